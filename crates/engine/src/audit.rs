@@ -256,13 +256,13 @@ impl Audit {
             now,
         );
         match verdict {
-            Verdict::Counted => Ok(false),
-            Verdict::Count(kind) => {
+            RefusalVerdict::Counted => Ok(false),
+            RefusalVerdict::Count(kind) => {
                 let mut encoded = Vec::new();
                 self.encode_refusal(&mut encoded, intent, outcome);
                 Ok(self.refusals().count(&kind, encoded))
             }
-            Verdict::Row => {
+            RefusalVerdict::Row => {
                 let segment = BUFFER.with_borrow_mut(|buffer| {
                     self.encode_refusal(buffer, intent, outcome);
                     self.shared.journal.append(buffer, Claim::Whole)

@@ -32,7 +32,7 @@ use crate::native::{Native, NativeTool};
 use crate::request::{ClientIdentity, Scope};
 use crate::schema::{CheckPermits, Permits};
 use crate::server::catalog::ServerCatalog;
-use crate::server::handle::{Live, ServerHandle};
+use crate::server::handle::{LinkState, ServerHandle};
 use crate::server::profiles::InstanceOwner;
 
 /// The most views of a project that are kept.
@@ -355,7 +355,10 @@ impl Catalog {
             entry.catalog.handshake.is_none()
                 && view::is_in(scope, &entry.handle.name)
                 && view::may_use(&caller.grants, &entry.handle.name)
-                && matches!(&*entry.handle.live.borrow(), Live::Cold | Live::Starting)
+                && matches!(
+                    &*entry.handle.live.borrow(),
+                    LinkState::Cold | LinkState::Starting
+                )
         });
         servers.map(|entry| Arc::clone(&entry.handle)).collect()
     }

@@ -189,7 +189,7 @@ fn linked(present: &[ReadableSegment]) -> impl Iterator<Item = (u64, ChainLink)>
 }
 
 const fn alone(segment: u64, calls: Option<u64>) -> SegmentCalls {
-    Held {
+    SegmentCalls {
         first: segment,
         last: segment,
         calls,

@@ -25,7 +25,7 @@ mod disk_share;
 mod space;
 
 pub(super) use disk_share::make_room;
-use space::State;
+use space::SpaceState;
 
 /// The import is woken early when this many records wait for it.
 const MANY: u64 = 4096;
@@ -98,7 +98,7 @@ pub(super) struct Journal {
     /// The room that an open call holds for its outcome.
     promise: u64,
     largest: u64,
-    state: Mutex<State>,
+    state: Mutex<SpaceState>,
     disk: Option<GroupSync>,
     /// Wakes the background task: many records wait, or a segment is wanted.
     pub(super) wake: Notify,
@@ -133,7 +133,7 @@ impl Journal {
             Durability::Os | Durability::Relaxed => None,
         };
         let nowhere = Segment::nowhere(beginning.first).map_err(failed)?;
-        let mut state = State::new(Arc::new(nowhere), beginning.left);
+        let mut state = SpaceState::new(Arc::new(nowhere), beginning.left);
         state.link = beginning.link;
         let body_bytes = policy.stored_body_bytes();
         let journal = Self {
@@ -276,7 +276,7 @@ impl Journal {
         self.write_gathered(&mut self.lock())
     }
 
-    fn write_gathered(&self, state: &mut State) -> Result<(), AuditError> {
+    fn write_gathered(&self, state: &mut SpaceState) -> Result<(), AuditError> {
         if state.gathered.is_empty() {
             return Ok(());
         }
@@ -443,7 +443,7 @@ impl Journal {
         self.disk.as_ref().map_or(0, GroupSync::rounds)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SpaceState> {
         self.state.lock()
     }
 }

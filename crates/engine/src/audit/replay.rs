@@ -24,7 +24,7 @@ use super::places::Places;
 use super::policy::AuditPolicy;
 use super::refusals::Refusals;
 use super::segment::{Directory, Opened, Segment, Usage};
-use super::{Audit, Shared};
+use super::{Audit, AuditState};
 
 /// Opens the audit; see `Audit::open`.
 pub(super) async fn open(
@@ -80,7 +80,7 @@ pub(super) async fn open(
         Arc::clone(&lost),
         damage.clone(),
     );
-    let shared = Shared {
+    let shared = AuditState {
         store,
         journal,
         policy,

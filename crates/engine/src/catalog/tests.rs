@@ -22,7 +22,7 @@ use crate::server::link::Counters;
 use crate::server::logs::Logs;
 use crate::server::retry_budget::RetryBudget;
 use crate::server::status::ServerStatus;
-use crate::server::waiting::Waiting;
+use crate::server::waiting::WaitingCallers;
 use crate::tool::{Item, Tool};
 
 fn handle(name: &str, live: LinkState) -> Arc<ServerHandle> {
@@ -44,7 +44,7 @@ fn handle(name: &str, live: LinkState) -> Arc<ServerHandle> {
         counters: Arc::new(Counters::default()),
         usage: Arc::new(|| None),
         known: Arc::default(),
-        waiting: Waiting::new(1),
+        waiting: WaitingCallers::new(1),
         retries: RetryBudget::default(),
         permits: Permits::default(),
         profiles: Arc::default(),

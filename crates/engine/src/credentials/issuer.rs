@@ -11,7 +11,7 @@ use url::Host;
 
 use super::error::{SignInError, short};
 use super::http::Outbound;
-use super::{Target, kept};
+use super::{Target, token_store};
 
 /// What is known of the authorization server that the configured client is bound to.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use crate::acts::values::difference;
 use crate::acts::{Actor, Draft, OpenAct};
 use crate::config::{OnStartFailure, Startup};
 use crate::error::EngineError;
-use crate::server::handle::Live;
+use crate::server::handle::LinkState;
 use crate::supervisor::Applied;
 
 /// How long a start that must succeed is waited for; each server's own handshake bound is shorter.
@@ -77,14 +77,14 @@ impl Project {
             return Ok(());
         };
         match &*handle.live.borrow() {
-            Live::Ready(_) | Live::Cold => Ok(()),
+            LinkState::Ready(_) | LinkState::Cold => Ok(()),
             // It is not to start yet, so that it has not failed to.
-            Live::Down(..) if handle.spec.held().is_some() => Ok(()),
-            Live::Starting => Err(EngineError::StartFailed {
+            LinkState::Down(..) if handle.spec.held().is_some() => Ok(()),
+            LinkState::Starting => Err(EngineError::StartFailed {
                 server: handle.name.clone(),
                 reason: "still starting".into(),
             }),
-            Live::Down(reason, _) => Err(EngineError::StartFailed {
+            LinkState::Down(reason, _) => Err(EngineError::StartFailed {
                 server: handle.name.clone(),
                 reason: reason.to_string(),
             }),

@@ -222,7 +222,6 @@ fn rpc_error(server: &ServerHandle, method: Option<Method>, error: &Bytes) -> Ca
 pub(super) fn failed(handle: &ServerHandle, failure: Failure) -> CallError {
     let server = handle.name.clone();
     match failure {
-        Failure::Displaced => handle.busy(),
         Failure::Protocol(detail) => CallError::Protocol { server, detail },
         Failure::TooLarge(limit) => CallError::ResponseTooLarge { server, limit },
         Failure::Undelivered(full) => CallError::Undelivered { server, full },

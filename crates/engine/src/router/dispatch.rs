@@ -206,7 +206,8 @@ impl<'a> Dispatch<'a> {
                 handshake.version
             }),
             era,
-            logs: era == Some(Era::Handshake) && hello.is_some_and(|hello| hello.has("logging")),
+            logs: era == Some(Era::Handshake)
+                && handshake.is_some_and(|handshake| handshake.has("logging")),
         })
     }
 

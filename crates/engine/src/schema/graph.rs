@@ -52,7 +52,7 @@ pub(super) enum Examined {
         edges: Edges,
     },
     /// Keywords that must be taken out first.
-    Cut(Vec<Cut>),
+    Cut(Vec<DroppedKeywords>),
 }
 
 /// Keywords of one schema that must not be judged.

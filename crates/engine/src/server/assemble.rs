@@ -28,7 +28,7 @@ use super::runner::remote::RemoteState;
 use super::runner::{RunnerContext, ServerRunner, UsageCell};
 use super::status::ServerStatus;
 use super::topics::Topics;
-use super::waiting::Waiting;
+use super::waiting::WaitingCallers;
 use crate::clock::Stopwatch;
 use crate::credentials::Credentials;
 use crate::known_secrets::KnownSecrets;
@@ -93,7 +93,7 @@ impl InstanceParts {
                 cell.as_ref().and_then(|read| read())
             }),
             known: self.known,
-            waiting: Waiting::new(spec.calls.queue),
+            waiting: WaitingCallers::new(spec.calls.queue),
             credentials: self.credentials.clone(),
             retries: RetryBudget::default(),
             permits: Permits::new(&context.checks),

@@ -19,7 +19,7 @@ use super::pending::QueueView;
 use super::profiles::Profiles;
 use super::retry_budget::RetryBudget;
 use super::status::ServerStatus;
-use super::waiting::{Seat, Waiting};
+use super::waiting::{WaitPermit, WaitingCallers};
 use crate::credentials::Credentials;
 use crate::driver::ReadUsage;
 use crate::error::{CallError, Full};
@@ -68,7 +68,7 @@ pub(crate) struct ServerHandle {
     /// What a remote server is shown of us, unless its spec says that itself.
     pub(crate) credentials: Option<Credentials>,
     /// Callers that wait for the server to come up.
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitingCallers,
     /// How many calls may be made once more after they were cut off.
     pub(crate) retries: RetryBudget,
     /// How many heavy checks of arguments and results run at once.
@@ -101,9 +101,8 @@ impl ServerHandle {
         if let Some(link) = self.ready() {
             return Ok(link);
         }
-        let seat = self.seat(agent)?;
-        let come_up = seat.wait_for(self.come_up(within)).await;
-        come_up.unwrap_or_else(|| Err(self.busy()))
+        let _permit = self.wait_permit(agent)?;
+        self.come_up(within).await
     }
 
     /// Tells whether a call of the agent's would find room now; another may take it in the meantime.
@@ -167,9 +166,9 @@ impl ServerHandle {
         }
     }
 
-    /// Takes a place among those who wait for the server to come up.
-    pub(super) fn seat(&self, agent: &AgentName) -> Result<Seat<'_>, CallError> {
-        self.waiting.seat(agent).ok_or_else(|| self.busy())
+    /// Lets a caller wait for the server to come up, unless too many do.
+    pub(super) fn wait_permit(&self, agent: &AgentName) -> Result<WaitPermit<'_>, CallError> {
+        self.waiting.permit(agent).ok_or_else(|| self.busy())
     }
 
     async fn come_up(&self, within: Duration) -> Result<Arc<Link>, CallError> {

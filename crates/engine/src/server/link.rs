@@ -1,7 +1,6 @@
 //! The open connection to one server: sends requests, matches answers, and keeps what the server
 //! says beside that in bounds. It never restarts anything: the runner watches `trouble` and decides.
 
-mod doubt;
 mod inbox;
 mod list_changes;
 mod logging;
@@ -23,7 +22,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::doubt::SentUnanswered;
 use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
 pub use self::silence::BreakerView;
@@ -37,7 +35,7 @@ use super::topics::Topics;
 use crate::answers::AnswerBudget;
 use crate::request::CancelReason;
 use crate::transport::http::{MessageHead, RateLimit};
-use crate::transport::stdio::{Batching, SendError, UnreadCalls, UnreadVerdict};
+use crate::transport::stdio::{Batching, SendError};
 
 /// How many times the limit of a line a list may be long: what is too long in it is left out, and
 /// the server stays (fault S19).
@@ -94,8 +92,6 @@ pub(crate) struct Link {
     missed: AtomicU64,
     /// The list that is being asked for, 0 if none is: its answer may be longer than others.
     listing: AtomicU64,
-    /// What may yet be answered without an id.
-    doubt: SentUnanswered,
     /// Calls in a row that got no sign of life.
     pub(crate) silence: LinkBreaker,
     /// The server says that its lists changed; looked at by the runner at most once a second.
@@ -204,7 +200,6 @@ impl Link {
             lines: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             listing: AtomicU64::new(0),
-            doubt: SentUnanswered::default(),
             silence: LinkBreaker::new(),
             lists: ListChanges::new(),
             inbound: Mutex::new(inbox::Budget::new()),
@@ -387,12 +382,7 @@ impl Link {
             .outbox
             .send(Some(id), line.into_bytes(), head, Batching::Alone)
         {
-            Ok(()) => {
-                // The answer to what stands open settles nothing: it comes last, if at all.
-                self.doubt
-                    .told(id + u64::from(method == "subscriptions/listen"));
-                Ok(self.in_flight(id, answer, CancelNotice::of(method), Admitted::Freely))
-            }
+            Ok(()) => Ok(self.in_flight(id, answer, CancelNotice::of(method), Admitted::Freely)),
             Err(error) => {
                 // Of what was never sent there is nothing to take back.
                 self.pending.abandon(id, false);
@@ -416,7 +406,6 @@ impl Link {
         self.outbox
             .send(None, line.into_bytes(), head, Batching::Alone)
             .unwrap_or_default();
-        self.doubt.told(self.next_id.load(Ordering::Relaxed));
     }
 
     /// Notes the version that was agreed on, which requests over HTTP name.
@@ -437,7 +426,6 @@ impl Link {
             params.as_ref().map(Payload::from),
         );
         self.outbox.take_back(id, Some(notice.into_bytes()));
-        self.doubt.told(self.next_id.load(Ordering::Relaxed));
     }
 
     /// Tells whether that is the id of the list that was asked for last.
@@ -483,24 +471,7 @@ impl Link {
     /// never took fail after `deadline`.
     pub(crate) async fn run_writer(&self, deadline: Duration) {
         let not_reading = |id| self.finish(id, Answer::Failed(Failure::NotReading));
-        let unheard = |unheard| match unheard {
-            UnreadCalls::TakenBack(id) => {
-                not_reading(id);
-                UnreadVerdict::GivenUp
-            }
-            // One that has read a call may be busy with it, and read on when that is done.
-            UnreadCalls::Unread(calls) if self.pending.has_other_than(&calls) => {
-                UnreadVerdict::Busy
-            }
-            UnreadCalls::Unread(calls) => {
-                for id in calls {
-                    not_reading(id);
-                    self.tell_cancelled(id, "not read in time");
-                }
-                UnreadVerdict::GivenUp
-            }
-        };
-        if self.outbox.run(deadline, unheard).await {
+        if self.outbox.run(deadline, not_reading).await {
             self.input_closed.notify_one();
         }
     }

@@ -493,7 +493,6 @@ pub(crate) fn describe(failure: &Failure) -> String {
         Failure::Undelivered(full) => full.to_string(),
         Failure::Exited(how) => how.clone(),
         Failure::NotReading => "it does not read its input".to_owned(),
-        Failure::Displaced => "too many calls wait for it".to_owned(),
         Failure::Remote(error) => error.to_string(),
     }
 }

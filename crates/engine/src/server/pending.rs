@@ -254,10 +254,7 @@ impl Pending {
             (Entered::Write(call, state.entries.len()), Lane::Taken)
         } else {
             match state.queue.push(agent, call) {
-                Ok(displaced) => {
-                    state.displace(displaced);
-                    (Entered::Queued, Lane::Waiting)
-                }
+                Ok(()) => (Entered::Queued, Lane::Waiting),
                 Err(_) => return (Entered::Full, receiver),
             }
         };
@@ -351,16 +348,6 @@ impl Pending {
         let is_own = |entry: &PendingCall| entry.lane == Lane::None;
         let is_clear = !state.abandoned.is_any() && !state.entries.values().any(is_own);
         is_clear.then_some(call)
-    }
-
-    /// Tells whether the server was sent something that is none of these and waits for its answer, be
-    /// it a call or a request of our own, such as a listing.
-    pub(crate) fn has_other_than(&self, unread: &[u64]) -> bool {
-        let state = self.lock();
-        let is_sent =
-            |entry: &PendingCall| matches!(entry.lane, Lane::Handed | Lane::Taken | Lane::None);
-        let mut entries = state.entries.iter();
-        entries.any(|(id, entry)| is_sent(entry) && !unread.contains(id))
     }
 
     /// Ends a call whose caller has left. With `keep_lane` its lane stays closed until the late
@@ -494,15 +481,6 @@ impl PendingState {
         let (id, entry) = sent.next()?;
         let is_sent = entry.lane == Lane::Taken && entry.answer.is_some();
         (is_sent && sent.next().is_none()).then_some(*id)
-    }
-
-    /// Ends a call that was taken out of the queue; the server has never heard of it.
-    fn displace(&mut self, call: Option<Outgoing>) {
-        let entry = call.and_then(|call| self.entries.remove(&call.id));
-        if let Some(answer) = entry.and_then(|entry| entry.answer) {
-            // A caller that has just left needs no answer.
-            drop(answer.send(Answer::Failed(Failure::Displaced)));
-        }
     }
 
     /// Gives the entry's lane to the next call in the queue, or back.

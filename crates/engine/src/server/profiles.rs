@@ -122,7 +122,7 @@ impl Profiles {
         let until = Instant::now() + server.spec.calls.timeout.min(within);
         let agent = &wanted.owner.agent;
         let is_stateless = speaks(server) == Some(Era::Stateless);
-        let mut seat = None;
+        let mut permit = None;
         loop {
             if is_stateless && self.refuses.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -143,15 +143,12 @@ impl Profiles {
                 }
                 Err(full) => full,
             };
-            // Only who has to wait needs a place among those who do.
-            let seat = match &mut seat {
-                Some(seat) => seat,
-                none => none.insert(server.seat(agent)?),
-            };
-            match seat.wait_for(timeout_at(until, changed)).await {
-                Some(Ok(())) => {}
-                Some(Err(_elapsed)) => return Err(server.full(full)),
-                None => return Err(server.busy()),
+            // Only who has to wait needs a permit for it.
+            if permit.is_none() {
+                permit = Some(server.wait_permit(agent)?);
+            }
+            if timeout_at(until, changed).await.is_err() {
+                return Err(server.full(full));
             }
         }
     }

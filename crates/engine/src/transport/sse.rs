@@ -84,14 +84,14 @@ impl<R: Replies> Session<R> {
             tokio::select! {
                 ended = &mut hearing => return ended,
                 next = out.recv() => match next {
-                    Some(SessionCommand::Letter(letter)) if letter.head.method.as_ref() == "notifications/initialized" => {
+                    Some(SessionCommand::Message(letter)) if letter.head.method.as_ref() == "notifications/initialized" => {
                         // What follows it must find the handshake done.
                         tokio::select! {
                             ended = &mut hearing => return ended,
                             () = self.deliver(letter) => {}
                         }
                     }
-                    Some(SessionCommand::Letter(letter)) => self.post(letter),
+                    Some(SessionCommand::Message(letter)) => self.post(letter),
                     Some(SessionCommand::TakenBack { notice: Some(body), .. }) => {
                         let head = super::http::MessageHead::of("notifications/cancelled");
                         self.post(OutgoingMessage { call: None, body, head });

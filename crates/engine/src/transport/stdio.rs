@@ -9,4 +9,4 @@ mod writer;
 pub(crate) use bridge::bridge;
 pub(crate) use drain::drain;
 pub(crate) use reader::{End, Inbox, LineReader, Overflow, Overlong};
-pub(crate) use writer::{Batching, LineWriter, SendError, UnreadCalls, UnreadVerdict};
+pub(crate) use writer::{Batching, LineWriter, SendError};

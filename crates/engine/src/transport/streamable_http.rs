@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::session::State;
+use self::session::SessionState;
 use super::http::{HttpError, OutgoingMessage, Remote, Replies, SessionCommand};
 
 /// How long a message that nobody waits for may take to be taken.
@@ -32,7 +32,7 @@ pub(crate) struct Session<R> {
     remote: Remote,
     replies: R,
     tracker: TaskTracker,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     /// One at a time makes a session anew, for all.
     renewing: tokio::sync::Mutex<()>,
     /// The calls that are under way, each with what ends it.
@@ -70,7 +70,7 @@ impl<R: Replies> Session<R> {
                 () = closed.cancelled() => break,
                 () = self.over.cancelled() => break,
                 next = out.recv() => match next {
-                    Some(SessionCommand::Letter(letter)) if letter.head.method.as_ref() == session::GREETED => {
+                    Some(SessionCommand::Message(letter)) if letter.head.method.as_ref() == session::GREETED => {
                         // What follows it must find the handshake done.
                         let delivered = Arc::clone(&self).deliver(letter);
                         let stop = async {
@@ -99,7 +99,7 @@ impl<R: Replies> Session<R> {
 
     fn take(self: &Arc<Self>, out: SessionCommand) {
         match out {
-            SessionCommand::Letter(letter) => self.post(letter),
+            SessionCommand::Message(letter) => self.post(letter),
             SessionCommand::Speak(version) => lock(&self.state).version = Some(version),
             SessionCommand::TakenBack { call, notice } => {
                 if let Some(under_way) = lock(&self.calls).remove(&call) {

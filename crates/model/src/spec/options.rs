@@ -13,7 +13,7 @@ mod kind;
 use std::time::Duration;
 
 use super::{
-    Launch, ProcessLaunch, RemoteLaunch, ServerSpec, calls, filter, life, process, remote,
+    Launch, ProcessLaunch, RemoteLaunch, ServerSpec, calls, filter, lifecycle, process, remote,
 };
 
 pub(in crate::spec) use self::definition::option;

@@ -145,7 +145,6 @@ impl Link {
                             Answer::Error(slice(line, raw))
                         }
                     };
-                    self.doubt.answered(id);
                     self.finish(id, answer);
                 }
                 Message::Notification(notification) => self.heard(&notification, on),
@@ -210,14 +209,14 @@ impl Link {
     }
 
     /// Returns the call that an error without an id on a shared link is about. JSON-RPC sends one where
-    /// an id could not be read; it is about a call if there is only one and nothing else was sent that
-    /// the server may not have read yet. A result without an id is nobody's. fault S7
+    /// an id could not be read; it is about a call if only one is outstanding. A result without an id
+    /// belongs to no call. fault S7
     fn meant_by(&self, line: &[u8], on: Option<u64>) -> Option<u64> {
         let is_unread = matches!(
             salvage_unaddressed(line),
             Some(Unaddressed::Error(PARSE_ERROR | INVALID_REQUEST))
         );
-        let is_clear = on.is_none() && is_unread && self.doubt.is_settled();
+        let is_clear = on.is_none() && is_unread;
         is_clear.then(|| self.pending.sole_outstanding())?
     }
 
@@ -283,8 +282,6 @@ impl Link {
         let named = params.and_then(|params| params.get("_meta")?.get(SUBSCRIPTION_ID));
         let named = named.and_then(RequestId::read);
         if let Some(id) = named.and_then(|id| id.matches_u64()).or(on) {
-            // It has read the request, and what was sent before it.
-            self.doubt.answered(id.saturating_add(1));
             self.acknowledged.send_if_modified(|newest| {
                 let is_newer = id > *newest;
                 *newest = id.max(*newest);

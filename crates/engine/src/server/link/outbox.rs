@@ -6,7 +6,7 @@ use std::time::Duration;
 use gantry_model::era::ProtocolVersion;
 
 use crate::transport::http::{HttpOutbox, MessageHead};
-use crate::transport::stdio::{Batching, LineWriter, SendError, UnreadCalls, UnreadVerdict};
+use crate::transport::stdio::{Batching, LineWriter, SendError};
 
 /// Where a link's messages go.
 #[expect(
@@ -66,13 +66,9 @@ impl Outbox {
     }
 
     /// Writes what senders had to leave, until the end; returns whether a child closed its stdin.
-    pub(super) async fn run(
-        &self,
-        deadline: Duration,
-        unheard: impl Fn(UnreadCalls) -> UnreadVerdict,
-    ) -> bool {
+    pub(super) async fn run(&self, deadline: Duration, unwritten: impl Fn(u64)) -> bool {
         match self {
-            Self::Pipe(writer) => writer.run(deadline, unheard).await,
+            Self::Pipe(writer) => writer.run(deadline, unwritten).await,
             Self::Http(_) => false,
         }
     }

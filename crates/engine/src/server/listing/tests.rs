@@ -184,10 +184,10 @@ fn a_stateless_server_is_asked_with_its_metadata() {
         );
         HandshakeInfo::from_json(&text).unwrap()
     };
-    assert_eq!(params(&hello("2025-06-18"), None), None);
-    let next = params(&hello("2025-06-18"), Some("c")).unwrap();
+    assert_eq!(params(&handshake("2025-06-18"), None), None);
+    let next = params(&handshake("2025-06-18"), Some("c")).unwrap();
     assert_eq!(next.text(), r#"{"cursor":"c"}"#);
-    let modern = params(&hello("2026-07-28"), Some("c")).unwrap();
+    let modern = params(&handshake("2026-07-28"), Some("c")).unwrap();
     assert!(modern.as_raw().get("cursor").is_some());
     let meta = modern.as_raw().get("_meta").unwrap();
     assert!(

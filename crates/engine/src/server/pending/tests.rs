@@ -134,43 +134,6 @@ async fn a_line_whose_caller_left_before_it_was_written_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_listing_in_flight_keeps_a_server_busy() {
-    // fault S13
-    let pending = Pending::new(1, 4, LATE);
-    let (_, _call) = pending.enter(&agent("a"), call(2), None);
-    assert!(!pending.has_other_than(&[2]));
-    // A subscription stands open for ever.
-    let _subscription = pending.enter_own(3, "subscriptions/listen");
-    assert!(!pending.has_other_than(&[2]));
-    let _listing = pending.enter_own(1, "tools/list");
-    assert!(pending.has_other_than(&[2]));
-    // One that lies unread itself is no sign of work.
-    assert!(!pending.has_other_than(&[1, 2]));
-    assert!(pending.finish(1, result()).waited);
-    assert!(!pending.has_other_than(&[2]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_error_without_an_id_that_may_be_for_one_who_left_is_nobodys() {
-    // fault S7
-    let pending = Pending::new(4, 4, LATE);
-    let (_, _first) = pending.enter(&agent("a"), call(1), None);
-    let (_, _second) = pending.enter(&agent("b"), call(2), None);
-    assert_eq!(pending.sole_outstanding(), None, "either may be meant");
-    assert!(pending.abandon(1, false).0);
-    assert_eq!(pending.sole_outstanding(), None);
-    // Its answer comes all the same, so that none but the second can be meant.
-    assert!(!pending.finish(1, result()).waited);
-    assert_eq!(pending.sole_outstanding(), Some(2));
-    assert!(pending.abandon(2, false).0);
-    let (_, _third) = pending.enter(&agent("a"), call(3), None);
-    assert_eq!(pending.sole_outstanding(), None);
-    // After a while the server goes on with it no more.
-    tokio::time::advance(Duration::from_secs(601)).await;
-    assert_eq!(pending.sole_outstanding(), Some(3));
-}
-
-#[tokio::test]
 async fn an_error_without_an_id_that_may_be_for_a_request_of_our_own_is_no_calls() {
     // fault S7
     let pending = Pending::new(4, 4, LATE);

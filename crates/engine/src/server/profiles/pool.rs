@@ -202,7 +202,7 @@ impl<T> Pool<T> {
             .map(|instance| (&instance.owner, &instance.what))
     }
 
-    fn instance(&mut self, number: u64) -> Option<&mut PoolEntry<T>> {
+    fn entry(&mut self, number: u64) -> Option<&mut PoolEntry<T>> {
         self.instances
             .iter_mut()
             .find(|instance| instance.number == number)
@@ -210,7 +210,7 @@ impl<T> Pool<T> {
 
     /// Notes that a call has ended.
     pub(super) fn leave(&mut self, number: u64, now: Instant) {
-        if let Some(instance) = self.lifecycle(number) {
+        if let Some(instance) = self.entry(number) {
             instance.users = instance.users.saturating_sub(1);
             instance.since = now;
         }
@@ -218,7 +218,7 @@ impl<T> Pool<T> {
 
     /// Returns when to look again whether an instance is idle; none if it was, or is gone.
     pub(super) fn look(&mut self, number: u64, now: Instant, idle: Duration) -> Option<Instant> {
-        let instance = self.lifecycle(number)?;
+        let instance = self.entry(number)?;
         if instance.users > 0 {
             instance.since = now;
         }

@@ -25,6 +25,7 @@ use crate::server::handshake::{self, HandshakeFailure, HandshakeInfo};
 use crate::server::link::{Link, LinkLimits, Outbox};
 use crate::server::listing::{Listing, ListingError, describe};
 use crate::server::pending::Failure;
+use crate::transport::http::HttpError;
 use crate::transport::stdio::{End, LineReader, LineWriter, bridge, drain};
 
 /// Bytes that may wait to be written to one server.
@@ -226,29 +227,12 @@ impl ServerRunner {
             Err(StartFailure::Lost(why)) => {
                 self.era_hint = None;
                 self.end(running, &why, Duration::ZERO).await;
-                let retry_after = match &why {
-                    Failure::Remote(error) => error.retry_after(),
-                    Failure::Protocol(_)
-                    | Failure::TooLarge(_)
-                    | Failure::Undelivered(_)
-                    | Failure::Exited(_)
-                    | Failure::NotReading
-                    | Failure::Displaced => None,
-                };
-                let next = match &why {
-                    Failure::Remote(error) if needs_person(error) => {
-                        NextState::SignIn(error.to_string())
-                    }
-                    Failure::Remote(_)
-                    | Failure::Protocol(_)
-                    | Failure::TooLarge(_)
-                    | Failure::Undelivered(_)
-                    | Failure::Exited(_)
-                    | Failure::NotReading
-                    | Failure::Displaced => NextState::Crashed(FailedRun {
+                let next = match why.remote() {
+                    Some(error) if needs_person(error) => NextState::SignIn(error.to_string()),
+                    error => NextState::Crashed(FailedRun {
                         how: describe(&why),
                         kind: EndKind::Start,
-                        retry_after,
+                        retry_after: error.and_then(HttpError::retry_after),
                     }),
                 };
                 let why = Some(why);

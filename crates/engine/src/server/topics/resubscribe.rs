@@ -50,7 +50,7 @@ async fn one_by_one(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topics
         for uri in wanted {
             let standing = match told.remove(&uri) {
                 Some(standing) => Some(standing),
-                None if hello.subscribes() => tell(link, "resources/subscribe", &uri).await,
+                None if handshake.subscribes() => tell(link, "resources/subscribe", &uri).await,
                 None => Some(unable()),
             };
             // One that said nothing is told again when what is wanted changes.

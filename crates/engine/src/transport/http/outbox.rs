@@ -47,7 +47,7 @@ pub(crate) struct OutgoingMessage {
 /// What the session's task is told.
 #[derive(Debug)]
 pub(crate) enum SessionCommand {
-    Letter(Letter),
+    Message(OutgoingMessage),
     /// Nobody waits for a call any more; the notice tells a server of the handshake era.
     TakenBack {
         call: u64,
@@ -83,7 +83,7 @@ impl HttpOutbox {
         line: Vec<u8>,
         head: Option<Box<MessageHead>>,
     ) -> Result<(), SendError> {
-        self.put(SessionCommand::Letter(OutgoingMessage {
+        self.put(SessionCommand::Message(OutgoingMessage {
             call,
             body: without_end(line),
             head: head.unwrap_or_default(),

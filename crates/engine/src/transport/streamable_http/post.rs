@@ -46,15 +46,7 @@ impl<R: Replies> Session<R> {
             lock(&self.calls).remove(&call);
         }
         let Err(failure) = outcome else { return };
-        let error = match &failure {
-            Failure::Remote(error) => Some(error.clone()),
-            Failure::Protocol(_)
-            | Failure::TooLarge(_)
-            | Failure::Undelivered(_)
-            | Failure::Exited(_)
-            | Failure::NotReading
-            | Failure::Displaced => None,
-        };
+        let error = failure.remote().cloned();
         if let Some(call) = letter.call {
             self.replies.fail(call, failure);
         }

@@ -13,8 +13,7 @@ async fn lines_arrive_whole_and_in_order_when_many_send() {
     let task = {
         let w = Arc::clone(&writer);
         async move {
-            w.run(Duration::from_secs(5), |_| UnreadVerdict::GivenUp)
-                .await;
+            w.run(Duration::from_secs(5), |_| ()).await;
         }
     };
     let work = async {
@@ -69,11 +68,8 @@ async fn a_child_that_stops_reading_gives_calls_back() {
     big.push(b'\n');
     writer.send(Some(1), big.clone(), Batching::Alone).unwrap();
     writer.send(Some(2), big.clone(), Batching::Alone).unwrap();
-    let run = writer.run(Duration::from_millis(50), |unheard| {
-        if let UnreadCalls::TakenBack(call) = unheard {
-            back.fetch_add(call, Ordering::Relaxed);
-        }
-        UnreadVerdict::GivenUp
+    let run = writer.run(Duration::from_millis(50), |call| {
+        back.fetch_add(call, Ordering::Relaxed);
     });
     let waited = tokio::time::timeout(Duration::from_millis(500), run).await;
     assert!(waited.is_err());
@@ -115,7 +111,7 @@ async fn what_waits_for_a_child_that_does_not_read_is_bounded() {
     }
     assert_eq!(writer.lock().queued_bytes, LIMIT);
     // What was taken is written as soon as the child reads, and there is room again.
-    let run = writer.run(Duration::from_secs(60), |_| UnreadVerdict::GivenUp);
+    let run = writer.run(Duration::from_secs(60), |_| ());
     let mut all = vec![0; first + LIMIT];
     tokio::select! {
         read = receiver.read_exact(&mut all) => assert_eq!(read.unwrap(), first + LIMIT),
@@ -141,12 +137,9 @@ async fn what_was_taken_back_is_never_written() {
         .unwrap();
     let back = Mutex::new(Vec::new());
     let stalled = Notify::new();
-    let run = writer.run(Duration::from_millis(50), |unheard| {
-        if let UnreadCalls::TakenBack(call) = unheard {
-            back.lock().push(call);
-        }
+    let run = writer.run(Duration::from_millis(50), |call| {
+        back.lock().push(call);
         stalled.notify_one();
-        UnreadVerdict::GivenUp
     });
     let work = async {
         stalled.notified().await;
@@ -191,74 +184,4 @@ fn only_the_line_that_was_begun_stays_in_a_batch() {
     assert_eq!(batch(4), ("aa\nbb\n".into(), vec![2]));
     assert_eq!(batch(8), ("aa\nbb\ncc\n".into(), vec![2]));
     assert_eq!(batch(9), ("aa\nbb\ncc\n".into(), vec![]));
-}
-
-#[tokio::test]
-async fn small_lines_that_lie_unread_are_told_and_forgiven_when_they_are_read() {
-    // fault S13
-    let (sender, mut receiver) = pipe::pipe().unwrap();
-    let writer = LineWriter::new(sender, 64 << 20);
-    for call in 1..=3 {
-        let line = b"small\n".to_vec();
-        writer.send(Some(call), line, Batching::Alone).unwrap();
-    }
-    let (told, heard) = (Notify::new(), Mutex::new(Vec::new()));
-    let run = writer.run(Duration::from_millis(100), |unheard| {
-        heard.lock().push(unheard);
-        told.notify_one();
-        UnreadVerdict::GivenUp
-    });
-    let work = async {
-        let mut first = [0; 6];
-        receiver.read_exact(&mut first).await.unwrap();
-        told.notified().await;
-        let line = || b"more\n".to_vec();
-        let refused = writer.send(Some(4), line(), Batching::Alone);
-        assert_eq!(refused, Err(SendError::NotReading));
-        // Nobody waits for the answer to a notification.
-        writer.send(None, line(), Batching::Alone).unwrap();
-        let mut rest = [0; 17];
-        receiver.read_exact(&mut rest).await.unwrap();
-        assert_eq!(&rest, b"small\nsmall\nmore\n");
-        while writer.send(Some(5), line(), Batching::Alone).is_err() {
-            tokio::task::yield_now().await;
-        }
-    };
-    let patience = Duration::from_secs(20);
-    tokio::select! {
-        done = tokio::time::timeout(patience, work) => done.unwrap(),
-        _ = run => panic!("the writer task ended"),
-    }
-    assert_eq!(*heard.lock(), [UnreadCalls::Unread(vec![2, 3])]);
-}
-
-// fault S13
-#[tokio::test]
-async fn a_child_that_is_busy_with_what_it_has_read_is_still_written_to() {
-    let (sender, mut receiver) = pipe::pipe().unwrap();
-    let writer = LineWriter::new(sender, 64 << 20);
-    for call in 1..=2 {
-        let line = b"small\n".to_vec();
-        writer.send(Some(call), line, Batching::Alone).unwrap();
-    }
-    let told = Notify::new();
-    let run = writer.run(Duration::from_millis(50), |_unheard| {
-        told.notify_one();
-        UnreadVerdict::Busy
-    });
-    let work = async {
-        let mut first = [0; 6];
-        receiver.read_exact(&mut first).await.unwrap();
-        for call in 3..=5 {
-            // Each time the deadline is over again.
-            told.notified().await;
-            tokio::task::yield_now().await;
-            let line = b"more\n".to_vec();
-            writer.send(Some(call), line, Batching::Alone).unwrap();
-        }
-    };
-    tokio::select! {
-        done = tokio::time::timeout(Duration::from_secs(20), work) => done.unwrap(),
-        _ = run => panic!("the writer task ended"),
-    }
 }
