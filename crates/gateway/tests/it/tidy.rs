@@ -2,6 +2,7 @@
 //!
 //! Each rule says what it found and where, so that a failure reads as a task.
 
+mod call_path;
 mod graph;
 mod rows;
 
