@@ -19,7 +19,7 @@ const META: &str = "io.modelcontextprotocol/protocolVersion";
 pub fn run() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut output = io::stdout().lock();
-    // So that its log shows something, too.
+    // So that its log is not empty.
     writeln!(io::stderr(), "serving three tools, a resource and a prompt")?;
     let mut line = Vec::new();
     loop {
@@ -101,7 +101,7 @@ fn dispatch(method: &str, params: &Value) -> Result<Value, Refusal> {
     }
 }
 
-/// Adds what the stateless generation wants in every result, and in those that may be kept.
+/// Adds the members that the stateless era requires in every result, and in cacheable ones.
 fn completed(method: &str, mut result: Value) -> Value {
     result["resultType"] = json!("complete");
     if method.ends_with("/list") || matches!(method, "server/discover" | "resources/read") {

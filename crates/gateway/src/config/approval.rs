@@ -1,9 +1,8 @@
-//! What of the folder's files a person has approved, entry by entry, and which folders they trust as
-//! working folders.
+//! Approvals of the folder's files, entry by entry, and the folders trusted as working folders.
 //!
-//! Each entry, and `[gateway]`, is approved by the hash of everything it says and of the files that it
-//! names; a change of one asks again for that one alone. fault G5 Kept in the data folder, which is the
-//! person's alone. Entry points: [`Approvals::load`] and [`Approvals::approve`].
+//! Each entry, and `[gateway]`, is approved by the hash of its content and of the files it names; a
+//! change requires a new approval of that entry only (fault G5). Stored in the data folder. Entry
+//! points: [`Approvals::load`] and [`Approvals::approve`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

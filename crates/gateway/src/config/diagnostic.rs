@@ -1,7 +1,8 @@
 //! A diagnostic: what is wrong in a configuration file, where, and what to write instead.
 //!
-//! `Display` is one line, `file:line:column: what`, for logs and statuses; on a terminal it is shown in
-//! its file ([`Diagnostic::render`]), whose values are masked. Never shows a value that a variable holds.
+//! `Display` is one line, `file:line:column: message`, for logs and statuses; on a terminal it is
+//! shown in its source, with values masked ([`Diagnostic::render`]). Never shows the value of a
+//! variable.
 
 mod mask;
 

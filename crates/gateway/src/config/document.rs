@@ -1,7 +1,7 @@
-//! A configuration file as it is written: values with the place of each, from JSON with comments or TOML.
+//! A parsed configuration file, JSON with comments or TOML, with the position of each value.
 //!
-//! Knows no key and fills no variable; whoever reads a document can point at what is wrong in it.
-//! Never reads YAML. Entry points: [`Document::read`] for a file, [`Document::parse`] for its text.
+//! Knows no keys and expands no variables. Entry points: [`Document::read`] for a file,
+//! [`Document::parse`] for its text.
 
 pub(super) mod json;
 mod toml;

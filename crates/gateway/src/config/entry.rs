@@ -1,13 +1,12 @@
-//! One server's entry becomes its spec: the members that clients share, and Gantry's own.
+//! Reads one server's entry into its spec: the members that all clients share, and Gantry's own.
 //!
-//! Every mistake names its field and place, and what to write instead; all of an entry's mistakes are
-//! told at once. In Gantry's own file an unknown key is a mistake, in a client's a warning. Entry
-//! point: [`read`].
+//! All errors of an entry are reported at once, each with its field, position and fix. An unknown
+//! key is an error in Gantry's own file and a warning in a client's. Entry point: [`read`].
 
 pub(in crate::config) mod diagnostics;
 pub(in crate::config) mod fields;
 mod folder;
-mod off;
+mod inactive;
 pub(in crate::config) mod remote;
 
 use std::collections::BTreeMap;
@@ -137,8 +136,8 @@ pub fn read_for(
     let spec = spec.filter(|_| mistakes.is_empty());
     let off = match (&spec, mistakes.is_empty()) {
         (Some(_), _) => None,
-        (None, true) => off::disabled(document, entry),
-        (None, false) => off::misconfigured(entry, &mistakes),
+        (None, true) => inactive::disabled(document, entry),
+        (None, false) => inactive::misconfigured(entry, &mistakes),
     };
     Reading {
         spec,

@@ -1,7 +1,8 @@
-//! Every environment variable that Gantry reads, with its meaning; the only reader of the environment.
+//! Every environment variable that Gantry reads, with its meaning; the only place that reads the
+//! environment.
 //!
-//! The process's variables are copied once at the start, so that tests bring a list instead of
-//! changing their own. Entry point: [`Environment::of_process`].
+//! The variables are copied once at the start, so tests can pass their own. Entry point:
+//! [`Environment::of_process`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
-//! Variables in a file's texts, filled in one pass: `${NAME}`, `${NAME:-default}`, `${env:NAME}`,
-//! `${input:id}`, `${workspaceFolder}` and its kin.
+//! Variable expansion in one pass: `${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${input:id}`,
+//! `${workspaceFolder}` and similar.
 //!
-//! What a variable holds is never looked at again. A variable that is not set is an error, never an
-//! empty text; anything else in `${…}` stays as it is written, and is named. Entry point: [`expand`].
+//! Values are not expanded again. An unset variable is an error, never an empty text; any other
+//! `${…}` is kept as written and reported. Entry point: [`expand`].
 
 use std::collections::BTreeMap;
 use std::path::Path;

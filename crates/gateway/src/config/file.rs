@@ -1,7 +1,7 @@
-//! Where the servers stand in a file: under `mcpServers`, as the whole file, under one project of many,
-//! or in Gantry's own `gantry.toml`.
+//! Locates the servers in a file: under `mcpServers`, as the whole file, under one of several
+//! projects, or in `gantry.toml`.
 //!
-//! Tells nothing about what an entry means (`entry`). Entry point: [`entries`].
+//! Does not interpret entries (see `entry`). Entry point: [`entries`].
 
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,9 @@
-//! What all files together ask for: each name once, the strongest entry as a whole, its spec, and what
-//! waits for a person's word.
+//! The plan of all files together: each name once, with the entry of highest precedence, its spec,
+//! and whether it needs approval.
 //!
-//! A file that cannot be read as a whole is an error and nothing is planned; a mistake in one entry
-//! leaves out that server. What nobody has approved is inert: it is planned to wait, takes only names
-//! that are free, hides nothing, and what is wrong in it spoils nothing. What is approved beside it in the
-//! same file is not touched by that (`review`). Entry point: [`load`].
+//! A file that cannot be read is an error and nothing is planned; an error in one entry leaves out
+//! that server. Unapproved entries are inert: they take only free names, hide nothing, and their
+//! errors affect nothing else (`review`). Entry point: [`load`].
 
 mod asks;
 mod review;

@@ -1,6 +1,6 @@
-//! Takes one server out of a configuration file; everything else in it stays as it is, comments included.
+//! Removes one server from a configuration file's text; everything else is kept, comments included.
 //!
-//! Reads and writes no file. Entry point: [`without`].
+//! Entry point: [`without`].
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! JSON Schema of what may be written for a server and in a configuration file, for editors and for the
-//! OpenAPI document; made of the definitions of the options. Entry points: [`file()`], [`body`], [`view`].
+//! JSON Schemas of a server's options and of the configuration file, for editors and the OpenAPI
+//! document; generated from the definitions of the options. Entry points: [`file()`], [`body`],
+//! [`view`].
 
 use gantry_model::spec::options::{Drivers, Kind, ServerOption, options};
 use serde_json::{Value as Json, json};

@@ -1,4 +1,4 @@
-//! What `[gateway]` of `gantry.toml` says about the gateway itself; a flag of `gantry up` wins over it.
+//! The `[gateway]` section of `gantry.toml`; flags of `gantry up` take precedence.
 //!
 //! Entry point: [`read`].
 

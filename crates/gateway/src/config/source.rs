@@ -1,8 +1,9 @@
-//! Which files are read, in which order, and who vouches for them.
+//! Which files are read, in which order, and which are trusted.
 //!
-//! From the weakest to the strongest: `~/.kode.json`, `./.mcprc`, `./.kode.json`, `./.mcp.json`, what
-//! `~/.kode.json` says of this folder, `./gantry.toml`. A stronger file's entry replaces a weaker one's
-//! of the same name as a whole. Named files replace all of them. Entry points: [`discover`], [`named`].
+//! From lowest to highest precedence: `~/.kode.json`, `./.mcprc`, `./.kode.json`, `./.mcp.json`,
+//! this folder's section of `~/.kode.json`, `./gantry.toml`. A later entry replaces an earlier one
+//! of the same name as a whole. Files given by flags replace all of them. Entry points:
+//! [`discover`], [`named`].
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,7 @@
-//! Tells when something may have changed in the folders of the configuration files.
+//! Watches the folders of the configuration files for changes.
 //!
-//! Folders are watched, not files: editors and deployments put new files in old ones' places. Looks at
-//! nothing itself; where the system's watch cannot be had, it says so every second. Entry point:
-//! [`Watch::over`].
+//! Folders are watched, not files, since editors and deployments replace files. Where the system
+//! offers no watch, it reports a possible change every second. Entry point: [`Watch::over`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

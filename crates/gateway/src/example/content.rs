@@ -1,4 +1,4 @@
-//! What the example server offers, and what it does when asked.
+//! The tools, resource and prompt of the example server.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -1,14 +1,12 @@
-//! Who sends a request: one `Authorization: Bearer` key, or on the REST API a browser session, which
-//! yields the same [`Caller`] as the key it came from.
+//! Authenticates requests: one `Authorization: Bearer` key, or on the REST API a browser session,
+//! which yields the same [`Caller`] as the key it came from.
 //!
-//! Every way to fail is a denial; there is no branch that lets a request through without a credential.
-//! A key that is right is never held up by others' wrong ones; wrong keys and sign-in codes are
-//! counted, per address too, and beyond a bound answered 429. The first of an address and window is an
-//! event and a row of the audit, and so is every tenfold more.
+//! Every failure is a denial. Wrong keys and codes are counted per address and answered 429 beyond
+//! a limit; valid keys are not affected. The first failure of an address within a window, and every
+//! tenfold more, is an event and an audit row.
 //!
-//! Whoever is let in is entered into the [`Admission`] of its connection, so that what a key has
-//! running ends with the key on every route, without the route's doing. Entry points: the methods of
-//! [`Gate`].
+//! The caller is recorded in the [`Admission`] of its connection, so that everything a key runs
+//! ends with the key. Entry points: the methods of [`Gate`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -41,7 +39,7 @@ const ADDRESSES: usize = 4096;
 pub(crate) struct Gate {
     /// The engine, which knows the keys.
     pub(crate) engine: Engine,
-    /// The names this gateway answers to.
+    /// The accepted host names.
     pub(crate) hosts: Arc<HostPolicy>,
     /// What long bodies may take.
     pub(crate) bodies: Bodies,

@@ -1,9 +1,9 @@
-//! What a request belongs to in its caller's world: user, session, run, step and trace.
+//! The context of a request: user, session, run, step and trace.
 //!
-//! Read from headers or from the same keys in `_meta`, `_meta` winning, since that is what the
-//! caller's own library writes per call. Texts are cut, control characters refused, because they
-//! are recorded and passed on. All of it is the caller's word: whether its user id is believed is a
-//! property of the agent. Entry point: [`read`].
+//! Read from headers or from the same keys in `_meta`, which take precedence, since the caller's
+//! own library writes them per call. Texts are truncated and control characters refused. All of it
+//! is claimed by the caller; whether its user id is trusted is a property of the agent. Entry
+//! point: [`read`].
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
-//! Web pages of other origins that may use the MCP endpoint, if the configuration names them.
+//! CORS: origins whose web pages may use the MCP endpoint, as configured.
 //!
-//! An allowed origin gets its own name back and never `*`; nothing is said to any other, and cookies
-//! are never asked for. The REST API is open to no page. Entry points: [`Origin`], [`preflight`] and
+//! An allowed origin is echoed, never `*`; others get no CORS headers, and credentials are never
+//! allowed. The REST API allows no cross-origin use. Entry points: [`Origin`], [`preflight`] and
 //! [`Origin::dress`].
 
 use std::fmt;

@@ -1,10 +1,9 @@
-//! The last thing that is done with an answer: what it takes of memory is counted until its client has
-//! it, whichever route made it.
+//! Counts the memory of a response until its client has read it, whichever route made it.
 //!
-//! The answer to a call brings its permit along as an extension; for what a long answer has beyond its
-//! permit room is found here, or it is replaced by a refusal. Only what is in memory anyway, and says
-//! so ([`Shared`]), needs none. The permit is tied to the bytes themselves, since
-//! they are kept on the way to the socket after their body is gone. Entry point: [`counted`].
+//! The response to a call carries its permit as an extension; what a long response needs beyond it
+//! is reserved here, or the response is replaced by a refusal. Only bytes that are shared in memory
+//! anyway ([`Shared`]) need no permit. The permit is attached to the bytes themselves, which
+//! outlive their body on the way to the socket. Entry point: [`counted`].
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+#[cfg(test)]
 pub(crate) use self::document::ProblemDocument;
 
 /// An error on its way to a client.

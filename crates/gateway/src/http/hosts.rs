@@ -1,9 +1,9 @@
-//! Which names this gateway answers to: the Host and Origin checks of every route.
+//! The Host and Origin checks of every route.
 //!
-//! A page that a browser loaded from somewhere else must not reach us, neither by a name that was
-//! rebound to our address nor across origins. The port of a Host is never judged, since a forwarded
-//! port is still us. Pages of configured origins may come to the MCP endpoint. Never rebuilds a URL
-//! from a header. Entry points: `HostPolicy::check` and `HostPolicy::check_page`.
+//! A page loaded from elsewhere must not reach the gateway, neither by a rebound DNS name nor
+//! across origins. The port of `Host` is not checked, since ports may be forwarded. Pages of
+//! configured origins may use the MCP endpoint. Never rebuilds a URL from a header. Entry points:
+//! `HostPolicy::check` and `HostPolicy::check_page`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -1,9 +1,9 @@
-//! How much of a request is read, and how long that may take.
+//! Limits on reading request bodies.
 //!
-//! A declared length over the limit is refused before a byte is read, an undeclared one the moment
-//! it passes the limit; a body that trickles in is cut off. Never holds more than the limit in
-//! memory, and all long bodies together no more than a budget, those of one agent no more than half
-//! of it; each keeps its [`BodyPermit`] until it is answered. Entry point: [`read_body`].
+//! A declared length over the limit is refused before a byte is read, an undeclared one as soon as
+//! it exceeds the limit; a slow body times out. All long bodies together stay within a budget,
+//! those of one agent within half of it; each keeps its [`BodyPermit`] until it is answered. Entry
+//! point: [`read_body`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! What a request says about forms of content: Content-Type, Content-Encoding, Accept.
+//! Content negotiation: Content-Type, Content-Encoding, Accept.
 //!
-//! Only JSON comes in, so that no plain HTML form can reach a tool; JSON or an event stream goes
-//! out. Entry points: `json_only` and `Accepts::of`.
+//! Only JSON is accepted, so that no plain HTML form can reach a tool; responses are JSON or an
+//! event stream. Entry points: `json_only` and `Accepts::of`.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};

@@ -1,10 +1,10 @@
 //! Browser sessions, and the single-use codes that open them.
 //!
-//! A session is two secrets: a cookie and a token that the page sends as a header. Either alone opens
-//! nothing, since browsers send a cookie of 127.0.0.1 to every port there. A session ends with the key
-//! it came from, by request, when it is idle or when its time is over. Only digests are kept, and
-//! compared in constant time; nothing is written to disk. Entry points: [`BrowserSessions::new_code`],
-//! [`BrowserSessions::redeem`] and [`BrowserSessions::find`].
+//! A session has two secrets: a cookie and a token that the page sends as a header. Neither is
+//! valid alone, since browsers send a cookie of 127.0.0.1 to every port. A session ends with its
+//! key, by request, when idle or at its maximum age. Only digests are kept, compared in constant
+//! time, in memory. Entry points: [`BrowserSessions::new_code`], [`BrowserSessions::redeem`] and
+//! [`BrowserSessions::find`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! What goes back to a client: one JSON-RPC message, or nothing.
+//! The response to one JSON-RPC message, or none.
 //!
-//! The envelope is written afresh around the raw result; a big result is not copied into it but
-//! sent in its place. Results change eras here. Entry points: the constructors of [`Answer`].
+//! A new envelope is written around the raw result; a large result is not copied. Results are
+//! converted between eras here. Entry points: the constructors of [`Answer`].
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,13 +1,14 @@
-//! A request that the engine answers. Entry point: `Endpoint::forward`.
+//! Forwards a request to the engine. Entry point: `Endpoint::forward`.
 
 use futures_util::future::Abortable;
 use gantry_engine::{
-    CallError, CallFailure, Client, Lists, Reply, Request as EngineRequest, Scope, Speaker, Surface,
+    CallError, CallFailure, Client, ClientIdentity, Lists, Reply, Request as EngineRequest, Scope,
+    Surface,
 };
 use gantry_model::caller::{Caller, Context};
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{Request, RequestId};
-use gantry_model::mcp::{ClientCan, LogLevel, Params};
+use gantry_model::mcp::{ClientCapabilities, LogLevel, Params};
 
 use super::Endpoint;
 use super::inflight::Owner;
@@ -29,11 +30,11 @@ pub(super) struct Asked<'a> {
     /// Who may cancel it by notification; in the stateless era nobody.
     pub(super) owner: Option<Owner>,
     /// What the client can do for the server while it is answered.
-    pub(super) can: ClientCan,
+    pub(super) capabilities: ClientCapabilities,
     /// From which level on the client wants log messages.
     pub(super) level: Option<LogLevel>,
     /// Which of the caller's clients it is of, if that one can be asked.
-    pub(super) speaker: Speaker,
+    pub(super) identity: ClientIdentity,
 }
 
 impl<'a> Asked<'a> {
@@ -51,9 +52,9 @@ impl<'a> Asked<'a> {
             params,
             era,
             owner,
-            can: ClientCan::NOTHING,
+            capabilities: ClientCapabilities::NOTHING,
             level: None,
-            speaker: Speaker::Anyone,
+            identity: ClientIdentity::Anyone,
         }
     }
 }
@@ -80,7 +81,7 @@ impl Endpoint {
             client,
             timeout: None,
             lists: Lists::FromCatalog,
-            speaker: asked.speaker,
+            identity: asked.identity,
             reason: entered.as_ref().map(|(entered, _)| entered.reason()),
         };
         // On the heap once, so that the futures around it stay small and cheap to move.

@@ -1,8 +1,8 @@
 //! Requests in flight that a client may cancel with `notifications/cancelled`.
 //!
-//! Only a request of the same owner is ever found: of the same session, or, without one, of the
-//! same key (fault A10). Where an owner uses one id for several requests at once, nobody can say
-//! which is meant, and none is cancelled. Entry points: [`Inflight::enter`], [`Inflight::cancel`].
+//! Only requests of the same owner are found: of the same session, or, without one, of the same key
+//! (fault A10). If an owner uses one id for several requests at once, the cancellation is ambiguous
+//! and ignored. Entry points: [`Inflight::enter`], [`Inflight::cancel`].
 
 use futures_util::future::{AbortHandle, AbortRegistration};
 use gantry_engine::CancelReason;

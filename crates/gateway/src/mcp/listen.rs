@@ -1,11 +1,10 @@
-//! Streams on which clients hear that lists and resources have changed: GET of a session in the
-//! handshake era, `subscriptions/listen` in the stateless one.
+//! Notification streams: GET of a session in the handshake era, `subscriptions/listen` in the
+//! stateless one.
 //!
-//! One stream per session, so many per key. A stream ends when its client goes, its session ends,
-//! its key is revoked (fault U6) or the gateway stops. A list is told of when a server that this
-//! caller sees here has changed it, at most once a second; others' changes are not told. A session's
-//! stream can be taken up again by `Last-Event-ID`. Entry points: `Endpoint::listen_on_session` and
-//! `Endpoint::listen_on_request`.
+//! One stream per session, a limited number per key. A stream ends with its client, its session,
+//! its key (fault U6) or the gateway. A list change is reported if a server visible to the caller
+//! changed it, at most once a second. A session's stream can be resumed by `Last-Event-ID`. Entry
+//! points: `Endpoint::listen_on_session` and `Endpoint::listen_on_request`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,8 +16,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use gantry_engine::{
-    Capabilities, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits, QuotaPermit, Scope,
-    ServerRequests, Speaker, Subscription,
+    Capabilities, ClientIdentity, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits,
+    QuotaPermit, Scope, ServerRequests, Subscription,
 };
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
@@ -30,8 +29,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use super::notification_log::{ELICITED, List, Notification, NotificationLog};
 use super::server_requests::RequestGuard;
 use super::sessions::{Listening, Session};
-use super::stream::{Desk, KEEP_ALIVE, event_stream, marked, notification, refuse};
-use super::{Endpoint, Visit};
+use super::stream::{CallServices, KEEP_ALIVE, event_stream, marked, notification, refuse};
+use super::{AuthorizedRequest, Endpoint};
 use crate::http::error::Problem;
 
 /// Streams of one key in the stateless era.
@@ -47,18 +46,25 @@ impl Endpoint {
     /// Opens the stream of a session.
     pub(super) fn listen_on_session(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         session: &Arc<Session>,
     ) -> Result<Response, Problem> {
         let listening = session.listen().ok_or_else(|| {
             Problem::new("session.listening").with_detail("this session has a stream already")
         })?;
-        let has = self.engine().capabilities(&visit.caller, &visit.scope);
+        let has = self
+            .engine()
+            .capabilities(&authorized.caller, &authorized.scope);
         let log = Arc::clone(&session.log);
         let asked = session.asked();
-        let mut cursor = self.cursor(visit, Wanted::of(&has), Place::Session(listening), log);
+        let mut cursor = self.cursor(
+            authorized,
+            Wanted::of(&has),
+            StreamOwner::Session(listening),
+            log,
+        );
         cursor.asked = Some(asked);
-        let heard = visit.parts.headers.get("last-event-id");
+        let heard = authorized.parts.headers.get("last-event-id");
         let heard = heard.and_then(|id| id.to_str().ok()?.parse().ok());
         cursor.position = cursor.log.begin(heard);
         cursor.log.come_again(&cursor.seen);
@@ -68,7 +74,7 @@ impl Endpoint {
     /// Opens a stream of the stateless era, which begins with what was agreed on.
     pub(super) async fn listen_on_request(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         request: &Request<'_>,
     ) -> Result<Response, Problem> {
         let asked = request
@@ -78,23 +84,25 @@ impl Endpoint {
                 Problem::new("request.params")
                     .with_rpc(jsonrpc::INVALID_PARAMS, "`notifications` must be an object")
             })?;
-        let has = self.engine().capabilities(&visit.caller, &visit.scope);
+        let has = self
+            .engine()
+            .capabilities(&authorized.caller, &authorized.scope);
         let wanted = Wanted::of(&has).only(asked);
-        let permit = stream_permit(&self.listeners, &visit.caller)?;
-        let log = self.sessions.log(&visit.caller);
-        let subscribed = self.subscribe_all(visit, request, asked, &log).await?;
+        let permit = stream_permit(&self.listeners, &authorized.caller)?;
+        let log = self.sessions.log(&authorized.caller);
+        let subscribed = self.subscribe_all(authorized, request, asked, &log).await?;
         let (uris, kept): (Vec<_>, _) = subscribed.into_iter().unzip();
-        let place = Place::Request(request.id.to_owned(), permit, kept);
-        let mut cursor = self.cursor(visit, wanted, place, log);
+        let place = StreamOwner::Request(request.id.to_owned(), permit, kept);
+        let mut cursor = self.cursor(authorized, wanted, place, log);
         cursor.acknowledge(&uris);
         Ok(cursor.into_response())
     }
 
     fn cursor(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         wanted: Wanted,
-        place: Place,
+        place: StreamOwner,
         log: Arc<NotificationLog>,
     ) -> LogCursor {
         let engine = self.engine();
@@ -102,17 +110,17 @@ impl Endpoint {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
         // Looked at after the count: what changes meanwhile is looked for again.
-        let mut changes = engine.changes(&visit.caller);
+        let mut changes = engine.changes(&authorized.caller);
         changes.mark_unchanged();
-        let caller = engine.current(&visit.caller);
-        let caller = caller.unwrap_or_else(|| visit.caller.clone());
-        let seen = engine.list_revisions(&caller, &visit.scope, place.speaker());
+        let caller = engine.current(&authorized.caller);
+        let caller = caller.unwrap_or_else(|| authorized.caller.clone());
+        let seen = engine.list_revisions(&caller, &authorized.scope, place.identity());
         let now = Instant::now();
         LogCursor {
             engine: engine.clone(),
             key_end: caller.validity.ended(),
             caller,
-            scope: visit.scope.clone(),
+            scope: authorized.scope.clone(),
             changes,
             seen,
             wanted,
@@ -125,7 +133,7 @@ impl Endpoint {
             is_due: false,
             heard: now,
             waiting: VecDeque::new(),
-            desk: Arc::clone(&self.desk),
+            services: Arc::clone(&self.services),
             asked: None,
             open: Vec::new(),
         }
@@ -171,7 +179,7 @@ impl Wanted {
 }
 
 /// Where a stream was opened; kept so that its place is free again with its end.
-enum Place {
+enum StreamOwner {
     Session(Listening),
     Request(
         OwnedRequestId,
@@ -180,12 +188,12 @@ enum Place {
     ),
 }
 
-impl Place {
+impl StreamOwner {
     /// Returns which of the caller's clients listens.
-    fn speaker(&self) -> Speaker {
+    fn identity(&self) -> ClientIdentity {
         match self {
-            Self::Session(listening) => Speaker::Session(listening.0.id.bits()),
-            Self::Request(..) => Speaker::Key,
+            Self::Session(listening) => ClientIdentity::Session(listening.0.id.bits()),
+            Self::Request(..) => ClientIdentity::Key,
         }
     }
 
@@ -209,7 +217,7 @@ struct LogCursor {
     /// What the lists were when they were last looked at.
     seen: ListRevisions,
     wanted: Wanted,
-    place: Place,
+    place: StreamOwner,
     log: Arc<NotificationLog>,
     /// The number of the last news that were told.
     position: u64,
@@ -223,7 +231,7 @@ struct LogCursor {
     /// When the client last heard anything.
     heard: Instant,
     waiting: VecDeque<Bytes>,
-    desk: Arc<Desk>,
+    services: Arc<CallServices>,
     /// What servers ask between calls, on the stream of a session.
     asked: Option<mpsc::Receiver<ServerRequests>>,
     /// What of it is not answered.
@@ -281,14 +289,14 @@ impl LogCursor {
 
     /// Asks the client of the session, if there is room for it.
     fn ask(&mut self, ask: ServerRequests) {
-        let Place::Session(listening) = &self.place else {
+        let StreamOwner::Session(listening) = &self.place else {
             return;
         };
         let owner = (&self.caller.project, &self.caller.agent);
-        let call = self.desk.quota.call(owner, 0);
+        let call = self.services.quota.call(owner, 0);
         match call.and_then(|call| call.suspend(ask.length())) {
             Ok(load) => {
-                let (entered, events) = self.desk.open_requests.send(listening.0.id, ask, load);
+                let (entered, events) = self.services.open_requests.send(listening.0.id, ask, load);
                 self.open.push(entered);
                 self.waiting.extend(events);
             }
@@ -302,7 +310,7 @@ impl LogCursor {
         self.looked = Instant::now();
         // Whose key is gone hears nothing more; the stream ends by itself.
         if let Some(caller) = self.engine.current(&self.caller) {
-            let who = self.place.speaker();
+            let who = self.place.identity();
             let now = self.engine.list_revisions(&caller, &self.scope, who);
             self.log.tell_changes(&self.seen, &now);
             self.seen = now;
@@ -318,7 +326,7 @@ impl LogCursor {
             }
             Notification::Updated(uri) => {
                 let caller = self.engine.current(&self.caller);
-                let who = self.place.speaker();
+                let who = self.place.identity();
                 let may = caller
                     .is_some_and(|caller| self.engine.may_read(&caller, &self.scope, who, &uri));
                 let uri = RawBuf::string(&uri);
@@ -335,8 +343,8 @@ impl LogCursor {
             return;
         };
         let fields = match self.place {
-            Place::Session(_) => format!("{}id: {number}\n", std::mem::take(&mut self.retry)),
-            Place::Request(..) => String::new(),
+            StreamOwner::Session(_) => format!("{}id: {number}\n", std::mem::take(&mut self.retry)),
+            StreamOwner::Request(..) => String::new(),
         };
         let event = marked(&fields, method, params.text());
         self.waiting.push_back(event);
@@ -366,8 +374,8 @@ impl LogCursor {
             params.set(key, *value);
         }
         match &self.place {
-            Place::Session(_) => {}
-            Place::Request(id, ..) => {
+            StreamOwner::Session(_) => {}
+            StreamOwner::Request(id, ..) => {
                 params.set_meta(SUBSCRIPTION_ID, id.as_id().into());
             }
         }
@@ -386,7 +394,7 @@ async fn question(asked: &mut Option<mpsc::Receiver<ServerRequests>>) -> Option<
     asked.as_mut()?.recv().await
 }
 
-/// How many streams each key has.
+/// The open streams of each key.
 pub(super) type Listeners = Quota<KeyId>;
 /// A place for a stream.
 pub(super) type StreamPermit = QuotaPermit<KeyId>;

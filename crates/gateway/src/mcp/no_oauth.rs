@@ -1,9 +1,8 @@
-//! What clients find here that look for a sign-in: none, and what to do instead.
+//! Answers OAuth discovery: there is no authorization server here, use a key.
 //!
-//! A client that is refused for want of a key may look for an authorization server and try to
-//! register with it. All of that is answered with an OAuth error whose description says that a key is
-//! sent as a bearer token, and how to get one, since that is the text that clients show to people.
-//! Entry point: `routes`.
+//! A client without a key may look for an authorization server and try to register with it. All of
+//! that gets an OAuth error whose description says how to get and send a key, since clients show
+//! that text to users. Entry point: `routes`.
 
 use std::sync::{Arc, OnceLock};
 

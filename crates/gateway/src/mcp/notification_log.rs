@@ -1,9 +1,9 @@
-//! What a client is to be told outside of its requests, numbered, so that one whose stream was cut
-//! hears the rest when it comes again.
+//! Pending notifications of one client, numbered, so that a client whose stream was cut can resume.
 //!
-//! Bounded by what there is to tell: the same notification is kept once, and the oldest give way; in
-//! number and bytes here, and in the bytes of all clients of a key, of a project, and of all by a
-//! quota, beyond a little that each client has of its own. That a list has changed is never lost. Who tells never waits. Entry points: [`NotificationLog::tell`] and [`NotificationLog::after`].
+//! Bounded: equal notifications are kept once and the oldest are dropped, by number and bytes here,
+//! and by a quota over all clients of a key, of a project and in total, beyond a small amount per
+//! client. List changes are never lost. Adding never waits. Entry points: [`NotificationLog::tell`]
+//! and [`NotificationLog::after`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! How much may wait for clients: so many calls of one agent, and so many bytes of them, with what
-//! their servers ask and what was answered so far; so many bytes of a project and in all. A call counts
-//! while something that its client was asked is open; its own bytes from its first question to its end.
+//! Quota of suspended calls: number and bytes per agent, bytes per project and in total, including
+//! what servers ask and what was answered so far. A call counts while a request to its client is
+//! open; its own bytes from the first such request to its end.
 //!
-//! A call that waits needs no room of the budget for bodies, so that none who waits for a person keeps
-//! others out. Nothing here waits. Entry points: [`SuspendedQuota::call`] and [`CallPermit::suspend`].
+//! A suspended call does not use the body budget, so that calls waiting for a human do not block
+//! others. Never waits. Entry points: [`SuspendedQuota::call`] and [`CallPermit::suspend`].
 
 use std::sync::Arc;
 

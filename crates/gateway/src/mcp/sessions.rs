@@ -1,9 +1,9 @@
-//! The sessions of protocol generations that have them, sealed to the key that opened them.
+//! MCP sessions of the handshake era, bound to the key that opened them.
 //!
-//! Bounded: so many in all and per project, so many per key (its least used one then ends), and none that was idle
-//! for an hour, nor longer than its key is valid; what one listened to ends with it, outside of the
-//! table's lock. A session id under another key is as unknown as one that never was (fault T4). Never
-//! held across an await. Entry points: [`Sessions::open`] and [`Sessions::find`].
+//! Bounded in total, per project and per key (the least recently used one ends), idle for an hour
+//! at most, and never longer than the key is valid. Under another key a session id is unknown
+//! (fault T4). The lock is never held across an await. Entry points: [`Sessions::open`] and
+//! [`Sessions::find`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gantry_engine::{Quota, Scope, ServerRequests, Word};
+use gantry_engine::{CallEvent, Quota, Scope, ServerRequests};
 use gantry_model::caller::{Caller, KeyValidity};
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
-use gantry_model::mcp::{ClientCan, LogLevel};
+use gantry_model::mcp::{ClientCapabilities, LogLevel};
 use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
@@ -104,7 +104,7 @@ pub(super) struct Session {
     /// The resources it listens to.
     pub(super) subscribed: Subscribed,
     /// What the client can do for servers.
-    pub(super) can: ClientCan,
+    pub(super) capabilities: ClientCapabilities,
     level: Mutex<Option<LogLevel>>,
     /// Takes what servers ask between calls, while a stream listens.
     asks: Mutex<Option<mpsc::Sender<ServerRequests>>>,
@@ -142,18 +142,18 @@ impl Session {
     }
 
     /// Tells the client something outside of its calls; false if that does not reach it.
-    pub(super) fn tell(&self, word: Word) -> bool {
+    pub(super) fn tell(&self, word: CallEvent) -> bool {
         match word {
             _ if self.is_ended() => false,
-            Word::Elicited(id) => {
+            CallEvent::Elicited(id) => {
                 self.log.tell(Notification::Elicited(id.into()));
                 true
             }
-            Word::Requests(ask) => {
+            CallEvent::Requests(ask) => {
                 let asks = self.asks.lock();
                 asks.as_ref().is_some_and(|asks| asks.try_send(ask).is_ok())
             }
-            Word::Progress(_) | Word::Log(_) => false,
+            CallEvent::Progress(_) | CallEvent::Log(_) => false,
         }
     }
 
@@ -211,7 +211,7 @@ impl Sessions {
         &self,
         caller: &Caller,
         scope: Scope,
-        (version, can): (ProtocolVersion, ClientCan),
+        (version, capabilities): (ProtocolVersion, ClientCapabilities),
     ) -> Result<Arc<Session>, Problem> {
         let id = SessionId::random()?;
         let now = self.now_ms();
@@ -225,7 +225,7 @@ impl Sessions {
             version,
             log: self.log(caller),
             subscribed: Subscribed::default(),
-            can,
+            capabilities,
             level: Mutex::default(),
             asks: Mutex::default(),
             seen_ms: AtomicU64::new(now),
@@ -393,7 +393,8 @@ mod tests {
         }
     }
 
-    const AGREED: (ProtocolVersion, ClientCan) = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
+    const AGREED: (ProtocolVersion, ClientCapabilities) =
+        (ProtocolVersion::V2025_11_25, ClientCapabilities::NOTHING);
 
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
         sessions.open(&caller(n), Scope::All, AGREED).unwrap()

@@ -1,9 +1,9 @@
-//! A call whose client hears of it before its answer, or is asked something.
+//! A call that reports progress or asks its client something before its response.
 //!
-//! Answered as one JSON document if it ends before anything is said of it; else as a stream of events
-//! that ends with the answer. A client that reads too slowly loses progress, never a question or the
-//! answer, and is cut off after a while; one that goes away takes its call back (faults A1, A4).
-//! Entry points: `Endpoint::stream`, `Desk::attend`.
+//! Answered as one JSON document if it ends before that; else as an event stream that ends with the
+//! response. A slow reader loses progress, never a request or the response, and is disconnected
+//! after a while; disconnecting cancels the call (faults A1, A4). Entry points: `Endpoint::stream`,
+//! `CallServices::stream_call`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_engine::{
-    AnswerBudget, AnswerPermit, AnswerPool, CallError, Client, RequestOutcome, ServerRequests,
-    SessionChannel, Word,
+    AnswerBudget, AnswerPermit, AnswerPool, CallError, CallEvent, Client, RequestOutcome,
+    ServerRequests, SessionChannel,
 };
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::active_call::{ActiveCall, Called, Token, Waiter};
 use super::answer::Answer;
 use super::forward::{Asked, not_made};
 use super::inflight::Owner;
@@ -34,8 +35,7 @@ use super::notification_log::ELICITED;
 use super::quota::SuspendedQuota;
 use super::server_requests::{OpenRequests, RequestGuard, SuspendedCalls};
 use super::sessions::{Session, SessionId, Sessions};
-use super::turn::{Called, Token, Turn, UnderWay};
-use super::{Endpoint, Visit};
+use super::{AuthorizedRequest, Endpoint};
 use crate::http::catch_panic;
 use crate::http::context;
 use crate::http::delivery;
@@ -50,8 +50,8 @@ const WAITING: usize = 16;
 /// How long a client may leave a question or the answer unread.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// What is needed to attend to a call while it is under way.
-pub(super) struct Desk {
+/// What is needed to stream_call to a call while it is under way.
+pub(super) struct CallServices {
     /// Who we are.
     pub(super) identity: Identity,
     /// The sessions in which clients of the handshake era are asked.
@@ -72,23 +72,23 @@ impl Endpoint {
     /// Answers a request whose client takes events, or can be asked.
     pub(super) async fn stream(
         self: &Arc<Self>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         asked: &Asked<'_>,
         accepts: Accepts,
         room: BodyPermit,
     ) -> Result<Response, Problem> {
-        let context = context::read(&visit.parts.headers, asked.params.meta)?;
+        let context = context::read(&authorized.parts.headers, asked.params.meta)?;
         let (words, heard) = mpsc::channel(WAITING);
         let session = asked.owner.and_then(Owner::session);
-        let session =
-            session.and_then(|session| self.sessions.under_way(&visit.caller.project, session));
+        let session = session
+            .and_then(|session| self.sessions.under_way(&authorized.caller.project, session));
         let client = Client {
             era: asked.era,
-            can: asked.can,
+            capabilities: asked.capabilities,
             session: asked.owner.and_then(Owner::session).map(SessionId::bits),
             progress_token: token(asked.params.meta).filter(|_| accepts.events),
             log_level: asked.level,
-            words,
+            events: words,
             channel: session.map(|session| {
                 // Held weakly: what is to be told to a session that has ended is told to nobody.
                 let session = Arc::downgrade(&session);
@@ -96,8 +96,8 @@ impl Endpoint {
                 SessionChannel::new(send)
             }),
         };
-        let call = Arc::new(Called::of(asked, visit));
-        let (endpoint, caller) = (Arc::clone(self), visit.caller.clone());
+        let call = Arc::new(Called::of(asked, authorized));
+        let (endpoint, caller) = (Arc::clone(self), authorized.caller.clone());
         let called = Arc::clone(&call);
         let work = Box::pin(async move {
             let (asked, who) = (called.asked(), (&caller, &called.scope));
@@ -108,18 +108,18 @@ impl Endpoint {
                 Err(_problem) => Err(not_made(CallError::Panicked)),
             }
         });
-        let under_way = UnderWay {
+        let under_way = ActiveCall {
             call,
             work,
             words: heard,
             room,
             seat: None,
         };
-        let turn = Turn {
+        let turn = Waiter {
             id: asked.id.to_owned(),
             token: Token::First,
         };
-        Ok(self.desk.attend(under_way, turn, accepts).await)
+        Ok(self.services.stream_call(under_way, turn, accepts).await)
     }
 }
 
@@ -129,12 +129,12 @@ pub(super) fn token(meta: Option<Raw<'_>>) -> Option<Box<str>> {
     Some(token.raw().into())
 }
 
-impl Desk {
+impl CallServices {
     /// Waits for a call on behalf of one request.
-    pub(super) async fn attend(
+    pub(super) async fn stream_call(
         self: &Arc<Self>,
-        mut under_way: UnderWay,
-        turn: Turn,
+        mut under_way: ActiveCall,
+        turn: Waiter,
         accepts: Accepts,
     ) -> Response {
         let mut first = None;
@@ -142,7 +142,7 @@ impl Desk {
             tokio::select! {
                 biased; // What is said before the end, or a quick call would lose it.
                 Some(word) = under_way.words.recv() => match word {
-                    Word::Requests(ask) if under_way.call.era == Era::Stateless => {
+                    CallEvent::Requests(ask) if under_way.call.era == Era::Stateless => {
                         match under_way.sit(&self.quota, &ask) {
                             Ok(load) => {
                                 let place = self.suspended.enter(ask, load);
@@ -152,7 +152,7 @@ impl Desk {
                         }
                     }
                     word if accepts.events => first = Some(word),
-                    Word::Progress(_) | Word::Log(_) | Word::Elicited(_) | Word::Requests(_) => {}
+                    CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Elicited(_) | CallEvent::Requests(_) => {}
                 },
                 outcome = &mut under_way.work => {
                     let answer = turn.answer(&under_way.call, outcome, &self.identity);
@@ -169,8 +169,8 @@ impl Desk {
             }
         }
         let (tx, rx) = mpsc::channel(WAITING);
-        let desk = Arc::clone(self);
-        self.tasks.spawn(pump(desk, under_way, turn, first, tx));
+        let services = Arc::clone(self);
+        self.tasks.spawn(pump(services, under_way, turn, first, tx));
         events(rx)
     }
 }
@@ -183,10 +183,10 @@ pub(super) fn refuse(ask: ServerRequests, full: RequestOutcome) {
 
 /// Moves what is said and, last, the answer to the client; ends early when the client is gone.
 async fn pump(
-    desk: Arc<Desk>,
-    mut under_way: UnderWay,
-    turn: Turn,
-    mut first: Option<Word>,
+    services: Arc<CallServices>,
+    mut under_way: ActiveCall,
+    turn: Waiter,
+    mut first: Option<CallEvent>,
     tx: mpsc::Sender<Bytes>,
 ) {
     let mut alive = interval(KEEP_ALIVE);
@@ -203,11 +203,11 @@ async fn pump(
             Some(word) = next(&mut first, &mut under_way.words) => word,
             outcome = &mut under_way.work => {
                 while let Some(word) = first.take().or_else(|| under_way.words.try_recv().ok()) {
-                    desk.tell((&tx, &call), &turn, word);
+                    services.tell((&tx, &call), &turn, word);
                 }
                 // Given back before the answer: a client that has it may begin the next call.
                 (under_way.room, under_way.seat) = (BodyPermit::default(), None);
-                break turn.answer(&under_way.call, outcome, &desk.identity);
+                break turn.answer(&under_way.call, outcome, &services.identity);
             }
             _ = alive.tick() => {
                 drop(tx.try_send(Bytes::from_static(b":\n\n")));
@@ -221,31 +221,31 @@ async fn pump(
             }
         };
         match word {
-            Word::Requests(ask) if under_way.call.era == Era::Stateless => {
-                match under_way.sit(&desk.quota, &ask) {
+            CallEvent::Requests(ask) if under_way.call.era == Era::Stateless => {
+                match under_way.sit(&services.quota, &ask) {
                     Ok(load) => {
-                        let place = desk.suspended.enter(ask, load);
-                        break place.suspend(&desk, under_way, &turn);
+                        let place = services.suspended.enter(ask, load);
+                        break place.suspend(&services, under_way, &turn);
                     }
                     Err(full) => refuse(ask, full),
                 }
             }
-            Word::Requests(ask) => {
+            CallEvent::Requests(ask) => {
                 let session = under_way.call.session();
                 // One that ends from here on is seen by the next turn of this loop.
                 let session =
-                    session.and_then(|id| desk.sessions.under_way(&under_way.call.project, id));
+                    session.and_then(|id| services.sessions.under_way(&under_way.call.project, id));
                 let Some(session) = session else {
                     continue;
                 };
-                let load = match under_way.sit(&desk.quota, &ask) {
+                let load = match under_way.sit(&services.quota, &ask) {
                     Ok(load) => load,
                     Err(full) => {
                         refuse(ask, full);
                         continue;
                     }
                 };
-                let (entered, events) = desk.open_requests.send(session.id, ask, load);
+                let (entered, events) = services.open_requests.send(session.id, ask, load);
                 asked.retain(RequestGuard::is_open);
                 asked.push(entered);
                 asked_in = Some(session);
@@ -255,8 +255,8 @@ async fn pump(
                     }
                 }
             }
-            word @ (Word::Progress(_) | Word::Log(_) | Word::Elicited(_)) => {
-                desk.tell((&tx, &call), &turn, word);
+            word @ (CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Elicited(_)) => {
+                services.tell((&tx, &call), &turn, word);
             }
         }
     };
@@ -269,7 +269,7 @@ async fn pump(
         // What may be for another call of the session stays asked.
         for entered in lasting {
             let session = Arc::clone(&session);
-            desk.tasks.spawn(async move {
+            services.tasks.spawn(async move {
                 tokio::select! {
                     () = entered.over() => {}
                     () = session.end() => {}
@@ -277,7 +277,7 @@ async fn pump(
             });
         }
     }
-    if let Some((event, permit)) = desk.last(&call, &turn, answer)
+    if let Some((event, permit)) = services.last(&call, &turn, answer)
         && !deliver(&tx, permit.tie(event)).await
     {
         tracing::debug!("a client did not read its answer and is cut off");
@@ -292,17 +292,20 @@ async fn end_of(session: Option<&Session>) {
     }
 }
 
-async fn next(first: &mut Option<Word>, words: &mut mpsc::Receiver<Word>) -> Option<Word> {
+async fn next(
+    first: &mut Option<CallEvent>,
+    words: &mut mpsc::Receiver<CallEvent>,
+) -> Option<CallEvent> {
     match first.take() {
         Some(word) => Some(word),
         None => words.recv().await,
     }
 }
 
-impl Desk {
+impl CallServices {
     /// Tells what needs no answer; a client that does not keep up misses it, and so does one whose
     /// agent's clients leave too much unread.
-    fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &Called), turn: &Turn, word: Word) {
+    fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &Called), turn: &Waiter, word: CallEvent) {
         if let Some(event) = said(turn, word)
             && let Ok(permit) = self.room(call).take_all(Some(&call.agent), event.len())
         {
@@ -316,7 +319,7 @@ impl Desk {
 
     /// Returns the event of the answer and its room; one for which there is none is an error instead.
     /// The answer to a call has its room already, the copy of a list has not.
-    fn last(&self, call: &Called, turn: &Turn, answer: Answer) -> Option<(Bytes, AnswerPermit)> {
+    fn last(&self, call: &Called, turn: &Waiter, answer: Answer) -> Option<(Bytes, AnswerPermit)> {
         let mut permit = answer.permit();
         let found = self
             .room(call)
@@ -333,7 +336,7 @@ impl Desk {
     fn at_once(
         &self,
         call: &Called,
-        turn: &Turn,
+        turn: &Waiter,
         mut told: Vec<Bytes>,
         answer: Answer,
     ) -> Response {
@@ -351,16 +354,16 @@ impl Desk {
 }
 
 /// Returns what needs no answer as an event.
-fn said(turn: &Turn, word: Word) -> Option<Bytes> {
+fn said(turn: &Waiter, word: CallEvent) -> Option<Bytes> {
     match word {
-        Word::Progress(params) => turn.progress(&params),
-        Word::Log(params) => turn.log(&params),
-        Word::Elicited(id) => {
+        CallEvent::Progress(params) => turn.progress(&params),
+        CallEvent::Log(params) => turn.log(&params),
+        CallEvent::Elicited(id) => {
             let mut params = Edit::new(Raw::EMPTY_OBJECT);
             params.set_buf("elicitationId", RawBuf::string(&id));
             Some(notification(ELICITED, params.to_buf().text()))
         }
-        Word::Requests(_) => None,
+        CallEvent::Requests(_) => None,
     }
 }
 

@@ -1,9 +1,8 @@
-//! Stored events as they are written: `text/event-stream` of `/api/v1/events` and of one server's events.
+//! Follows stored events: `text/event-stream` of `/api/v1/events` and of one server's events.
 //!
-//! A stream begins with the newest page, or behind `Last-Event-ID`, and reads on from the store
-//! whenever the feed says that more was written, so that it never misses one, also over a restart, and
-//! holds no queue of its own. It ends when its client goes, its key or session ends or the gateway
-//! stops. Entry points: [`is_wanted`] and [`open`].
+//! A stream starts with the newest page, or after `Last-Event-ID`, and reads the store whenever the
+//! feed reports a write. So it misses nothing, even across a restart, and needs no queue. It ends
+//! with its client, its key or session, or the gateway. Entry points: [`is_wanted`] and [`open`].
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -33,14 +32,14 @@ use crate::api::views::EventView;
 use crate::http::error::Problem;
 use crate::http::session::Session;
 
-/// Streams that one key may have open.
+/// Maximum number of streams per key.
 const PER_KEY: usize = 16;
-/// How long a stream may be quiet.
+/// The longest silence of a stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events that are read at once.
+/// Events read at once.
 const BATCH: u32 = 100;
 
-/// Tells whether a client wants a stream: it names that form, and does not name JSON.
+/// Returns whether a client asks for a stream: it accepts event streams and not JSON.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     let named = |wanted: &str| {
         let values = headers.get_all(ACCEPT).iter();
@@ -48,7 +47,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
         ranges.flat_map(|value| value.split(',')).any(|range| {
             let mut parts = range.split(';').map(str::trim);
             let kind = parts.next().unwrap_or_default();
-            // A weight of nothing is a refusal.
+            // A weight of zero is a refusal.
             let is_refused =
                 parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
             kind.eq_ignore_ascii_case(wanted) && !is_refused
@@ -57,13 +56,13 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     named("text/event-stream") && !named("application/json")
 }
 
-/// How many streams each key has.
+/// The open streams of each key.
 #[derive(Debug, Clone, Default)]
 pub(in crate::api) struct Streams(Arc<Mutex<HashMap<KeyId, usize>>>);
 
 impl Streams {
-    /// Takes a place for one stream; refused if the key has too many.
-    pub(in crate::api) fn open(&self, key: KeyId) -> Result<Place, Problem> {
+    /// Takes a slot for one stream; refused if the key has too many.
+    pub(in crate::api) fn open(&self, key: KeyId) -> Result<StreamSlot, Problem> {
         let mut open = self.0.lock();
         let count = open.entry(key).or_default();
         if *count >= PER_KEY {
@@ -72,21 +71,21 @@ impl Streams {
                 .with_retry_after(Duration::from_secs(1)));
         }
         *count += 1;
-        Ok(Place {
+        Ok(StreamSlot {
             key,
             streams: self.clone(),
         })
     }
 }
 
-/// One stream's place among those of its key.
+/// One stream's slot among those of its key.
 #[derive(Debug)]
-pub(in crate::api) struct Place {
+pub(in crate::api) struct StreamSlot {
     key: KeyId,
     streams: Streams,
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = self.streams.0.lock();
         if let Some(count) = open.get_mut(&self.key) {
@@ -111,20 +110,20 @@ pub(super) async fn open(
             .with_hint("a stream goes forward: leave `cursor` out, or send `Last-Event-ID`"));
     }
     let limit = limit(asked.limit, 100)?;
-    let place = api.streams.open(caller.key)?;
-    // Before the first look, so that nothing that comes meanwhile is missed.
+    let slot = api.streams.open(caller.key)?;
+    // Before the first read, so that no event in between is missed.
     let written = project.events_written();
     let heard = headers.get("last-event-id");
     let heard: Option<u64> = heard.and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let mut following = Following {
         server,
         after: heard.unwrap_or(0),
-        // A client that was cut comes again soon; and whoever waits for the first byte has it.
+        // A client whose stream is cut reconnects soon; this is also the first byte.
         waiting: VecDeque::from([Bytes::from_static(b"retry: 2000\n\n")]),
         written,
         end: StreamEnd::new(project, caller, session),
         project: Arc::clone(project),
-        _place: place,
+        _slot: slot,
     };
     if heard.is_none() {
         let name = following.server.as_ref().map(ServerName::as_str);
@@ -158,7 +157,7 @@ pub(in crate::api) struct StreamEnd {
 }
 
 impl StreamEnd {
-    /// Joins what ends a stream of this caller.
+    /// Combines what ends a stream of this caller.
     pub(in crate::api) fn new(
         project: &Project,
         caller: &Caller,
@@ -186,7 +185,7 @@ impl StreamEnd {
         }
     }
 
-    /// Tells whether the session has time left; an open stream is a use of it.
+    /// Returns whether the session is still valid; an open stream counts as use.
     pub(in crate::api) fn touch(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.touch())
     }
@@ -196,19 +195,19 @@ impl StreamEnd {
 struct Following {
     project: Arc<Project>,
     server: Option<ServerName>,
-    /// The number of the last event that was taken.
+    /// The number of the last event read.
     after: u64,
     waiting: VecDeque<Bytes>,
     written: watch::Receiver<u64>,
     end: StreamEnd,
-    _place: Place,
+    _slot: StreamSlot,
 }
 
 impl Following {
-    /// Returns what is said next; nothing when the gateway stops.
+    /// Returns the next event; nothing at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            // Also while there is always more to tell.
+            // Checked even while events keep coming.
             if !self.end.touch() || self.end.comes().now_or_never().is_some() {
                 return None;
             }
@@ -219,7 +218,7 @@ impl Following {
             match self.more().await {
                 Ok(()) if !self.waiting.is_empty() => continue,
                 Ok(()) => {}
-                // A database that fails for a moment is asked again with the next write.
+                // After a failure the database is read again at the next write.
                 Err(error) => tracing::debug!(%error, "events cannot be followed for a moment"),
             }
             tokio::select! {

@@ -1,6 +1,6 @@
-//! The description of the REST API, joined from what stands beside each handler.
+//! Generates the OpenAPI document from the descriptions next to the handlers.
 //!
-//! Entry point: [`generated`]. Only tests build it: `docs/openapi.json` has to be the same.
+//! Entry point: [`generated`]. Built in tests only; `docs/openapi.json` must be equal.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::super::{
     tools, welcome,
 };
 
-/// Returns the document as the handlers describe it.
+/// Returns the generated document.
 pub(super) fn generated() -> String {
     let text = Document::openapi().to_pretty_json();
     text.expect("a description is always JSON") + "\n"
@@ -46,7 +46,7 @@ pub(super) fn generated() -> String {
         health::alive, health::health, health::acknowledge, health::metrics,
         super::openapi, super::docs, errors::list, errors::one, welcome::welcome,
     ),
-    components(schemas(call::ToolCall<'static>)),
+    components(schemas(call::ToolCall<'static>, crate::http::error::ProblemDocument<'static>)),
     modifiers(&Common),
     tags(
         (name = "servers", description = "The servers that the gateway runs. Admin keys only."),
@@ -73,7 +73,7 @@ pub(super) const PUBLIC: [&str; 7] = [
     "/oauth/callback",
 ];
 
-/// Routes that take any key; all that are neither here nor public take admin keys only.
+/// Routes that accept any key; all others that are not public need an admin key.
 const ANY_KEY: [&str; 8] = [
     "/api/v1/session",
     "/api/v1/session/codes",
@@ -88,7 +88,7 @@ const ANY_KEY: [&str; 8] = [
 /// Routes that call a server.
 const CALLING: [&str; 2] = ["/api/v1/tools/call", "/api/v1/mcp/servers/{server}/call"];
 
-/// How a call fails beside what refuses any request.
+/// How calls fail, besides the refusals of any request.
 const CALL_FAILURES: [(&str, &str); 5] = [
     (
         "404",
@@ -106,7 +106,7 @@ const CALL_FAILURES: [(&str, &str); 5] = [
     ("504", "`call.timeout`: no answer in time."),
 ];
 
-/// Adds what holds for every operation: keys, and the refusals that stand before all handlers.
+/// Adds the common parts of every operation: keys, and refusals before the handler.
 struct Common;
 
 impl Modify for Common {
@@ -144,7 +144,7 @@ fn complete(path: &str, operation: &mut Operation) {
         ),
         ("default", "Any other refusal or failure."),
     ]);
-    // Handlers of different nouns may share a name; operations may not.
+    // Handlers of different nouns may share a name; operation ids may not.
     let noun = operation.tags.iter().flatten().next();
     if let (Some(noun), Some(name)) = (noun, &operation.operation_id) {
         operation.operation_id = Some(format!("{noun}_{name}"));
@@ -185,18 +185,27 @@ fn complete(path: &str, operation: &mut Operation) {
     if CALLING.contains(&path) {
         refusals.extend(CALL_FAILURES);
     }
+    let known = &mut operation.responses.responses;
+    for (status, response) in known.iter_mut() {
+        let is_failure = status.starts_with(['4', '5']);
+        if let (true, RefOr::T(response)) = (is_failure, response)
+            && response.content.is_empty()
+        {
+            *response = problem(&response.description);
+        }
+    }
     for (status, what) in refusals {
-        let known = &mut operation.responses.responses;
         known
             .entry(status.to_owned())
-            .or_insert_with(|| problem(what));
+            .or_insert_with(|| RefOr::T(problem(what)));
     }
 }
 
-fn problem(what: &str) -> RefOr<Described> {
+/// Describes a refusal or failure, which is a problem document.
+fn problem(what: &str) -> Described {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem")));
     let response = ResponseBuilder::new()
         .description(what)
         .content("application/problem+json", content.build());
-    RefOr::T(response.build())
+    response.build()
 }

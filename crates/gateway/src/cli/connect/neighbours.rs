@@ -1,4 +1,4 @@
-//! The servers that a connected client still starts by itself, beside Gantry.
+//! The servers that a connected client still starts itself, in addition to Gantry.
 
 use std::fs;
 
@@ -11,15 +11,15 @@ use super::super::screen::Screen;
 use super::Task;
 use super::key::Keys;
 
-/// What a client has beside Gantry.
+/// The other servers of a client.
 pub(super) struct Neighbours {
-    /// Those that are behind Gantry too, so that the client sees them twice.
+    /// Those that Gantry offers too, so that the client sees them twice.
     twice: Vec<String>,
     others: Vec<String>,
 }
 
 impl Neighbours {
-    /// Looks at the client's file, and at what is behind Gantry.
+    /// Compares the client's file with Gantry's servers.
     pub(super) async fn find(task: &Task<'_>, way: &Way, keys: &Keys<'_>) -> Self {
         let mut behind = Vec::new();
         let own = task.folder.join("gantry.toml");
@@ -53,7 +53,7 @@ impl Neighbours {
         all.map(String::as_str).collect()
     }
 
-    /// Tells a person, with what to do.
+    /// Prints them, with what to do.
     pub(super) fn tell(&self, client: &Client, screen: &Screen) {
         let (title, mark) = (client.title, screen.doubtful("!"));
         if !self.twice.is_empty() {

@@ -1,5 +1,5 @@
-//! What becomes of the key of an entry that goes: it is revoked at once, or by the next start of its
-//! gateway, or a person is told that it is still valid.
+//! Revokes the key of a removed entry: at once, or at the next start of its gateway; otherwise
+//! reports that it is still valid.
 //!
 //! Entry point: [`revoke`].
 
@@ -25,7 +25,7 @@ pub(super) enum Revocation {
 }
 
 impl Revocation {
-    /// Returns how many keys were revoked, if the gateway was asked.
+    /// Returns how many keys were revoked, if the gateway could be asked.
     pub(super) fn number(self) -> Option<usize> {
         match self {
             Self::Done(number) => Some(number),
@@ -33,7 +33,7 @@ impl Revocation {
         }
     }
 
-    /// Returns the word for it in JSON.
+    /// Returns its name in JSON.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Unneeded | Self::Done(0) => "none",
@@ -43,7 +43,7 @@ impl Revocation {
         }
     }
 
-    /// Tells a person what became of the key of an entry.
+    /// Reports what happened to the key of an entry.
     pub(super) fn tell(self, elsewhere: Option<&Elsewhere>, screen: &Screen) {
         let (good, doubtful) = (screen.good("✓"), screen.doubtful("!"));
         let (gateway, at) = match elsewhere {
@@ -62,7 +62,7 @@ impl Revocation {
         });
     }
 
-    /// Tells a person what became of a key whose entry was gone already.
+    /// Reports what happened to a key whose entry was gone already.
     pub(super) fn tell_without_entry(self, screen: &Screen) {
         match self {
             Self::Later => screen.line(&format!(
@@ -74,7 +74,7 @@ impl Revocation {
     }
 }
 
-/// Revokes the keys of a client's file where its entry led: here, or at another gateway.
+/// Revokes the keys of a client's file at the gateway its entry pointed to.
 pub(super) async fn revoke(
     task: &Task<'_>,
     keys: &Keys<'_>,
@@ -86,8 +86,8 @@ pub(super) async fn revoke(
             None => (None, None),
         },
         None => {
-            let data = task.surroundings.data_path().ok();
-            let data = data.filter(|_| task.surroundings.url.is_none());
+            let data = task.context.data_path().ok();
+            let data = data.filter(|_| task.context.url.is_none());
             (keys.revoke().await, data.map(DataFolder::at))
         }
     };

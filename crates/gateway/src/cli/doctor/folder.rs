@@ -1,4 +1,4 @@
-//! The data folder and its surroundings: who may read it, room on its disk, the port, the clock.
+//! Checks of the data folder and its environment: permissions, disk space, port, clock.
 
 use std::fs;
 use std::io;
@@ -14,21 +14,21 @@ use super::super::format::bytes;
 use super::keys::{Tried, Verdict};
 use super::{Finding, Grade};
 
-/// With less room than this the journal is soon full.
+/// Below this free space the journal is soon full.
 const LITTLE: u64 = 256 << 20;
-/// With less than this calls are refused.
+/// Below this free space calls are refused.
 const TOO_LITTLE: u64 = 16 << 20;
-/// Before this time no version of this program was: 2026-01-01.
+/// 2026-01-01: no version of this program is older.
 const EARLIEST: Duration = Duration::from_secs(1_767_225_600);
-/// How far a clock may be behind a file without anybody asking.
+/// How far the clock may be behind a file's time.
 const BEHIND: Duration = Duration::from_secs(60);
 
-/// What to do about an admin key that is refused or missing.
+/// The hint for a refused or missing admin key.
 const ADMIN: &str = "name a valid one with `--key-file FILE`, or put it there";
-/// What to do about an agent key that is refused or missing.
+/// The hint for a refused or missing agent key.
 const AGENT: &str = "run `gantry agent restore`";
 
-/// Looks at the folder, whether or not a gateway has used it yet.
+/// Checks the folder, whether or not it exists.
 pub(super) fn findings(path: &Path, is_running: bool, tried: &Tried) -> Vec<Finding> {
     let folder = DataFolder::at(path.to_owned());
     let mut findings = vec![modes(path)];
@@ -115,7 +115,7 @@ fn keys(folder: &DataFolder, tried: &Tried) -> Vec<Finding> {
 }
 
 fn room(path: &Path) -> Finding {
-    // The folder may not be there yet; the disk is its nearest parent's.
+    // If the folder does not exist, the nearest parent's disk is checked.
     let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
     match rustix::fs::statvfs(there) {
         Err(error) => Finding::new(
@@ -138,7 +138,7 @@ fn room(path: &Path) -> Finding {
     }
 }
 
-/// Tells of damaged parts of the journal that were kept; of new ones a running gateway tells.
+/// Reports kept damaged parts of the journal; a running gateway reports new ones.
 fn damaged(path: &Path) -> Option<Finding> {
     let entries = fs::read_dir(path.join("journal")).ok()?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

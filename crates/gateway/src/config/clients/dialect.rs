@@ -1,9 +1,8 @@
-//! How a client writes a server, and the one form that all dialects become: the members of a
-//! `[servers.NAME]` table of `gantry.toml`.
+//! Converts a client's server entry to the common form, the members of a `[servers.NAME]` table of
+//! `gantry.toml`, and back.
 //!
-//! What that form cannot say, and every spelling that the way back would change, is kept beside it, so
-//! that `restore(normalise(entry))` is `entry`. Values are never looked into beyond their type.
-//! Entry points: [`Dialect::normalise`] and [`Dialect::restore`].
+//! Whatever that form cannot express is kept next to it, so that `restore(normalise(entry))` equals
+//! `entry`. Entry points: [`Dialect::normalise`] and [`Dialect::restore`].
 
 mod variables;
 

@@ -1,8 +1,8 @@
-//! Replaces a file that belongs to another program: whole or not at all, with its mode and owner kept,
-//! a copy of what was there beside it, without keys of ours, and never over what somebody else wrote
-//! meanwhile.
+//! Replaces a file of another program atomically: mode and owner are kept, a backup without keys of
+//! ours is written next to it, and concurrent changes are detected.
 //!
-//! One that is to hold a key loses the rights that others have in it. A symbolic link stays one: what it leads to is replaced. Entry point: [`Opened::read`].
+//! A file that will hold a key becomes readable by its owner only. A symbolic link is kept, and its
+//! target replaced. Entry point: [`Opened::read`].
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};

@@ -1,8 +1,8 @@
-//! A client's file, JSON with comments: its servers are read, and one member of them is set or
-//! removed, with every other byte left as it is.
+//! Edits a client's file, JSON with comments: servers are read, and one entry is set or removed
+//! with every other byte unchanged.
 //!
-//! A file in which a name that leads to the servers stands twice is refused, since nobody can tell
-//! which one its client reads. Entry point: [`Document::parse`].
+//! A file in which a name on the path to the servers is duplicated is refused, since it is unclear
+//! which one the client reads. Entry point: [`Document::parse`].
 
 use std::path::{Path, PathBuf};
 

@@ -10,7 +10,7 @@ use gantry_model::diagnose::{Diagnose, Fault};
 pub enum ClientError {
     /// Nothing says where the person's files are.
     #[error("`HOME` is not set, so the files of clients cannot be found")]
-    Homeless,
+    NoHome,
     /// The client was never there, as far as its folder tells.
     #[error("{client} is not found: there is no folder `{}`", folder.display())]
     Absent {
@@ -67,7 +67,7 @@ pub enum ClientError {
 impl Diagnose for ClientError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Homeless => "client.homeless",
+            Self::NoHome => "client.no_home",
             Self::Absent { .. } => "client.absent",
             Self::Io { .. } => "client.io",
             Self::Kind { .. } => "client.kind",
@@ -83,7 +83,7 @@ impl Diagnose for ClientError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Homeless => Some("set `HOME`, or name a file".to_owned()),
+            Self::NoHome => Some("set `HOME`, or name a file".to_owned()),
             Self::Absent { client, .. } => {
                 Some(format!("install and start {client} once, then try again"))
             }

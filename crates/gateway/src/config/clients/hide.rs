@@ -1,5 +1,5 @@
-//! Takes values out of a text that is shown to a person: what stands in `env` and `headers`, and what
-//! a name tells to be a credential. Layout and comments stay, so that two versions can be compared.
+//! Hides values in a text before it is shown: `env`, `headers`, and credentials by name. Layout and
+//! comments are kept, so that two versions can be compared.
 //!
 //! Entry points: [`json`], [`toml`] and [`arguments`].
 
@@ -36,7 +36,7 @@ fn hide(text: &str, syntax: Syntax) -> String {
         return HIDDEN.to_owned();
     };
     let mut hidden = Vec::new();
-    find(&document.root, Seen::Shown, &mut hidden);
+    find(&document.root, Visibility::Shown, &mut hidden);
     // Tables of TOML may stand in another order than they are read in.
     hidden.sort_by_key(|(span, _)| span.start);
     let mut shown = document.text.to_string();
@@ -69,14 +69,14 @@ pub fn url(url: &str) -> String {
 
 /// What becomes of texts at a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum Visibility {
     Shown,
     Hidden,
     Arguments,
     Address,
 }
 
-impl Seen {
+impl Visibility {
     fn under(self, name: &str) -> Self {
         if self == Self::Hidden || PRIVATE.contains(&name) || is_credential(name) {
             Self::Hidden
@@ -100,13 +100,13 @@ impl Seen {
 }
 
 /// Finds the texts that are not shown as they are, each with what stands in its place.
-fn find(node: &Node, seen: Seen, hidden: &mut Vec<(Span, String)>) {
+fn find(node: &Node, seen: Visibility, hidden: &mut Vec<(Span, String)>) {
     let nodes = match &node.value {
         Value::Table(table) => {
             for member in &table.members {
                 // What was kept as JSON text is as private as anything in it could be.
                 let seen = match member.key.ends_with("#json") {
-                    true => Seen::Hidden,
+                    true => Visibility::Hidden,
                     false => seen.under(&member.key),
                 };
                 find(&member.node, seen, hidden);

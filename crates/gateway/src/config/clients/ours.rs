@@ -1,5 +1,5 @@
-//! Gantry's own entry in a client's file: how it is written, and how it is known again, so that an
-//! import never takes Gantry over into itself.
+//! Gantry's own entry in a client's file: writing it, and recognising it, so that an import never
+//! imports Gantry itself.
 
 use std::path::Path;
 

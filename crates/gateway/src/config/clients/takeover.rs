@@ -1,8 +1,8 @@
-//! Merges a client's servers into `gantry.toml`, whose comments and order stay, and gives them back in
-//! any client's form.
+//! Merges a client's servers into `gantry.toml`, keeping its comments and order, and exports them
+//! in any client's format.
 //!
-//! What only the client knows goes into a table of its own, `[servers.NAME.x-CLIENT]`, which nothing
-//! but the way back reads. Entry point: [`Takeover::parse`].
+//! Members that only the client knows go into `[servers.NAME.x-CLIENT]`, which only the export
+//! reads. Entry point: [`Takeover::parse`].
 
 use std::path::{Path, PathBuf};
 

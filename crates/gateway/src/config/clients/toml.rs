@@ -1,4 +1,5 @@
-//! JSON values as TOML, and back. What TOML cannot say is written as JSON text, under a name that says so.
+//! Converts JSON values to TOML and back. What TOML cannot express is written as JSON text, under a
+//! name that says so.
 
 use serde_json::{Map, Number, Value};
 use toml_edit::{Array, InlineTable, Item, Table, TableLike, Value as Toml};

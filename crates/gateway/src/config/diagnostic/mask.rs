@@ -1,9 +1,8 @@
-//! Takes values out of a file's text before a diagnostic is shown in it, byte for byte, so that columns
-//! stay true.
+//! Masks values in a file's text before a diagnostic is shown in it, byte for byte, so that columns
+//! stay correct.
 //!
-//! The rule: a word is shown if it is one of Gantry's own, or stands between backticks in the message,
-//! which is shown beside it anyway. Everything else becomes `*`. The text is not parsed, so the rule
-//! holds for broken files, too. Entry point: [`mask`].
+//! A word is shown if it is a key of Gantry's, or is between backticks in the message. Everything
+//! else becomes `*`. The text is not parsed, so broken files are masked too. Entry point: [`mask`].
 
 use crate::config::document::Span;
 use crate::config::entry::is_known_word;

@@ -1,4 +1,4 @@
-//! JSON with comments and trailing commas, as the clients' own readers take it; nothing looser.
+//! JSON with comments and trailing commas, as clients accept it; nothing looser.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is told about one entry while it is read: mistakes, warnings, and what its variables held.
+//! Diagnostics of one entry while it is read: errors, warnings, and the values of its variables.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
-//! Typed reading of one table's members; what does not fit becomes a diagnostic at its place.
+//! Typed access to a table's members; a wrong value becomes a diagnostic at its position.
 //!
-//! Members are named by their path below the table, such as `limits.cpu`. A getter returns nothing both
-//! for what is not there and for what is wrong; whether something was wrong is in [`Diagnostics`]. Entry
-//! point: [`Fields::value`].
+//! Members are named by their path, such as `limits.cpu`. A getter returns nothing for a missing or
+//! wrong value; [`Diagnostics`] has the errors. Entry point: [`Fields::value`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;

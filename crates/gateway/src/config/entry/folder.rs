@@ -1,8 +1,8 @@
-//! Whether a path of an entry leads into the folder whose configuration is read, whichever folder that is.
+//! Decides whether a path in an entry points into the folder whose configuration is read.
 //!
-//! A relative path does, and so does one that a variable turns into a path below the folder. A path that
-//! is written out in full names one folder, and whoever wrote it meant that one. Entry points: [`note`] for
-//! a path that is entered or run, [`note_arguments`] for what a program is given.
+//! A relative path does, and so does one that a variable makes a path below the folder. An absolute
+//! path names one specific folder on purpose. Entry points: [`note`] for a path that is entered or
+//! run, [`note_arguments`] for arguments.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,9 +1,9 @@
-//! An entry with a URL: a server that is somewhere else.
+//! An entry with a URL: a remote server.
 //!
-//! Nothing is connected to here; what a name leads to is judged when the connection is made. Entry
-//! points: [`kind`] and [`settle`].
+//! Nothing is connected here; the address is checked when the connection is made. Entry points:
+//! [`kind`] and [`settle`].
 
-use gantry_model::spec::{Launch, ProcessLaunch, RemoteLaunch, TransportWish, check_url};
+use gantry_model::spec::{Launch, ProcessLaunch, RemoteLaunch, TransportPreference, check_url};
 
 use super::fields::Fields;
 use super::{Entry, Fill, Owner, folder};
@@ -23,8 +23,8 @@ pub(super) fn kind(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch>
         .find(|key| fields.has(key));
     let text = written.and_then(|key| fields.node(key)?.as_text());
     let is_remote = text
-        .and_then(TransportWish::parse)
-        .is_some_and(|wish| wish != TransportWish::Auto);
+        .and_then(TransportPreference::parse)
+        .is_some_and(|preference| preference != TransportPreference::Auto);
     let refused = match url {
         Some(key) if fields.has("command") => {
             let span = &fields.node(key)?.span;
@@ -61,8 +61,8 @@ pub(super) fn settle(fields: &mut Fields<'_, '_>, remote: &mut RemoteLaunch) {
     if remote.url.is_empty() {
         return;
     }
-    if key == "httpUrl" && remote.transport == TransportWish::Auto {
-        remote.transport = TransportWish::StreamableHttp;
+    if key == "httpUrl" && remote.transport == TransportPreference::Auto {
+        remote.transport = TransportPreference::StreamableHttp;
     }
     let (Err(error), Some(node)) = (check_url(&remote.url), fields.node(key)) else {
         return;

@@ -1,9 +1,9 @@
-//! Everything that a part of a file asks for, in the words that a person is asked with: what would be run
-//! or connected to, every member as it is written, and where each variable would go.
+//! Everything that a part of a file asks for, as shown in the approval prompt: the command or URL,
+//! every member as written, and where each variable goes.
 //!
-//! Knows no key: the members are those that stand in the file, so that none can be forgotten. Whatever
-//! could steer a terminal or hide is escaped. Each line has a second form for keeping, without what may
-//! be secret (`hidden`). Entry points: [`of_entry`] and [`of_gateway`].
+//! Lists the members that are in the file rather than known keys, so none can be missed. Control
+//! and invisible characters are escaped. Each line has a second form for storage, without secrets
+//! (`hidden`). Entry points: [`of_entry`] and [`of_gateway`].
 
 mod hidden;
 

@@ -1,8 +1,8 @@
-//! Which parts of a file a person has approved, and what is another than what they approved.
+//! Which parts of a file are approved, and what differs from the approved version.
 //!
-//! A part is one server's entry, or `[gateway]`. Its hash covers every member, whatever the reader makes
-//! of it, and the files that it names; comments, order and layout do not count. Only a part that is new or
-//! changed waits. fault G5 Entry point: [`Review::of`].
+//! A part is one server's entry, or `[gateway]`. Its hash covers every member and the files it
+//! names; comments, order and layout do not count. Only new or changed parts need approval (fault
+//! G5). Entry point: [`Review::of`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

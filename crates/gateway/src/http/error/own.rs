@@ -1,5 +1,4 @@
-//! What is said of faults of the gateway itself: a sentence and a piece of advice per code, without
-//! anything of the machine.
+//! Messages and hints for errors of the gateway itself, per code, without details of the machine.
 
 use http::StatusCode;
 

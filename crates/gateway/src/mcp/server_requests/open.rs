@@ -1,7 +1,6 @@
-//! Requests of servers to clients of the handshake era that are not answered yet: requests of ours on an
-//! event stream, whose responses the client posts. Only the session that was asked can respond (fault
-//! T4), to each request once. Nothing here waits. Entry points: [`OpenRequests::send`] and
-//! [`OpenRequests::answered`].
+//! Open server requests to clients of the handshake era: sent on an event stream, answered by
+//! posted responses. Only the session that was asked can respond (fault T4), to each request once.
+//! Never waits. Entry points: [`OpenRequests::send`] and [`OpenRequests::answered`].
 
 use std::collections::HashMap;
 use std::sync::Arc;

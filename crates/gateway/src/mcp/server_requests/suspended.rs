@@ -1,9 +1,8 @@
-//! Calls that are suspended until a client of the stateless era comes back with responses.
+//! Calls that are suspended until a client of the stateless era returns with responses.
 //!
-//! A task of its own keeps the call; the client has a sealed state that names
-//! it, good for one return by the same key with the same request (fault T4). Each has its seat among
-//! the calls that wait, and none waits longer than its server lets it be asked. Entry points:
-//! [`SuspendedCalls::enter`], `Endpoint::resume`.
+//! A task keeps the call; the client has a sealed state that identifies it, valid for one return by
+//! the same key with the same request (fault T4). Each holds a permit, and none waits longer than
+//! its server's `ask_timeout`. Entry points: [`SuspendedCalls::enter`], `Endpoint::resume`.
 
 mod state;
 
@@ -26,12 +25,12 @@ use tokio::time::{Instant, sleep_until};
 use self::state::{Seal, State, binding};
 use crate::http::error::Problem;
 use crate::http::media::Accepts;
+use crate::mcp::active_call::{ActiveCall, Token, Waiter};
 use crate::mcp::answer::Answer;
 use crate::mcp::forward::Asked;
 use crate::mcp::quota::SuspendedPermit;
-use crate::mcp::stream::{Desk, token};
-use crate::mcp::turn::{Token, Turn, UnderWay};
-use crate::mcp::{Endpoint, Visit};
+use crate::mcp::stream::{CallServices, token};
+use crate::mcp::{AuthorizedRequest, Endpoint};
 
 /// How long the end of a call that nobody answered can still be asked for.
 const AFTER_END: Duration = Duration::from_secs(1);
@@ -50,7 +49,7 @@ struct Suspension {
     received: Vec<ClientResponse>,
     answer: oneshot::Sender<RequestOutcome>,
     /// Has the call handed over.
-    wanted: oneshot::Sender<oneshot::Sender<UnderWay>>,
+    wanted: oneshot::Sender<oneshot::Sender<ActiveCall>>,
     until: Instant,
     /// The bytes of what is asked and was answered.
     load: SuspendedPermit,
@@ -60,7 +59,7 @@ struct Suspension {
 pub(in crate::mcp) struct SuspendedCall {
     calls: Arc<SuspendedCalls>,
     number: u64,
-    wanted: oneshot::Receiver<oneshot::Sender<UnderWay>>,
+    wanted: oneshot::Receiver<oneshot::Sender<ActiveCall>>,
 }
 
 impl SuspendedCalls {
@@ -105,15 +104,15 @@ impl SuspendedCalls {
     fn take(
         &self,
         call: &Asked<'_>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         (state, responses): (Raw<'_>, Option<Raw<'_>>),
     ) -> Result<Resumed, Problem> {
         let state = state.string().and_then(|text| self.seal.open(&text));
         let state = state.ok_or_else(|| refused("is not one of this gateway's, or was changed"))?;
         if state.binding
             != binding(
-                visit.caller.key,
-                &visit.scope,
+                authorized.caller.key,
+                &authorized.scope,
                 call.method,
                 call.params.whole,
             )
@@ -165,7 +164,7 @@ enum Resumed {
     /// Something is missing; this is asked for.
     AskAgain(RawBuf),
     /// The call goes on, and is handed over here.
-    Continues(oneshot::Receiver<UnderWay>),
+    Continues(oneshot::Receiver<ActiveCall>),
 }
 
 impl Suspension {
@@ -198,7 +197,12 @@ impl Suspension {
 
 impl SuspendedCall {
     /// Puts the call aside and returns what its client is asked.
-    pub(in crate::mcp) fn suspend(self, desk: &Desk, under_way: UnderWay, turn: &Turn) -> Answer {
+    pub(in crate::mcp) fn suspend(
+        self,
+        services: &CallServices,
+        under_way: ActiveCall,
+        turn: &Waiter,
+    ) -> Answer {
         let call = Arc::clone(&under_way.call);
         let params = call.params.as_ref().map(RawBuf::as_raw);
         let binding = binding(call.key, &call.scope, &call.method, params);
@@ -214,21 +218,21 @@ impl SuspendedCall {
         };
         let calls = Arc::downgrade(&self.calls);
         let keeping = keep_suspended(under_way, self.wanted, until, (calls, self.number));
-        desk.tasks.spawn(keeping);
-        answer(turn, &asked, desk)
+        services.tasks.spawn(keeping);
+        answer(turn, &asked, services)
     }
 }
 
-fn answer(turn: &Turn, asked: &RawBuf, desk: &Desk) -> Answer {
+fn answer(turn: &Waiter, asked: &RawBuf, services: &CallServices) -> Answer {
     let mut result = Edit::new(asked.as_raw());
-    result.set_meta(SERVER_INFO, desk.identity.info());
+    result.set_meta(SERVER_INFO, services.identity.info());
     Answer::result(turn.id.as_id(), &result)
 }
 
 /// Waits for a call that was put aside, until somebody wants it or nobody can any more.
 async fn keep_suspended(
-    mut under_way: UnderWay,
-    mut wanted: oneshot::Receiver<oneshot::Sender<UnderWay>>,
+    mut under_way: ActiveCall,
+    mut wanted: oneshot::Receiver<oneshot::Sender<ActiveCall>>,
     until: Instant,
     (calls, number): (Weak<SuspendedCalls>, u64),
 ) {
@@ -264,21 +268,23 @@ impl Endpoint {
     /// Goes on with a call whose client has come back with the state it was given.
     pub(in crate::mcp) async fn resume(
         self: &Arc<Self>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         asked: &Asked<'_>,
         accepts: Accepts,
         said: (Raw<'_>, Option<Raw<'_>>),
     ) -> Result<Response, Problem> {
-        let turn = Turn {
+        let turn = Waiter {
             id: asked.id.to_owned(),
             token: Token::Own(token(asked.params.meta).filter(|_| accepts.events)),
         };
-        match self.desk.suspended.take(asked, visit, said)? {
-            Resumed::AskAgain(missing) => Ok(answer(&turn, &missing, &self.desk).into_response()),
+        match self.services.suspended.take(asked, authorized, said)? {
+            Resumed::AskAgain(missing) => {
+                Ok(answer(&turn, &missing, &self.services).into_response())
+            }
             Resumed::Continues(call) => {
                 let gone = |_| refused("was used already, or has expired");
                 let under_way = call.await.map_err(gone)?;
-                Ok(self.desk.attend(under_way, turn, accepts).await)
+                Ok(self.services.stream_call(under_way, turn, accepts).await)
             }
         }
     }

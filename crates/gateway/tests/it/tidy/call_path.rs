@@ -24,7 +24,10 @@ struct Step {
 impl Step {
     /// Reads a row `| 3 | `Type::name` | `crate/module` |`.
     fn read(row: &str) -> Self {
-        let cells: Vec<&str> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        let cells: Vec<&str> = row
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
         let (name, file) = (cells[2].to_owned(), cells[3].to_owned());
         let (krate, module) = file.split_once('/').expect("`crate/module`");
         let path = root().join(format!("crates/{krate}/src/{module}.rs"));
@@ -58,7 +61,9 @@ fn body(text: &str, name: &str) -> Option<String> {
         let head = format!("fn {}", last(name));
         let is_head = |line: &&str| {
             let depth = line.len() - line.trim_start().len();
-            let named = line.split_once(&head).is_some_and(|(_, rest)| rest.starts_with(['(', '<']));
+            let named = line
+                .split_once(&head)
+                .is_some_and(|(_, rest)| rest.starts_with(['(', '<']));
             depth == indent.len() && named
         };
         let mut lines = lines.skip_while(|line| !is_head(line));
@@ -99,7 +104,11 @@ fn table(heading: &str) -> Vec<Step> {
 #[test]
 fn the_path_of_a_call_is_the_one_in_architecture() {
     let out = table("| # | out |");
-    assert!((2..=OUT).contains(&out.len()), "{} functions out", out.len());
+    assert!(
+        (2..=OUT).contains(&out.len()),
+        "{} functions out",
+        out.len()
+    );
     for at in 1..out.len() {
         let (step, before) = (&out[at], &out[at.saturating_sub(PASSED)..at]);
         let is_called = before.iter().any(|before| before.calls(&step.name));
@@ -110,7 +119,11 @@ fn the_path_of_a_call_is_the_one_in_architecture() {
         );
     }
     let back = table("| # | back |");
-    assert!((2..=BACK).contains(&back.len()), "{} functions back", back.len());
+    assert!(
+        (2..=BACK).contains(&back.len()),
+        "{} functions back",
+        back.len()
+    );
     for (at, step) in back.iter().enumerate().skip(1) {
         let mut callers = back[..at].iter().chain(&back[at + 1..]).chain(&out);
         // The runtime polls futures.
@@ -126,7 +139,8 @@ fn the_path_of_a_call_is_the_one_in_architecture() {
 
 #[test]
 fn a_function_that_is_missing_from_the_path_is_noticed() {
-    let text = "fn a() {\n    b();\n}\n\nfn b() {\n    self.c(1);\n}\n\nimpl C {\n    fn c() {}\n}\n";
+    let text =
+        "fn a() {\n    b();\n}\n\nfn b() {\n    self.c(1);\n}\n\nimpl C {\n    fn c() {}\n}\n";
     let step = |name: &str| Step {
         name: name.to_owned(),
         file: String::new(),

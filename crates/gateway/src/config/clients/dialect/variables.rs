@@ -1,4 +1,4 @@
-//! `$NAME`, as Gemini CLI writes variables, and `${NAME}`, as everybody does.
+//! Converts `$NAME`, as Gemini CLI writes variables, to `${NAME}` and back.
 
 /// Writes every `$NAME` as `${NAME}`.
 pub(super) fn braced(text: &str) -> String {

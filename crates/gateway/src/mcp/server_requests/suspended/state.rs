@@ -1,6 +1,6 @@
-//! The state that a client carries while its call waits: sealed with a key of this boot, so that
-//! nobody else can make or change one. Knows nothing of the calls. Entry points: [`Seal::close`],
-//! [`Seal::open`], [`binding`].
+//! The state that a client carries while its call is suspended, sealed with a key of this boot, so
+//! that nobody else can create or change one. Entry points: [`Seal::close`], [`Seal::open`],
+//! [`binding`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,13 +1,12 @@
-//! The spec of an entry that is not run, because it is switched off or wrong: what it says as it is
-//! written, only to be shown with the reason.
+//! The spec of an entry that is disabled or invalid: its content as written, shown with the reason.
 //!
-//! Fills no variable and checks nothing. Entry points: [`disabled`] and [`misconfigured`].
+//! Expands no variable and checks nothing. Entry points: [`disabled`] and [`misconfigured`].
 
 use std::collections::BTreeMap;
 
 use gantry_model::diagnose::Diagnose as _;
 use gantry_model::spec::{
-    Launch, Off, ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source, Written,
+    InactiveReason, Launch, ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source, Written,
 };
 
 use super::Entry;
@@ -27,7 +26,7 @@ pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec>
         _ => "set `enabled` to `true` there",
     };
     let why = format!("switched off at `{path}:{line}`; {change} to let it run");
-    shown(entry, Off::Disabled(why))
+    shown(entry, InactiveReason::Disabled(why))
 }
 
 /// Returns the spec of an entry that cannot be used; nothing if its name is none.
@@ -37,10 +36,10 @@ pub(super) fn misconfigured(entry: &Entry, mistakes: &[Diagnostic]) -> Option<Se
         None => diagnostic.in_its_file(),
     });
     let why = diagnostics.collect::<Vec<_>>().join("; ");
-    shown(entry, Off::Misconfigured(why))
+    shown(entry, InactiveReason::Misconfigured(why))
 }
 
-fn shown(entry: &Entry, off: Off) -> Option<ServerSpec> {
+fn shown(entry: &Entry, inactive: InactiveReason) -> Option<ServerSpec> {
     let name = entry.name.parse().ok()?;
     let text = |key: &str| match &entry.node.find(key)?.value {
         Value::Text(text) => Some(text.clone()),
@@ -66,7 +65,7 @@ fn shown(entry: &Entry, off: Off) -> Option<ServerSpec> {
     let mut spec = ServerSpec::new(name, launch);
     spec.description = text("description");
     spec.source = Source::File;
-    spec.off = Some(off);
+    spec.inactive = Some(inactive);
     Some(spec)
 }
 
