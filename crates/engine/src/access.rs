@@ -1,6 +1,6 @@
-//! Keys and whom they speak for. A key is 256 random bits behind a prefix that tells its kind; only
-//! its SHA-256 is kept, looked up in memory and compared in constant time. `agents` has who they
-//! speak for. Each key has a [`KeyValidity`] that every caller of it carries: revocation and the
+//! Keys and agents. A key is 256 random bits behind a prefix that shows its kind; only its SHA-256 is
+//! stored, looked up in memory and compared in constant time. `agents` has the agents that keys
+//! belong to. Each key has a [`KeyValidity`] that every caller of it carries; revocation and the
 //! removal of its agent end it here, expiry in `expiry`.
 
 mod agents;

@@ -1,7 +1,7 @@
-//! Administrative acts on record: written before their effect, ended after it, so that what was cut
-//! off shows as unfinished. Values are JSON in which every secret is a fingerprint (`values`).
-//! Attempts that were refused are counted, so that a flood of them stays a few rows (`refused`).
-//! Entry points: [`Acts::begin`] and [`Acts::refused`].
+//! The log of administrative acts: each is written before its effect and completed after it, so that
+//! one that was interrupted shows as unfinished. Values are JSON with a fingerprint in place of every
+//! secret (`values`). Refused attempts are counted, so that a flood of them stays a few rows
+//! (`refused`). Entry points: [`Acts::begin`] and [`Acts::refused`].
 
 mod refused;
 pub(crate) mod values;

@@ -1,12 +1,12 @@
-//! The memory that answers take from the moment a server has given them until their clients have
-//! read them.
+//! The memory that responses take from the moment a server sent them until their clients have read
+//! them.
 //!
 //! One pool for all, shared between agents without a fixed part for each: an agent may hold as much
-//! as it leaves free for all others. One agent alone comes to half of it, two to a third each, and
-//! whoever comes next always finds room. The same holds for projects as soon as two of them hold
-//! anything. Long answers leave some of that to shorter ones, and short ones need none. Nothing here
-//! waits: what does not fit is not kept. It is no `Quota`, since its shares move with what
-//! others hold. Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
+//! as it leaves free for all others. One agent alone gets half of the pool, two get a third each, and
+//! a newcomer always finds room. The same holds for projects as soon as two of them hold anything.
+//! Long responses leave a part of that to shorter ones; short ones need no permit. Nothing here
+//! waits: what does not fit is refused. This is not a `Quota`, since shares depend on what others
+//! hold. Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};

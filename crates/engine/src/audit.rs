@@ -1,9 +1,10 @@
-//! The record of every call: in the journal before it is sent, and again before it is answered.
+//! The record of every call: an intent in the journal before it is sent, an outcome before it is
+//! answered.
 //!
-//! `Audit::intent` hands out a `Ticket`, which the call's end turns into an outcome, however it
-//! ends. A background task imports the journal into the database. A slow or absent database stops
-//! no call; only a journal that cannot be written refuses them. Never keeps a credential, never
-//! waits for another call (but with `disk` for the disk). Entry point `Audit::open`.
+//! `Audit::intent` returns a `Ticket`, which writes the outcome however the call ends. A background
+//! task imports the journal into the database. A slow or absent database stops no call; only a
+//! journal that cannot be written does. Stores no credential, and waits for no other call (with
+//! durability `disk` for the disk). Entry point: `Audit::open`.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -179,6 +180,25 @@ pub struct AuditHealth {
     pub retention: Duration,
     /// How far the clock is ahead, if that is so far that nothing is dropped for its age.
     pub clock_ahead: Option<Duration>,
+}
+
+impl AuditHealth {
+    /// Returns what administrators of other projects may know: whether calls are recorded, and for how
+    /// long they are kept. The journal and its figures belong to the whole gateway.
+    pub(crate) fn of_other_project(self) -> Self {
+        let reason = (!self.writable).then(|| "calls cannot be recorded".to_owned());
+        Self {
+            writable: self.writable,
+            reason,
+            journal_bytes: 0,
+            folded_lag_records: 0,
+            last_fold_error: None,
+            store_error: None,
+            damage: Vec::new(),
+            retention: self.retention,
+            clock_ahead: None,
+        }
+    }
 }
 
 /// The handle on the record of all calls; cheap to clone.

@@ -1,9 +1,9 @@
-//! What can be used: the tools, prompts and resources of all servers and the native tools, and the
-//! view each caller has of them.
+//! The catalog: the tools, prompts and resources of all servers and the native tools, and each
+//! caller's view of them.
 //!
-//! Holds what runners publish and never asks a server anything. A view is built once for each set
-//! of grants and scope, and again when something changed. Entry points: [`Catalog::update`] from
-//! the supervisor, [`Catalog::view`] on every request.
+//! Holds what runners publish and never asks a server anything. A view is built once for each set of
+//! grants and scope, and rebuilt when something changed. Entry points: [`Catalog::update`] from the
+//! supervisor, [`Catalog::view`] on every request.
 
 mod changes;
 mod own;

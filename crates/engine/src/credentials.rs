@@ -1,7 +1,7 @@
-//! What a remote server is shown of us: the token of a sign-in, renewed before it ends, kept sealed,
-//! and sent to nobody but the server it is for. A person's own `Authorization` header goes before
-//! it. Never shows or logs a token. Entry points: [`Credentials::bearer`] for every request,
-//! [`Credentials::refused`] when the server said no; signing in is in `sign_in`.
+//! Credentials for remote servers: the token of a sign-in, renewed before it expires, stored sealed,
+//! and sent to no server but its own. A configured `Authorization` header takes precedence. Never
+//! shows or logs a token. Entry points: [`Credentials::bearer`] for every request,
+//! [`Credentials::refused`] when the server refused it; signing in is in `sign_in`.
 
 mod authority;
 mod error;

@@ -1,5 +1,5 @@
-//! The engine as a whole: started, asked, drained. It has what belongs to the machine and a map of
-//! projects, and hands every request to the project of its caller.
+//! The engine: built, started, asked, drained. It owns what belongs to the machine and a map of
+//! projects, and hands every request to its caller's project.
 
 mod failed_logins;
 mod record;

@@ -1,7 +1,7 @@
-//! The request pipeline: a request is resolved in the caller's view, judged, recorded, sent, answered
-//! and recorded again. A tool of a server that was never listed is judged only after the server is up,
-//! and hence after it was recorded. Lists are served from memory and need none of that. Entry point:
-//! [`Router::request`].
+//! The request pipeline: a request is resolved in the caller's view, checked, recorded, sent,
+//! answered and recorded again. A tool of a server that was never listed is checked only after the
+//! server is up, hence after it was recorded. Lists are served from memory and skip all that. Entry
+//! point: [`Router::request`].
 
 mod answer;
 mod dispatch;
@@ -9,7 +9,6 @@ mod limit;
 mod links;
 mod record;
 mod refreshes;
-pub(crate) mod retry;
 mod subscribe;
 mod target;
 

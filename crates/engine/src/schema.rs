@@ -1,10 +1,9 @@
-//! A JSON Schema of a tool's: compiled once, with bounds on what checking a value may cost.
+//! A compiled JSON Schema of a tool, with bounds on what checking a value may cost.
 //!
-//! 2020-12 unless `$schema` says otherwise, and no schema is ever fetched. What cannot be judged, or
-//! could blow up, is taken out before it is compiled and told by [`Schema::unchecked`]; the rest is
-//! judged. Every check is counted, and one that costs more than a little is made on a thread of its
-//! own, of which each server has a few.
-//! Entry points: [`Schema::of_arguments`], [`Schema::check`], [`Permits::run`].
+//! 2020-12 unless `$schema` says otherwise; no schema is ever fetched. What cannot be checked, or
+//! could blow up, is removed before compiling and listed by [`Schema::unchecked`]. Every check is
+//! counted, and an expensive one runs on a blocking thread, of which each server has a few. Entry
+//! points: [`Schema::of_arguments`], [`Schema::check`], [`Permits::run`].
 
 mod budget;
 mod counted;

@@ -1,7 +1,7 @@
-//! All servers of the project: which there are, in configuration order, and who runs them. Store
-//! first, memory second, event last. What is begun here must be run to its end (`Engine::complete`).
+//! All servers of the project, in configuration order, and their runners. Store first, memory second,
+//! event last. Operations here must run to their end (`Project::complete`).
 //!
-//! A name never has two processes (fault P10): one that leaves is remembered until its process is
+//! A name never has two processes (fault P10): a removed server is remembered until its process is
 //! gone, and only its own name waits for that.
 
 mod files;

@@ -1,6 +1,6 @@
 //! Metrics as Prometheus text: of each project's calls and servers, labelled with the project
 //! ([`Metrics`]), and of the gateway itself ([`GatewayMetrics`]). Counting a call is a few atomic
-//! additions, and one that is dropped on its way is counted too. Entry points: [`Metrics::begin`] and
+//! additions; a dropped call is counted too. Entry points: [`Metrics::begin`] and
 //! [`Metrics::render`].
 
 use std::sync::Arc;

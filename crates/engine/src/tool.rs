@@ -1,9 +1,10 @@
-//! What a server offers, one thing each: its definition byte for byte, and what we must know of it.
+//! A tool, prompt or resource that a server offers: its definition byte for byte, and what the
+//! gateway must know of it.
 //!
-//! A tool is judged when it is listed ([`Tool::admit`]): one that nobody could use is left out with a
-//! reason. Parts of its schemas that cannot be judged are told ([`Tool::unchecked`]) and do it no
-//! harm. What was judged before and remembered ([`Tool::recall`]) is not judged again, and its
-//! schemas are compiled when they are first needed.
+//! A tool is checked when it is listed ([`Tool::admit`]): an unusable one is left out with a reason.
+//! Parts of its schemas that cannot be checked are listed ([`Tool::unchecked`]) and do no harm. A
+//! stored tool ([`Tool::recall`]) is not checked again, and its schemas are compiled when they are
+//! first needed.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,4 @@
-//! When a server that exited is started again: at once for the first crashes, then on a backoff.
-//!
-//! Knows no clock and draws no random number: `now` is the time since any fixed start. An exit with
-//! code 0 counts like any other. Entry point: `History::record_exit`, then `RestartPolicy::decide`.
+//! When a server that exited is restarted: at once after the first crashes, then with backoff.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! What a person wants of a server: its *spec*. Stored as JSON in `kb.project_mcp_servers.config`.
+//! The spec of a server: what is wanted of it. Stored as JSON in `kb.project_mcp_servers.config`.
 //!
-//! Every default is here, with the place in the design that names it, so that the status can show
-//! what is in force. What was observed is in `status`, never here.
+//! Every default is here, so that the status can show what is in force. What is observed is in
+//! `status`.
 
 mod auth;
 mod calls;

@@ -1,4 +1,4 @@
-//! What is observed of a server: its *status*. Published by its runner, shown by every surface.
+//! The status of a server: what is observed of it. Published by its runner, shown everywhere.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The keys that are in memory: found by the digest of their text, and by their id.
+//! The keys in memory, found by the digest of their text or by their id.
 
 use std::collections::HashMap;
 

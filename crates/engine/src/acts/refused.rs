@@ -1,6 +1,7 @@
-//! Refused attempts: the first of a kind is a row at once, those that follow within a minute are
-//! counted into it. A kind is a key, an act and a code; what was aimed at is the first one's. What is
-//! counted is written at every tenfold, when acts are listed, and at the end. Entry point `Refused::note`.
+//! Refused attempts: the first of a kind is written at once, those that follow within a minute are
+//! counted into its row. A kind is a key, an act and a code; the target is that of the first. The
+//! count is written at every power of ten, when acts are listed, and at the end. Entry point:
+//! `Refused::note`.
 
 use std::collections::HashMap;
 use std::time::Duration;

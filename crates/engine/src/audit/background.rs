@@ -1,9 +1,9 @@
-//! The audit's own task: imports, allocates ahead, writes counted refusals, drops what is too old, and
-//! looks whether everything is still there.
+//! The audit's background task: imports the journal, allocates segments ahead, writes counted
+//! refusals, deletes expired rows, and checks that all files are still there.
 //!
-//! A database that fails is asked again after 250 ms, doubling to 2 s; meanwhile the journal keeps
-//! everything. If it has no space, what the journal took ahead of need is given back to it. Entry
-//! point `Audit::run`.
+//! A database that fails is retried after 250 ms, doubling to 2 s; meanwhile the journal keeps
+//! everything. If the database has no space, segments that were allocated ahead are given back. Entry
+//! point: `Audit::run`.
 
 use std::sync::Arc;
 use std::time::Duration;

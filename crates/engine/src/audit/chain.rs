@@ -1,8 +1,8 @@
-//! Decides what is missing of a journal: from what its segments say of each other, what the mark
-//! says of the last one, and what the store says of the whole.
+//! Decides what is missing from a journal, from what its segments say of each other, what the mark
+//! says of the last one, and what the store says of all.
 //!
-//! Plain functions, no I/O. A kill leaves a torn end behind the mark and nothing else; whatever is
-//! missing before it was taken away. Entry points: `missing`, `limits` and `held`.
+//! Pure functions, no I/O. A kill leaves a torn end behind the mark and nothing else; whatever is
+//! missing before the mark was removed. Entry points: `missing`, `limits` and `held`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,9 @@
 //! Imports the journal into the database: joins each intent with its outcome and writes the rows.
 //!
-//! The position that is stored with the rows never passes an intent whose call is open, unless
-//! that call has a `running` row; so whatever happens, what the journal still holds completes what
-//! the database has. Rows are keyed by call id, hence importing twice changes nothing: what could not
-//! be stored is read again. Never deletes a segment before its rows are safe. What is missing of
-//! what was written is damage, and told. Entry point `JournalImporter::import`.
+//! The stored position never passes an intent whose call is open, unless that call has a `running`
+//! row; so after a crash the rest of the journal completes the database. Rows are keyed by call id,
+//! so importing twice changes nothing. A segment is deleted only after its rows are stored. Records
+//! that should exist and do not are reported as damage. Entry point: `JournalImporter::import`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! The append-only journal: who writes where, and whether there is room for it.
+//! The append-only journal: where each record goes, and whether there is space for it.
 //!
-//! A short lock hands out a place; each record is then written there with one `pwrite`, waiting
-//! for nobody. With an intent, the room for its outcome is set aside, so that a full disk refuses
-//! new calls and never loses the end of one. Knows nothing of the database. Entry point `append`.
+//! A short lock assigns a position; each record is then written there with one `pwrite`, without
+//! waiting for others. With each intent the space for its outcome is reserved, so that a full disk
+//! refuses new calls and never loses the end of one. Knows nothing of the database. Entry point:
+//! `append`.
 
 use std::collections::VecDeque;
 use std::io;

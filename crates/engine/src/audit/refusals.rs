@@ -1,8 +1,8 @@
 //! Keeps a flood of refusals from filling the audit.
 //!
-//! The first twenty a second of one project, agent, server, tool and code get a row each; the others of that
-//! second are counted into one row. The count in the database is at most one import behind.
-//! Never writes by itself; entry points `Refusals::judge` and `Refusals::due`.
+//! The first twenty a second with the same project, agent, server, tool and code get a row each; the
+//! others of that second are counted into one row. The count in the database is at most one import
+//! behind. Writes nothing itself; entry points: `Refusals::judge` and `Refusals::due`.
 
 use std::collections::HashMap;
 use std::time::Duration;

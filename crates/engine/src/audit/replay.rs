@@ -1,8 +1,8 @@
-//! Opens the journal's folder and finds out where a former gateway ended, and whether anything of
-//! what it wrote is missing.
+//! Opens the journal's folder, finds out where the previous gateway stopped, and whether anything it
+//! wrote is missing.
 //!
-//! Segments that are imported go; those that are not are read by the importer before anything of this
-//! process. Nothing is repaired in place, and nothing that is damaged is removed. Entry point `open`.
+//! Imported segments are deleted; the others are imported before anything of this process. Nothing is
+//! repaired in place, and nothing damaged is removed. Entry point: `open`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;

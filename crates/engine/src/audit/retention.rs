@@ -1,6 +1,6 @@
-//! How long rows are kept, and whether the clock may be believed about it. Age is measured against
-//! the time up to which the clock was believed before: a clock that is far ahead of that drops
-//! nothing until an administrator confirms it. Decides alone; `background` asks and deletes.
+//! How long rows are kept, and whether the clock can be trusted for that. Age is measured against the
+//! time up to which the clock was trusted before: if the clock is far ahead of that, nothing is
+//! deleted until an administrator confirms it. Only decides; `background` deletes.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Which change was the last of each list that a caller sees: of the servers that are there, of those
-//! that have gone, of the native tools and of the caller's grants. Numbers and no contents: a list
-//! that was another for a moment has changed. Entry points: `Snapshot::with` and `Catalog::revisions`.
+//! List revisions: the number of the last change of each list that a caller sees, over its servers
+//! (also removed ones), the native tools and its grants. Numbers only, no contents: a list that
+//! changed and changed back has changed. Entry points: `Snapshot::with` and `Catalog::revisions`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Lists that one client alone sees: those of its own life of a server, where they are others than the
-//! common ones. Remembered beside the common ones, and told to nobody else. Entry points:
+//! Lists that only one client sees: those of its own instance of a server, where they differ from the
+//! common ones. Kept beside the common lists and shown to nobody else. Entry points:
 //! `CatalogEntry::with_own`, `Snapshot::seen_by`.
 
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! What one set of grants sees in one scope: names in both directions, and the lists as bytes.
 //!
 //! Built once and then only read; finding a tool takes one lookup. What the grants do not name is
-//! neither listed nor found (row 2.16): it is `Unbound`, with whose it is. A server that is down is
-//! not listed, and a call by name still finds it, so that the answer is «down» and not «unknown».
+//! neither listed nor found (row 2.16): it resolves to `Unbound`, with its server. A server that is
+//! down is not listed, but a call by name still finds it, so that the error is «down» and not
+//! «unknown».
 
 mod build;
 mod linked;

@@ -1,6 +1,6 @@
-//! The talk with a server's authorization server: found, asked for a client, for a link, for tokens.
-//! The OAuth itself is rmcp's; this room decides what is given to it and what it may reach. Keeps
-//! nothing. Entry point: [`Authority::find`].
+//! The exchange with a server's authorization server: discovery, client registration, authorization
+//! URL, tokens. The OAuth itself is rmcp's; this module decides what is passed to it and what it may
+//! reach. Stores nothing. Entry point: [`Authority::find`].
 
 use std::sync::Arc;
 use std::time::Duration;

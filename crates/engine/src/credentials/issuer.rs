@@ -1,7 +1,7 @@
-//! Which authorization server is spoken to: its metadata come from its own address and lead to places
-//! that a token may be sent to, and a client of the configuration is shown to the one that it is
-//! bound to and to no other (ADR 007). Decides; keeps nothing. Entry points: [`published`],
-//! [`check`] and [`judge`].
+//! Which authorization server is used: its metadata come from its own address and name only endpoints
+//! that a token may be sent to, and a configured client is used only with the authorization server it
+//! is bound to (ADR 007). Decides; stores nothing. Entry points: [`published`], [`check`] and
+//! [`judge`].
 
 use gantry_model::spec::{AuthKind, RemoteAuth};
 use reqwest::Url;

@@ -1,6 +1,6 @@
-//! What is held of a server's sign-in while the gateway runs: what every request reads, and what
-//! only one talk with the authorization server at a time uses. Sends nothing. Entry points: [`SignInSession`]
-//! and [`AuthorityDialog`].
+//! The state of a server's sign-in while the gateway runs: what every request reads, and what is used
+//! by one exchange with the authorization server at a time. Sends nothing. Entry points:
+//! [`SignInSession`] and [`AuthorityDialog`].
 
 use gantry_model::secret::SecretText;
 use gantry_model::spec::AuthKind;

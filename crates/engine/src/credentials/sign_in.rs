@@ -1,6 +1,6 @@
-//! A person signs in: a link is made, the browser comes back with an answer, tokens are kept. An
-//! answer is taken once, within ten minutes, and only from the authorization server that was asked.
-//! Entry points: [`Credentials::begin`], [`Credentials::finish`], [`Credentials::sign_out`].
+//! Signing in: an authorization URL is made, the browser returns with an answer, tokens are stored.
+//! An answer is accepted once, within ten minutes, and only from the authorization server that was
+//! asked. Entry points: [`Credentials::begin`], [`Credentials::finish`], [`Credentials::sign_out`].
 
 use std::sync::Arc;
 use std::time::Duration;

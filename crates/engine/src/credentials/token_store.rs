@@ -1,5 +1,5 @@
-//! What is kept of a sign-in, sealed: the tokens, bound to the URL they are for, and the client
-//! that was registered. Entry points: [`StoredTokens`], [`Registration`] and [`Token`].
+//! What is stored of a sign-in, sealed: the tokens, bound to the URL they are for, and the registered
+//! client. Entry points: [`StoredTokens`], [`Registration`] and [`Token`].
 
 use std::time::Duration;
 

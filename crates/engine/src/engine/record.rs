@@ -1,6 +1,6 @@
-//! What is on record of the gateway itself: its start and stop, how much is kept, and what an
-//! administrator says to a damaged journal or a wrong clock. The acts stand in the log of the folder's
-//! own project.
+//! What is recorded of the gateway itself: start and stop, retention, and what an administrator
+//! decided about a damaged journal or a wrong clock. These acts are in the log of the data folder's
+//! project.
 
 use gantry_store::CallUsage;
 use serde_json::json;

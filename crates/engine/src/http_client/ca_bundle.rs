@@ -1,7 +1,6 @@
-//! Reads a file of certificates that a server's spec names. It may be named over the API, so that
-//! nothing is taken for granted: only a plain file is opened, no more than a bound is read, and who
-//! waits waits for a moment. A file that hangs holds up nobody who names another. Entry point:
-//! [`CaFiles::read`].
+//! Reads a file of certificates that a server's spec names. The name may come over the API, so only a
+//! regular file is opened, at most a bound is read, and the wait is short. A file that hangs blocks
+//! nobody who names another. Entry point: [`CaFiles::read`].
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,5 @@
-//! What happens, as it happens: the event feed, the log of a server, counts and queues. Nobody who runs
-//! waits for whoever follows. Entry points: [`Project::listen`] and [`Project::follow_log`].
+//! What happens, as it happens: the event feed, the log of a server, counts and queues. Nothing waits
+//! for a listener. Entry points: [`Project::listen`] and [`Project::follow_log`].
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What files change: servers that come, change and go with them, and files that a person approved.
-//! Each change is on record before its effect, as an act that came by file; what a start finds as the
-//! last one left it is none. Entry points: `Project::apply` and `Project::note_approvals`.
+//! Changes by configuration files: servers that are added, changed and removed with them, and files
+//! that were approved. Each change is recorded before its effect, as an act of its file; what a start
+//! finds unchanged is not an act. Entry points: `Project::apply` and `Project::note_approvals`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

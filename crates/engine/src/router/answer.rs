@@ -1,5 +1,5 @@
-//! A server's answer on its way back: read as far as we must, checked against the output schema, and
-//! cleared of the server's own secrets. Entry point: [`Reply::read`].
+//! A server's response on its way back: parsed as far as needed, checked against the output schema,
+//! and redacted. Entry point: [`Reply::read`].
 
 use std::borrow::Cow;
 

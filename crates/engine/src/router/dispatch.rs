@@ -1,6 +1,6 @@
-//! Sends a call to its server: chooses the link, writes the params, waits for the answer, and goes
-//! through the rounds in which a server of the stateless era needs something of the client first. Entry
-//! point: [`Dispatch::run`].
+//! Sends a call to its server: chooses the link, writes the params, waits for the response, retries
+//! where that is allowed, and repeats the call with the client's answers where a server of the
+//! stateless era requires input first. Entry point: [`Dispatch::run`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::target::{self, Target};
-use super::{Call, Router, answer, retry};
+use super::{Call, Router, answer};
 use crate::error::CallError;
 use crate::request::{Client, Reply};
 use crate::server::handle::ServerHandle;
@@ -72,7 +72,7 @@ impl<'a> Dispatch<'a> {
     pub(super) async fn run(self) -> Result<Reply, CallError> {
         self.server.retries.earn();
         match self.attempt().await {
-            Err(error) if retry::is_retried(self.server, &self.target.item, &error) => {
+            Err(error) if is_retried(self.server, &self.target.item, &error) => {
                 // That it is down by now says less than how the call ended.
                 let is_down = |later: &CallError| matches!(later, CallError::Down { .. });
                 let later = Box::pin(self.attempt()).await;
@@ -344,4 +344,16 @@ fn refused(server: &ServerHandle, refusal: LinkRefusal) -> CallError {
         LinkRefusal::Ended(failure) => answer::failed(server, failure),
         LinkRefusal::Silent(retry_in) => server.silent(retry_in),
     }
+}
+
+/// Tells whether a call that ended like this is made once more: only if an administrator declared its
+/// tool idempotent, and only within the server's budget. row 3.4, fault H13
+fn is_retried(server: &ServerHandle, tool: &str, error: &CallError) -> bool {
+    let settings = server.spec.tools.settings.get(tool);
+    let was_cut_off = if let CallError::Remote { error, .. } = error {
+        error.is_worth_a_retry()
+    } else {
+        matches!(error, CallError::Exited { .. })
+    };
+    settings.is_some_and(|settings| settings.idempotent) && was_cut_off && server.retries.spend()
 }

@@ -1,10 +1,10 @@
-//! Which server gave a client a URI: in a link, in an embedded resource, beside what it read. What is
-//! in no list can be asked for afterwards, and of equal URIs of two servers that of the server that
-//! named it last.
+//! Remembers which server gave a client a URI: in a link, an embedded resource, or a read. Such a URI
+//! can be read although it is in no list, and if two servers have equal URIs the one that named it
+//! last is asked.
 //!
-//! Known by session, or by agent where there is none. Bounded in number and bytes for each agent, and
-//! in agents; what was not asked for or named for the longest time is forgotten. It only says whose a URI is: whether the agent may read it is judged as
-//! ever. Entry points: [`Links::note`] and [`Links::server_of`].
+//! Kept by session, or by agent where there is none. Bounded in number and bytes for each agent, and
+//! in agents; the least recently used is forgotten. Only finds the server: whether the agent may read
+//! the URI is judged as always. Entry points: [`Links::note`] and [`Links::server_of`].
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
-//! Being told of changes of a resource: resolved, judged and recorded like any other request.
+//! Subscriptions to a resource: resolved, checked and recorded like any other request.
 //!
-//! The server is told once for all who listen, by `server::topics`; here it is only waited for.
+//! The server is subscribed to once for all listeners, by `server::topics`; here it is only awaited.
 
 use std::pin::pin;
 use std::sync::Arc;

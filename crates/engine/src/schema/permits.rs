@@ -1,6 +1,6 @@
-//! How many heavy checks run at once: few for each server, so that one server's never wait for
-//! another's, so many for a project, so that one leaves room for others, and not so many in all that
-//! they fill the blocking threads. Entry points: [`CheckPermits::of_project`] and [`Permits::run`].
+//! How many expensive checks run at once: a few for each server, so that servers do not wait for each
+//! other, a limit per project, and one in all that does not fill the blocking threads. Entry points:
+//! [`CheckPermits::of_project`] and [`Permits::run`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! How a life of a server begins: handle and runner put together over what they share, and the
-//! runner kept running, should it ever panic. Starts nothing by itself; whoever calls owns the task.
+//! Builds the handle and the runner of one instance of a server over what they share, and keeps the
+//! runner running if it panics. Starts nothing itself; the caller owns the task.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What one server offers, as it was last listed. Its runner publishes it; `catalog` joins those of
-//! all servers and decides who sees what.
+//! What one server offers, as last listed. Its runner publishes it; `catalog` joins all servers and
+//! decides who sees what.
 
 use std::sync::Arc;
 

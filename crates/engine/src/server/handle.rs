@@ -1,5 +1,5 @@
 //! What callers hold of a server: its live link, or why there is none. Shared behind one `Arc`; every
-//! wait here has a deadline of the caller's, and no more callers wait than may queue.
+//! wait here has the caller's deadline, and the number of waiting callers is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! How a server is greeted: `server/discover` first, `initialize` if that is refused, unanswered or
-//! known to be wanted; whichever answers first counts. All within one deadline.
+//! The handshake with a server: `server/discover` first, `initialize` if that is refused, unanswered
+//! or known to be wanted; the first answer counts. All within one deadline.
 
 use std::sync::Arc;
 use std::time::Duration;

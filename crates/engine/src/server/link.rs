@@ -1,11 +1,10 @@
-//! The open connection to one server: sends requests, matches answers, and keeps what the server
-//! says beside that in bounds. It never restarts anything: the runner watches `trouble` and decides.
+//! The open connection to one server: sends requests, matches responses, and bounds everything else
+//! that the server sends. Never restarts anything: the runner watches `trouble` and decides.
 
 mod inbox;
 mod list_changes;
 mod logging;
 mod outbox;
-mod replies;
 mod silence;
 
 use std::sync::atomic::{AtomicU64, Ordering};

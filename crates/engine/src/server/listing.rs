@@ -1,9 +1,8 @@
-//! Asks a server what it offers: all pages of its lists, within bounds of pages, items and bytes.
+//! Lists what a server offers: all pages, within bounds of pages, items and bytes.
 //!
-//! Secrets of the server are taken out of what it lists, as of all that it says. A thing that cannot be
-//! used is left out with a reason and its server stays; a list of tools that
-//! cannot be had at all is an error (row 2.6), one of prompts or resources is noted. Entry points:
-//! [`fetch`], and [`Listing::from_rows`] for what is remembered.
+//! Secrets of the server are redacted. An unusable item is left out with a reason and its server
+//! stays; a list of tools that cannot be fetched at all is an error (row 2.6), one of prompts or
+//! resources is noted. Entry points: [`fetch`], and [`Listing::from_rows`] for a stored listing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

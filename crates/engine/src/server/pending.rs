@@ -1,8 +1,8 @@
-//! The calls that wait for an answer on one link, and the lanes they take. Each entry ends exactly
-//! once: by its answer, its caller's leaving, or the end of the link.
+//! The calls that wait for a response on one link, and the lanes they take. Each entry ends exactly
+//! once: by its response, by its caller leaving, or by the end of the link.
 //!
-//! Everything happens under one short lock; nothing here writes or waits. What must be written
-//! (the next call's line when a lane is freed) is returned to the caller of the method.
+//! Everything happens under one short lock; nothing here writes or waits. What must be written (the
+//! next call's line when a lane is freed) is returned to the caller of the method.
 
 mod abandoned;
 mod pause;

@@ -1,12 +1,12 @@
-//! Further instances of a server, which speak the handshake and each belong to one client that can be
-//! asked: such a server is told once, when its link is opened, what its client can do, and asks by
-//! that.
+//! Additional instances of a server, one per client with capabilities. A server of the handshake era
+//! learns its client's capabilities once, when its link is opened, and sends requests accordingly; so
+//! such a client needs an instance of its own.
 //!
-//! An instance belongs to its client from its beginning to its end, and has as many of its calls at once as
-//! the server takes: what the server asks is then asked of that client, whichever call it is for. A
-//! client without a session is known by its key alone, so that such an instance has one call at a time,
-//! unless the server's requests say which call they are for. Instances begin before anybody waits and end
-//! when idle; there are few, which agents share while they compete (`pool`). Entry point: [`Profiles::link`].
+//! An instance belongs to one client from start to end and runs as many of its calls at once as the
+//! server allows: a request from the server is then for that client, whichever call it concerns. A
+//! client without a session is known by its key only, so its instance runs one call at a time, unless
+//! the server's requests name their call. Instances are started on demand and stopped when idle;
+//! their number is bounded and shared between agents (`pool`). Entry point: [`Profiles::link`].
 
 mod own;
 mod pool;

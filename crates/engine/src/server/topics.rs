@@ -1,9 +1,8 @@
-//! The resources that clients want to hear of: who listens to what, by server.
+//! Resource subscriptions: which client listens to which resource, by server.
 //!
-//! Whoever listens holds a [`Subscription`]; with the last one of a resource the server is told that
-//! nobody does. What a server's link must know is kept up to date by `resubscribe`, so that a server that
-//! was started anew is subscribed to anew. So many per agent, so that one cannot take the places of
-//! the others. Nothing here waits under its lock.
+//! A listener holds a [`Subscription`]; when the last one of a resource is dropped, the server is
+//! unsubscribed from. `resubscribe` keeps the server's link up to date, also after a restart. The
+//! number is bounded per agent. Nothing here waits under its lock.
 
 mod resubscribe;
 

@@ -1,6 +1,6 @@
-//! The servers of files: made what a configuration says, touching only those that changed. They are
-//! stored for their identity and order only, without what variables hold: each start
-//! reads them anew from their files. Entry points: `begin`, then `place` for each.
+//! Applies the servers of configuration files, touching only those that changed. They are stored for
+//! their identity and order only, without the values of variables: each start reads them from their
+//! files again. Entry points: `begin`, then `place` for each.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! HTTP with SSE, as of 2024-11-05: one stream of events for all that the server says, and a place of
-//! the same origin to post to, which the first event names.
+//! HTTP with SSE, as of 2024-11-05: one event stream for everything the server sends, and an endpoint
+//! of the same origin to post to, which the first event names.
 //!
-//! The stream is the connection: when it ends, so does the session, and the next is another one.
-//! Entry points: [`Session::new`] and [`Session::run`].
+//! The stream is the connection: when it ends, so does the session. Entry points: [`Session::new`]
+//! and [`Session::run`].
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! Streamable HTTP, of both eras: each message is posted by a task of its own, answers come as JSON
-//! or as events and go to the link.
+//! Streamable HTTP, of both eras: each message is posted by its own task, responses come as JSON or
+//! as events and go to the link.
 //!
 //! Handshake era: a session id, a stream for what belongs to no call, resumption after an event, one
-//! re-initialise when the session has expired. Stateless era: none of that; a call is taken back by
-//! dropping its request. Restarts nothing: when it can go no further it ends and says why. Entry
+//! re-initialise when the session has expired. Stateless era: none of that; a call is cancelled by
+//! dropping its request. Restarts nothing: when it cannot continue it ends with the reason. Entry
 //! points: [`Session::new`] and [`Session::run`].
 
 mod post;

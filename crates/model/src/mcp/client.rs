@@ -1,6 +1,5 @@
-//! What a client can do for a server that asks it: sample, elicit, list its roots; and from which
-//! level on it wants to hear what a server logs. Decides only that; who is asked, and how, is not
-//! its business. Entry point: [`ClientCapabilities::read`].
+//! The capabilities of a client: sampling, elicitation, roots; and its log level. Only reads and
+//! compares them. Entry point: [`ClientCapabilities::read`].
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! How calls to a server are let through and bounded: the policy, and its options.
+//! The limits and timeouts of calls to a server: the policy, and its options.
 
 use std::time::Duration;
 

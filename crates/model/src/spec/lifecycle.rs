@@ -1,4 +1,4 @@
-//! How a server's life is watched and bounded: the policy, and its options.
+//! How a server is started, health-checked, restarted and stopped: the policy, and its options.
 
 use std::time::Duration;
 

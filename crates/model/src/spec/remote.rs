@@ -1,7 +1,7 @@
-//! A server that is somewhere else: its address, how it is spoken to, and how it is reached again.
+//! A remote server: its address, its transport, and how it is reconnected to.
 //!
-//! What an address may be is checked here as text; what a name resolves to is judged when the
-//! connection is made, by the transport. Entry point: [`RemoteLaunch`].
+//! Addresses are checked here as text; what a name resolves to is checked by the transport when it
+//! connects. Entry point: [`RemoteLaunch`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! The file itself: its folder, its mode, what may stand in its place, and its copies.
+//! The database file: its folder, its mode, what may be in its place, and its copies.
 //!
-//! Never opens the file: closing any descriptor of it would drop the locks that SQLite holds in
-//! this process (<https://www.sqlite.org/howtocorrupt.html>, section 2.2).
+//! Never opens the file: closing any descriptor of it would drop the locks that SQLite holds in this
+//! process (<https://www.sqlite.org/howtocorrupt.html>, section 2.2).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,10 +1,10 @@
-//! The one connection that writes, and the bounded queue in front of it.
+//! The one write connection, and the bounded queue in front of it.
 //!
 //! A turn is taken for one method and ends with `done`. A turn that ends otherwise (an error, a
-//! caller that went away) leaves the writer suspect: the next turn makes sure that nothing of it
-//! is left, and takes a new connection if it must. So a full disk heals by itself. What people and
-//! administrators do waits for its turn for seconds, and for a moment only after a write that failed;
-//! the rest waits as long as its caller does.
+//! caller that left) leaves the writer suspect: the next turn rolls back, and takes a new connection
+//! if it must. So a full disk heals by itself. Writes of administrators wait for their turn for
+//! seconds, and only for a moment after a failed write; other writes wait as long as their caller
+//! does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Puts a view together: which things the grants name, under which names, and who lost one.
+//! Builds a view: which items the grants name, under which names, and which lost theirs to another.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,5 +1,5 @@
-//! What a view tells beside its lists: what servers want models to know, and what is not listed
-//! because another offers the same.
+//! What a view says beside its lists: the instructions of servers, and what is not listed because
+//! another server offers the same.
 
 use super::{Collision, View};
 

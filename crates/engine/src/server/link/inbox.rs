@@ -1,6 +1,7 @@
-//! What a server sends, judged line by line: answers go to their calls, notifications are heard
+//! What a server sends, judged line by line: responses go to their calls, notifications are processed
 //! within a budget, requests are answered or refused, and anything else is noise.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
 use crate::server::server_requests::CallerChannel;
 use crate::server::topics::LONGEST_URI;
+use crate::transport::http::Replies;
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
 
 /// Stray bytes a server may write per second before it is ended.
@@ -84,7 +86,7 @@ impl Budget {
     }
 }
 
-impl Inbox for std::sync::Arc<Link> {
+impl Inbox for Arc<Link> {
     fn line(&self, line: Bytes) {
         self.read(&line, None);
     }
@@ -124,6 +126,46 @@ impl Inbox for std::sync::Arc<Link> {
 
     fn rest(&self) -> Option<Duration> {
         self.inbound.lock().rest()
+    }
+}
+
+/// The same for a remote server, which may answer a call on a stream of its own.
+impl Replies for Arc<Link> {
+    fn line(&self, line: Bytes) {
+        self.read(&line, None);
+    }
+
+    fn line_of(&self, call: u64, line: Bytes) {
+        self.read(&line, Some(call));
+    }
+
+    fn fail(&self, call: u64, failure: Failure) {
+        if self.pending.contains(call) {
+            self.finish(call, Answer::Failed(failure));
+        }
+    }
+
+    fn waits(&self, call: u64) -> bool {
+        self.pending.contains(call)
+    }
+
+    fn most_bytes(&self, call: u64) -> usize {
+        match self.is_listing(call) {
+            true => LISTING_LINES * self.limits.line_bytes,
+            false => self.limits.line_bytes,
+        }
+    }
+
+    fn rest(&self) -> Option<Duration> {
+        Inbox::rest(self)
+    }
+
+    fn missed_news(&self) {
+        self.lists.heard();
+    }
+
+    fn doubt(&self) {
+        self.doubted.notify_one();
     }
 }
 

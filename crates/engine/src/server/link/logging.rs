@@ -1,7 +1,7 @@
-//! Log messages of a server: handed to the caller of the one call they can belong to, or to the client
-//! whose link it is, from the level on that it wants. A link of the handshake era has one level for all, the lowest that anybody
-//! wanted; a message that belongs to no one call is only kept in the server's own log. Entry points:
-//! `Link::logged` and `Link::log_from`.
+//! Log messages of a server: passed to the caller of the one call they can belong to, or to the
+//! client that owns the link, if their level is high enough. A link of the handshake era has one
+//! level for all callers, the lowest that anybody wanted; a message that belongs to no single call is
+//! only kept in the server's log. Entry points: `Link::logged` and `Link::log_from`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,10 +9,6 @@ use crate::transport::http::{HttpOutbox, MessageHead};
 use crate::transport::stdio::{Batching, LineWriter, SendError};
 
 /// Where a link's messages go.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one per link, and it stays where it is"
-)]
 pub(crate) enum Outbox {
     /// A child's stdin.
     Pipe(LineWriter),

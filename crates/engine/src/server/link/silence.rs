@@ -1,8 +1,8 @@
-//! Counts the calls in a row that a server let go unanswered without a sign of life; after three
-//! nobody waits for it any more, until one call a minute later has tried it (fault S11).
+//! The circuit breaker of a link: counts consecutive calls without any sign of life; after three,
+//! calls are refused for a minute, then one tries (fault S11).
 //!
-//! Calls that ran side by side count once, and any line of the server's clears it. Never restarts
-//! anything: that is the runner's to decide. Entry points: `LinkBreaker::admit`, `missed`, `heard`.
+//! Concurrent calls count once, and any line from the server resets the count. Never restarts
+//! anything; the runner decides that. Entry points: `LinkBreaker::admit`, `missed`, `heard`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Calls that a server was sent and whose callers have left: it may still speak of them, and what it
-//! says then is for nobody else's ears (fault T4), nor is it about anybody else's call (fault S7).
-//! Bounded in number and in time: it is for nobody else's ears as long as a late answer is waited for,
-//! lest one call that was left silence a server for good. PendingCall points: [`AbandonedCalls::may_be_of_other_than`] and [`AbandonedCalls::is_any`].
+//! Calls that were sent and whose callers have left. The server may still send messages about them,
+//! which must reach no other client (fault T4) and end no other call (fault S7). Bounded in number,
+//! and in time by the wait for a late response, so that one abandoned call does not block messages
+//! for good. Entry points: [`AbandonedCalls::may_be_of_other_than`] and [`AbandonedCalls::is_any`].
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! How long a call waited for its caller, whom its server asked something: for this call, or for one of
-//! several that nobody can tell apart. Decides nothing.
+//! How long a call was paused while its client answered a request of the server: for this call, or
+//! for one of several that cannot be told apart. Decides nothing.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Whom something is meant for that a server says of no call: the only call there is, or the one client
-//! whose calls they all are. Never somebody else (fault T4). PendingCall point: [`Pending::recipient`].
+//! The recipient of a message that names no call: the only call there is, or the one client that all
+//! calls belong to. Never another client (fault T4). Entry point: [`Pending::recipient`].
 
 use tokio::time::Instant;
 

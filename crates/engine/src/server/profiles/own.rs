@@ -1,6 +1,5 @@
-//! What a client sees that has instances of its own, where one of those lists something else than the
-//! server's first process: the lists of its instances, put together. Asks no server anything. Entry point:
-//! `Profiles::own_lists`.
+//! The lists of a client's own instances, merged, where one of them differs from the shared instance.
+//! Asks no server anything. Entry point: `Profiles::own_lists`.
 
 use std::collections::HashSet;
 use std::sync::Arc;

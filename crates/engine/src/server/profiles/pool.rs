@@ -1,9 +1,9 @@
-//! Which instance a call gets, and how many one agent may use while others do. Decides only that:
+//! Which instance a call gets, and how many one agent may use while others compete. Only decides:
 //! starts nothing, ends nothing, waits for nothing.
 //!
-//! An agent may use every instance that is free. One that uses fewer than its share gets another at
-//! once, beyond the usual number if all are in use; until that is reached again, who has its share waits.
-//! Entry point: [`Pool::find`].
+//! An agent may use every free instance. An agent below its share gets a new instance at once, beyond
+//! the usual number if all are in use; until the number is back to usual, agents that have their
+//! share wait. Entry point: [`Pool::find`].
 
 use std::cmp::Reverse;
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
-//! Results of stateless servers that say what the client must do first, and what is sent after it did.
-//! Entry points: [`input_required`], [`resume`], `CallForwarder::input_responses`.
+//! Results of stateless servers that require input from the client first, and the call that is sent
+//! with it. Entry points: [`input_required`], [`resume`], `CallForwarder::input_responses`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Which call or session a request of a server's is for, and the response to it.
+//! Which call or session a request from a server is for, and the response to it.
 //!
-//! A request is for the call on whose stream it came, else for the only call or the only session of its
-//! link; one that is for nobody in particular is refused (fault S15). Nothing here waits but
+//! A request is for the call on whose stream it came, else for the only call or the only session of
+//! its link; a request that cannot be attributed is refused (fault S15). Nothing here waits but
 //! `Link::reachable_call`. Entry points: `Link::route_request`, `Link::take_session_requests`,
 //! `Link::respond`.
 

@@ -1,9 +1,9 @@
-//! Requests of a server that are for a session: for the client whose calls are all that its link has,
-//! when nobody can say for which of them.
+//! Requests from a server that are for a session: all calls on its link belong to one client, and the
+//! request does not say which call it is for.
 //!
-//! The client gets them with any of its calls that it still hears of; that one may end before the
-//! response comes, as long as another goes on. Between its calls it gets them on the stream that its
-//! session listens on. Entry point: [`SessionForwarder::serve`].
+//! The client gets them with any of its calls that it still reads; that call may end before the
+//! response comes, as long as another runs. Between calls it gets them on its session's stream. Entry
+//! point: [`SessionForwarder::serve`].
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! People whom a server of the handshake era sends to a URL, by an elicitation or by the error that says
-//! that they must go there first: who hears when they are through, and calls that are sent again then.
+//! URL elicitations of servers of the handshake era: by a request, or by the error that a URL must be
+//! visited first. Remembers which clients to notify when one is complete, and which calls to send
+//! again then.
 //!
-//! Bounded, the oldest are forgotten first; an id is told only to who was given it. Entry points:
-//! [`url_required`], [`CallForwarder::visit`], `Link::elicitation_completed`.
+//! Bounded, the oldest are forgotten first; an id is sent only to the client that was given it. Entry
+//! points: [`url_required`], [`CallForwarder::visit`], `Link::elicitation_completed`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};

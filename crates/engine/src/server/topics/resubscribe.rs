@@ -1,8 +1,8 @@
-//! Keeps what a server was told to tell of what is listened to, as long as its link lives.
+//! Keeps a server subscribed to what is listened to, as long as its link is open.
 //!
-//! A server of the handshake era is told of each resource by itself; one of the stateless era by one
-//! request that stays open, for lists and resources together, and is sent anew when what is wanted
-//! changes or when it ended. Entry point: [`keep`].
+//! A server of the handshake era gets one request per resource; one of the stateless era gets one
+//! request that stays open, for lists and resources together, and is sent again when the wanted set
+//! changes or it ended. Entry point: [`keep`].
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,7 +1,7 @@
 //! The writing end of a link over HTTP: messages are handed to the session's task, which posts them.
 //!
-//! Never waits: what does not fit is refused. What the head of a request must repeat of its body in
-//! the stateless era travels beside it, so that no message is parsed again.
+//! Never waits: what does not fit is refused. What a request's headers repeat of its body in the
+//! stateless era travels beside it, so that no message is parsed again.
 
 use bytes::Bytes;
 use gantry_model::era::ProtocolVersion;

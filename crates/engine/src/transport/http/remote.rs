@@ -1,6 +1,6 @@
-//! One remote server as it is reached: its URL, its headers, its client. Every request to it goes
-//! through [`Remote::send`], which judges the address, follows redirects within the origin only,
-//! and classes what goes wrong. The headers never leave the origin. faults H3, H4
+//! One remote server: its URL, its headers, its client. Every request passes [`Remote::send`], which
+//! checks the address, follows redirects within the origin only, and classifies errors. The headers
+//! never leave the origin. faults H3, H4
 
 use std::sync::Arc;
 use std::time::Duration;

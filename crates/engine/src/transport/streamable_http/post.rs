@@ -1,4 +1,4 @@
-//! One message on its way: posted, answered, and what an answer that is none means. faults H8, H9
+//! One message: posted and answered, and what an invalid response means. faults H8, H9
 
 use std::sync::Arc;
 use std::time::Duration;

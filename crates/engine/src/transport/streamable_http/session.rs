@@ -1,5 +1,5 @@
-//! What a session of the handshake era remembers, what every request says of it, and how it is made
-//! anew when the server has forgotten it. faults H9, H10
+//! The state of a session of the handshake era, the headers that every request carries for it, and
+//! how it is re-initialised when the server has forgotten it. faults H9, H10
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Streams of events: a call's own, and in the handshake era the one for everything else.
+//! Event streams: a call's own, and in the handshake era the one for everything else.
 //!
-//! A stream that is cut is resumed after the last event that had an id, else what waited on it ends
-//! at once. faults H6, H7
+//! A stream that is cut is resumed after the last event that had an id; else the calls that waited on
+//! it end at once. faults H6, H7
 
 use std::sync::Arc;
 use std::time::Duration;
