@@ -200,7 +200,7 @@ impl Access {
         }
     }
 
-    /// Lets a key begin anew that expired by a clock that was set back since; what was started with it
+    /// Revives a key that expired by a clock that was set back since; what was started with it
     /// before has ended.
     fn renewed(&self, digest: &KeyDigest) -> Option<Caller> {
         let mut caller = None;

@@ -73,7 +73,7 @@ pub(crate) struct CatalogEntry {
     pub(crate) catalog: Arc<ServerCatalog>,
     /// Which change of the whole was the last of its part of each list.
     since: ListRevisions,
-    /// What single clients see instead, each of a life of its own.
+    /// What single clients see instead, each of its own instance.
     own: Vec<own::OwnLists>,
 }
 

@@ -36,11 +36,11 @@ pub enum Lists {
     FromServer,
 }
 
-/// Which client of a caller's speaks. A server that asks its clients has a process for each of them,
-/// and what one changes there only it sees.
+/// Which client of a caller sent a request. A server that sends requests to its clients has an
+/// instance for each of them, and only that client sees what it changes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientIdentity {
-    /// One that cannot be asked.
+    /// One that declared no capabilities.
     #[default]
     Anyone,
     /// One without a session, known by its key.
@@ -72,7 +72,7 @@ pub struct Request<'a> {
     pub params: Params<'a>,
     /// What it belongs to in the caller's world.
     pub context: Context,
-    /// How the caller hears of the call while it runs, and can be asked, if it can at all.
+    /// How the caller gets progress, logs and requests while the call runs, if it can.
     pub client: Option<Client>,
     /// A shorter time than the server's own.
     pub timeout: Option<Duration>,
@@ -80,25 +80,25 @@ pub struct Request<'a> {
     pub lists: Lists,
     /// Which of the caller's clients it is.
     pub identity: ClientIdentity,
-    /// Why the caller takes the call back, if it does and says so before the call is dropped.
+    /// Why the caller cancels the call, if it says so before the call is dropped.
     pub reason: Option<CancelReason>,
 }
 
-/// The longest reason that a server is told.
+/// The longest reason that is sent to a server.
 const LONGEST_REASON: usize = 1024;
 
-/// Why a caller takes its call back, in its own words.
+/// Why a caller cancels its call, in its own words.
 #[derive(Debug, Clone, Default)]
 pub struct CancelReason(Arc<OnceLock<Box<str>>>);
 
 impl CancelReason {
-    /// Says why; only the first event counts, and what is too long of it is cut.
+    /// Sets the reason; only the first counts, truncated if too long.
     pub fn say(&self, why: &str) {
         let why = &why[..why.floor_char_boundary(LONGEST_REASON)];
         self.0.get_or_init(|| why.into());
     }
 
-    /// Returns why, if that was said.
+    /// Returns the reason, if there is one.
     pub(crate) fn said(&self) -> Option<&str> {
         self.0.get().map(|why| &**why)
     }
@@ -109,7 +109,7 @@ impl CancelReason {
 pub struct Client {
     /// The generation of the protocol that the caller speaks.
     pub era: Era,
-    /// What the caller can do for a server that asks it.
+    /// The capabilities that the caller declared.
     pub capabilities: ClientCapabilities,
     /// The session it speaks in, if it has one: what concerns a call of one session is never told
     /// to another, nor asked of it, even if both have the same key.
@@ -119,8 +119,8 @@ pub struct Client {
     pub progress_token: Option<Box<str>>,
     /// From which level on the caller wants to hear what the server logs.
     pub log_level: Option<LogLevel>,
-    /// Takes what is said to the caller before its answer. Progress and logs that do not fit are
-    /// dropped; an ask waits for its place.
+    /// Takes what the caller receives before its response. Progress and logs that do not fit are
+    /// dropped; requests wait for a slot.
     pub events: mpsc::Sender<CallEvent>,
     /// How the caller's session is reached outside of its calls, if it has one.
     pub channel: Option<SessionChannel>,
@@ -147,7 +147,7 @@ impl Debug for SessionChannel {
     }
 }
 
-/// What is said to a caller before its answer.
+/// What a caller receives before its response.
 #[derive(Debug)]
 pub enum CallEvent {
     /// The raw params of a progress notification.

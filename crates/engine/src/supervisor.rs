@@ -90,7 +90,7 @@ impl Supervisor {
     pub(crate) async fn boot(&self) -> Result<(), EngineError> {
         let _one = self.changing.lock().await;
         for row in self.store.servers(&self.project).await? {
-            // Servers of files and built-in ones come anew with their files.
+            // Servers of files and built-in ones are read from their files again.
             if row.enabled && row.spec.source == Source::Api {
                 let handle = self.launch(row.id, row.spec, row.created_ms).await;
                 self.lock().push(handle);

@@ -26,7 +26,7 @@ pub(crate) struct Metrics {
     by_status: [Counter<u64, AtomicU64>; STATUSES.len()],
     seconds: Histogram,
     servers: Family<Label, Gauge>,
-    /// One rendering at a time, since the servers are counted anew for each.
+    /// One rendering at a time, since the servers are counted for each.
     rendering: Mutex<()>,
     panics: Counter<u64, AtomicU64>,
 }

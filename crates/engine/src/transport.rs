@@ -1,5 +1,5 @@
 //! How messages travel to and from a server. A transport moves whole lines or events and knows
-//! nothing of calls, of lifecycles, or of how the server came to life (that is `driver`).
+//! nothing of calls, lifecycles, or how the server was started (that is `driver`).
 
 pub(crate) mod http;
 mod pace;

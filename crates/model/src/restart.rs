@@ -218,7 +218,7 @@ impl History {
         self.healthy_since.get_or_insert(now);
     }
 
-    /// Records that the server runs but is not healthy, so that its time of health starts anew.
+    /// Records that the server runs but is not healthy, so that its healthy time is reset.
     ///
     /// What it was forgiven by then stays forgiven.
     pub fn record_unhealthy(&mut self, policy: &RestartPolicy, now: Duration) {

@@ -42,15 +42,15 @@ pub struct ServerSpec {
     /// What it is for, in a person's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How it comes to life.
+    /// How it is started.
     pub launch: Launch,
-    /// When it comes to life.
+    /// When it is started.
     #[serde(default)]
     pub start: Start,
     /// How calls to it are let through and bounded.
     #[serde(default)]
     pub calls: CallPolicy,
-    /// How its life is watched and bounded.
+    /// How it is started, health-checked, restarted and stopped.
     #[serde(default, rename = "life")]
     pub lifecycle: LifecyclePolicy,
     /// Where the spec came from, which decides what it may ask for.
@@ -123,7 +123,7 @@ impl Launch {
     }
 }
 
-/// When a server comes to life.
+/// When a server is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {

@@ -44,7 +44,7 @@ pub(super) struct AuthorityDialog {
     pub(super) client: Option<Registration>,
     /// Which authorization server the configured client is shown to.
     pub(super) binding: Binding,
-    /// Found once, and anew after a refusal: a server may have moved to another.
+    /// Found once, and again after a refusal: a server may have moved to another.
     pub(super) authority: Option<Authority>,
 }
 

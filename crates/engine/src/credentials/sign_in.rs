@@ -48,7 +48,7 @@ pub enum SignInTrust {
     #[default]
     Remembered,
     /// The one that the server names now, whichever it was before; a client that was registered
-    /// there is registered anew.
+    /// there is registered again.
     Anew,
 }
 

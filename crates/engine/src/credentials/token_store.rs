@@ -110,7 +110,7 @@ impl Token {
         self.ends_ms().is_none_or(|end| unix_ms() < end)
     }
 
-    /// Tells whether it need not be renewed yet. A short one is used for half its life.
+    /// Tells whether it need not be renewed yet. A short one is used for half its lifetime.
     pub(super) fn is_fresh(&self) -> bool {
         let Some(lifetime) = self.lifetime else {
             return true;
@@ -166,7 +166,7 @@ mod tests {
         assert!(!token(3600, 3541).is_fresh());
         assert!(token(3600, 3541).is_valid());
         assert!(!token(3600, 3601).is_valid());
-        assert!(token(30, 5).is_fresh(), "a short one for half its life");
+        assert!(token(30, 5).is_fresh(), "a short one for half its lifetime");
         assert!(!token(30, 16).is_fresh());
         let endless = serde_json::json!({"access_token": "a", "token_type": "bearer"});
         let endless = Token::of(&stored(endless, 0)).unwrap();

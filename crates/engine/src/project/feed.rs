@@ -105,7 +105,7 @@ impl LogFollower {
     /// Waits until there are more lines. Safe to drop while it waits.
     pub async fn changed(&mut self) {
         let at = self.at;
-        // The sender lives as long as the log, which is held.
+        // The sender exists as long as the log, which is held.
         drop(self.news.wait_for(|end| *end > at).await);
     }
 

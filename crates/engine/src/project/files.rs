@@ -46,7 +46,7 @@ impl Project {
             act.end(&begun).await;
         }
         let stored = begun?;
-        // A server that is started anew waits for its old process; nobody waits for that behind it.
+        // A restarted server waits for its old process; no other server waits for that.
         specs.sort_by_key(|spec| self.supervisor.is_replaced(spec));
         for spec in specs {
             let name = spec.name.clone();

@@ -67,7 +67,7 @@ impl Project {
                 | ServerState::Disconnected
         );
         if waits {
-            // Further lives that waited, too, begin anew when they are needed.
+            // Additional instances that waited are started again when needed, too.
             handle.profiles.end_all();
             // An order that has not been taken yet is the same order.
             handle

@@ -120,7 +120,7 @@ impl Router {
         for server in self.supervisor.all() {
             server
                 .profiles
-                .tell(&client, "notifications/roots/list_changed");
+                .notify(&client, "notifications/roots/list_changed");
         }
     }
 

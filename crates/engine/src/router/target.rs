@@ -330,7 +330,7 @@ impl Target<'_> {
             Renamed::Uri => {
                 params.set_buf("uri", RawBuf::string(&self.item));
             }
-            // Made anew of what was judged, so that nothing else of it reaches the server.
+            // Rebuilt from what was checked, so that nothing else of it reaches the server.
             Renamed::PromptReference => {
                 params.set_buf("ref", reference("ref/prompt", "name", &self.item));
             }

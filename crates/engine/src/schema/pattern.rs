@@ -129,7 +129,7 @@ impl Linear {
             budget::look();
             budget::bytes(part.len());
             // What takes time is building states: one unit for each of their bytes. Where there are
-            // too many of them, all are dropped and built anew.
+            // too many of them, all are dropped and rebuilt.
             let now = cache.memory_usage();
             budget::charge(now.checked_sub(built).unwrap_or(now) as u64);
             built = now;

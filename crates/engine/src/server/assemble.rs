@@ -34,10 +34,10 @@ use crate::credentials::Credentials;
 use crate::known_secrets::KnownSecrets;
 use crate::schema::Permits;
 
-/// How long a runner that panicked stays away.
+/// The delay before a runner that panicked is restarted.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// What a life begins with.
+/// What an instance is built from.
 pub(crate) struct InstanceParts {
     pub(crate) id: ServerId,
     pub(crate) created_ms: u64,
@@ -45,22 +45,22 @@ pub(crate) struct InstanceParts {
     pub(crate) live: LinkState,
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
     pub(crate) logs: Arc<Logs>,
-    /// What is taken out of all that it says.
+    /// Redacted from everything it sends.
     pub(crate) known: Arc<KnownSecrets>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: CancellationToken,
-    /// What the server is told that its client can do.
+    /// The client capabilities that are declared to the server.
     pub(crate) declares: ClientCapabilities,
-    /// Notes that the server, which is of the stateless era, knows no handshake.
+    /// Set if the server, which is of the stateless era, refuses the handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
-    /// What a remote server is shown of us.
+    /// The credentials for a remote server.
     pub(crate) credentials: Option<Credentials>,
-    /// What its one client wants to hear of; none if it serves all.
+    /// The subscriptions of its one client; none if it serves all.
     pub(crate) topics: Option<Arc<Topics>>,
 }
 
 impl InstanceParts {
-    /// Makes the handle and the runner of a life.
+    /// Builds the handle and the runner.
     pub(crate) fn assemble(
         self,
         context: &Arc<RunnerContext>,
@@ -70,7 +70,7 @@ impl InstanceParts {
         let mut status = ServerStatus::new(self.first);
         status.reason = spec.held().map(|(_, why)| why.to_owned());
         let (status_tx, status) = watch::channel(status);
-        // One place: an order that was not taken yet is the same order as the next.
+        // One slot: a command that was not taken yet equals the next one.
         let (commands_tx, commands) = mpsc::channel(1);
         let usage = UsageCell::default();
         let shown_usage = Arc::clone(&usage);
@@ -141,11 +141,11 @@ impl ServerRunner {
                 Ok(()) => break,
                 Err(_panic) => {
                     error!(server = %self.spec.name, "the server's runner panicked");
-                    let what = "the runner failed inside the gateway and starts anew";
+                    let what = "the runner failed inside the gateway and is restarted";
                     self.context
                         .events
                         .report(&self.spec.name, EventKind::StartFailed, what);
-                    // What panicked once may do so again; the next start sets it right then.
+                    // What panicked once may do so again; then the next start cleans up.
                     let cut = AssertUnwindSafe(|| self.cut_short(what));
                     drop(std::panic::catch_unwind(cut));
                     if self.stop.is_cancelled() {

@@ -38,9 +38,9 @@ pub(crate) struct ServerCatalog {
     pub(crate) unchecked: Vec<UncheckedPart>,
     /// What it said of itself; nothing if it was never listed.
     pub(crate) handshake: Option<Arc<HandshakeInfo>>,
-    /// Its lists could not be had anew: nothing of it is listed, and calls by name still find it.
+    /// Its lists could not be refreshed: nothing of it is listed, but calls by name still find it.
     pub(crate) hidden: bool,
-    /// It is what a further life of the server listed, whose client sees that.
+    /// Listed by an additional instance, for that instance's client only.
     pub(crate) is_own: bool,
 }
 

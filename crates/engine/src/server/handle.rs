@@ -39,10 +39,10 @@ pub(crate) enum LinkState {
     Down(Arc<str>, Option<Instant>),
 }
 
-/// What a runner is asked to do besides stopping, which has a way of its own.
+/// A command to a runner besides stopping, which has its own token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunnerCommand {
-    /// End the process and start it anew, counters reset.
+    /// Restart the process, counters reset.
     Restart,
 }
 
@@ -63,21 +63,21 @@ pub(crate) struct ServerHandle {
     pub(crate) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: ReadUsage,
-    /// What is taken out of all that it says.
+    /// Redacted from everything it sends.
     pub(crate) known: Arc<KnownSecrets>,
-    /// What a remote server is shown of us, unless its spec says that itself.
+    /// The credentials for a remote server, unless its spec has them.
     pub(crate) credentials: Option<Credentials>,
     /// Callers that wait for the server to come up.
     pub(crate) waiting: WaitingCallers,
-    /// How many calls may be made once more after they were cut off.
+    /// How many interrupted calls may be retried.
     pub(crate) retries: RetryBudget,
-    /// How many heavy checks of arguments and results run at once.
+    /// Permits for expensive checks of arguments and results.
     pub(crate) permits: Permits,
-    /// Its further lives, each for one client that can be asked.
+    /// Its additional instances, each for one client with capabilities.
     pub(crate) profiles: Arc<Profiles>,
 }
 
-/// How long a call that the server has no room for should stay away.
+/// `Retry-After` of a call that the server has no room for.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why no call is sent to a server that runs.
@@ -114,7 +114,7 @@ impl ServerHandle {
         }
     }
 
-    /// Says that too many calls wait for the server already.
+    /// Returns the error for a full queue.
     pub(crate) fn busy(&self) -> CallError {
         CallError::Busy {
             server: self.name.clone(),
@@ -123,7 +123,7 @@ impl ServerHandle {
         }
     }
 
-    /// Says that no further process of the server may serve the call.
+    /// Returns the error for a call that no instance may serve.
     pub(crate) fn full(&self, full: Full) -> CallError {
         CallError::Busy {
             server: self.name.clone(),
@@ -132,7 +132,7 @@ impl ServerHandle {
         }
     }
 
-    /// Says that the server let so many calls in a row go unanswered that none is sent now.
+    /// Returns the error for an open circuit breaker.
     pub(crate) fn silent(&self, retry_in: Duration) -> CallError {
         CallError::Down {
             server: self.name.clone(),
@@ -141,21 +141,21 @@ impl ServerHandle {
         }
     }
 
-    /// Says that a remote server wants no calls for a while, if it does.
+    /// Returns the error for a remote server that is rate limiting, if it is.
     pub(crate) fn limited(&self) -> Option<CallError> {
         let error = self.counters.rate_limit.refusal()?;
         let server = self.name.clone();
         Some(CallError::Remote { server, error })
     }
 
-    /// Returns how the breaker of the live link stands.
+    /// Returns the state of the live link's circuit breaker.
     pub(crate) fn breaker(&self) -> BreakerView {
         let (failed, is_away) = {
             let status = self.status.borrow();
             (status.failed_connects, status.is_away)
         };
         match &*self.live.borrow() {
-            LinkState::Ready(link) => link.silence.view(),
+            LinkState::Ready(link) => link.breaker.view(),
             LinkState::Down(_, next_try) if failed > 0 => BreakerView {
                 unanswered: failed,
                 refuses_for: next_try
@@ -201,7 +201,7 @@ impl ServerHandle {
         }
     }
 
-    /// Returns for how long it has been on its way up.
+    /// Returns for how long it has been starting.
     pub(crate) fn coming_for(&self) -> Duration {
         let status = self.status.borrow();
         match status.state {
@@ -221,7 +221,7 @@ impl ServerHandle {
         }
     }
 
-    /// Returns how many calls there are on the server, those on its further lives with them.
+    /// Returns how many calls there are on the server, including those on its additional instances.
     pub(crate) fn queue(&self) -> QueueView {
         let mut queue = self.own_queue();
         let (in_flight, waiting) = self.profiles.calls();

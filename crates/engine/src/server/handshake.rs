@@ -156,7 +156,7 @@ pub(crate) async fn greet(
             None => silent("initialize"),
         })
     })?;
-    link.speak(handshake.version);
+    link.set_version(handshake.version);
     Ok(handshake)
 }
 
@@ -227,8 +227,8 @@ async fn initialize(
         Answer::Result(raw) => {
             let handshake =
                 HandshakeInfo::keep(&read_initialize(trusted(&raw))?, &link.logs.redactor());
-            link.speak(handshake.version);
-            link.tell("notifications/initialized", None);
+            link.set_version(handshake.version);
+            link.notify("notifications/initialized", None);
             Ok(handshake)
         }
         Answer::Error(raw) => {

@@ -1,11 +1,11 @@
 //! The open connection to one server: sends requests, matches responses, and bounds everything else
 //! that the server sends. Never restarts anything: the runner watches `trouble` and decides.
 
+mod breaker;
 mod inbox;
 mod list_changes;
 mod logging;
 mod outbox;
-mod silence;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,10 +21,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::breaker::BreakerView;
+use self::breaker::{Admitted, LinkBreaker};
 use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
-pub use self::silence::BreakerView;
-use self::silence::{Admitted, LinkBreaker};
 use super::logs::{LogStream, Logs};
 use super::pending::{
     Answer, CallerPresence, Entered, Failure, Finished, Outgoing, Pending, QueueView,
@@ -36,7 +36,7 @@ use crate::request::CancelReason;
 use crate::transport::http::{MessageHead, RateLimit};
 use crate::transport::stdio::{Batching, SendError};
 
-/// How many times the limit of a line a list may be long: what is too long in it is left out, and
+/// A list may be this many times longer than other lines: what is too long in it is left out, and
 /// the server stays (fault S19).
 const LISTING_LINES: usize = 4;
 
@@ -51,11 +51,11 @@ pub(crate) struct LinkLimits {
     pub(crate) line_bytes: usize,
     pub(crate) depth: usize,
     pub(crate) late_grace: Duration,
-    /// The server was told that its client can be asked.
+    /// Client capabilities were declared to the server.
     pub(crate) asks: bool,
 }
 
-/// What a server did beside answering, counted.
+/// Counters of what a server did besides answering.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) noise: AtomicU64,
@@ -76,12 +76,12 @@ pub(crate) struct Link {
     /// The next id; it begins at a random number of this boot, so that nothing that answers a
     /// dead gateway's call can be taken for an answer to ours.
     next_id: AtomicU64,
-    /// Something the runner must look at.
+    /// A protocol error that the runner must handle.
     trouble: Mutex<Option<String>>,
     pub(crate) troubled: Notify,
     /// The server has closed its stdin; if it does not end, it is of no use.
     pub(crate) input_closed: Notify,
-    /// A connection was cut: whether the server is there is worth a look.
+    /// A connection was cut: the server's health should be checked.
     pub(crate) doubted: Notify,
     /// How many calls agents have made.
     pub(crate) calls: AtomicU64,
@@ -91,20 +91,20 @@ pub(crate) struct Link {
     missed: AtomicU64,
     /// The list that is being asked for, 0 if none is: its answer may be longer than others.
     listing: AtomicU64,
-    /// Calls in a row that got no sign of life.
-    pub(crate) silence: LinkBreaker,
+    /// The circuit breaker: consecutive calls without a sign of life.
+    pub(crate) breaker: LinkBreaker,
     /// The server says that its lists changed; looked at by the runner at most once a second.
     pub(crate) lists: ListChanges,
     inbound: Mutex<inbox::Budget>,
-    /// The newest request to be told of changes that the server has taken note of.
+    /// The newest subscription that the server has acknowledged.
     acknowledged: watch::Sender<u64>,
     /// From which level on the server was asked to log.
     log_level: Mutex<Option<LogLevel>>,
-    /// What the server asks of no one call.
+    /// Requests of the server that belong to no single call.
     pub(super) session_requests: SessionRequests,
-    /// Who wants to hear of changed resources, once the server is ready.
+    /// Who is notified of changed resources, once the server is ready.
     topics: OnceLock<Arc<Topics>>,
-    /// Who was sent to a URL, and hears when that is done.
+    /// Pending URL elicitations and whom to notify when they complete.
     pub(super) elicitations: Elicitations,
     tracker: TaskTracker,
     /// No lane is held for a late answer any more.
@@ -130,7 +130,7 @@ pub(crate) struct CallMessage {
     pub(crate) head: Option<Box<MessageHead>>,
     /// Its method, if it is one of MCP's.
     pub(crate) method: Option<Method>,
-    /// What its caller says when it takes the call back.
+    /// The reason that its caller gives when it cancels the call.
     pub(crate) reason: Option<CancelReason>,
 }
 
@@ -145,7 +145,7 @@ impl From<OneLine> for CallMessage {
     }
 }
 
-/// A call on a link. Dropping it takes the call back: the server is told, its lane is freed.
+/// A call on a link. Dropping it cancels the call: the server is notified, its lane is freed.
 pub(crate) struct InFlight {
     link: Arc<Link>,
     id: u64,
@@ -158,7 +158,7 @@ pub(crate) struct InFlight {
     reason: Option<CancelReason>,
 }
 
-/// Whether the server is told when nobody waits for an answer any more.
+/// Whether the server is notified when nobody waits for a response any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CancelNotice {
     Cancelled,
@@ -199,7 +199,7 @@ impl Link {
             lines: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             listing: AtomicU64::new(0),
-            silence: LinkBreaker::new(),
+            breaker: LinkBreaker::new(),
             lists: ListChanges::new(),
             inbound: Mutex::new(inbox::Budget::new()),
             acknowledged: watch::Sender::new(0),
@@ -212,17 +212,17 @@ impl Link {
         }
     }
 
-    /// Has those hear of changed resources who want to.
-    pub(crate) fn tells(&self, topics: &Arc<Topics>) {
+    /// Sets who is notified of changed resources.
+    pub(crate) fn set_topics(&self, topics: &Arc<Topics>) {
         self.topics.get_or_init(|| Arc::clone(topics));
     }
 
-    /// Has answers to agents take their room of a budget.
+    /// Sets the budget that responses to agents are charged to.
     pub(crate) fn charge(&self, answers: &AnswerBudget) {
         self.pending.charge(answers);
     }
 
-    /// Waits until the server has taken note of a request to be told of changes.
+    /// Waits until the server has acknowledged a subscription.
     pub(crate) async fn acknowledged(&self, id: u64) {
         let mut newest = self.acknowledged.subscribe();
         let noted = newest.wait_for(|newest| *newest >= id).await;
@@ -256,7 +256,7 @@ impl Link {
             method,
         };
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let admitted = self.silence.admit().map_err(LinkRefusal::Silent)?;
+        let admitted = self.breaker.admit().map_err(LinkRefusal::Silent)?;
         let client = caller_channel
             .as_ref()
             .map(|caller_channel| Arc::clone(&caller_channel.client));
@@ -271,7 +271,7 @@ impl Link {
             Entered::Ended(failure) => Err(LinkRefusal::Ended(failure)),
         };
         if entered.is_err() && admitted == Admitted::AsProbe {
-            self.silence.gave_up();
+            self.breaker.gave_up();
         }
         if self.limits.asks && entered.is_ok() {
             self.session_requests.begun(agent, client.as_deref());
@@ -312,7 +312,7 @@ impl Link {
         };
         self.outbox
             .send(Some(id), call.line, call.head, company)
-            // Of what was never sent the server owes nothing.
+            // It was never sent, so no response can come.
             .inspect_err(|error| self.finish(id, Answer::Failed(unsent(*error))))
     }
 
@@ -329,7 +329,7 @@ impl Link {
             next = match sent {
                 Ok(()) => {
                     if self.pending.after_writing(id) == CallerPresence::HasLeft {
-                        self.tell_cancelled(id, "the caller has left");
+                        self.notify_cancelled(id, "the caller has left");
                     }
                     None
                 }
@@ -350,7 +350,7 @@ impl Link {
         }
     }
 
-    /// Asks the server something of our own, past the lanes; bounded by `within`.
+    /// Sends a request of our own, which takes no lane; bounded by `within`.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         method: &str,
@@ -364,7 +364,7 @@ impl Link {
         }
     }
 
-    /// Sends a request of our own and returns what its answer comes to.
+    /// Sends a request of our own and returns it in flight.
     pub(crate) fn ask_begin(
         self: &Arc<Self>,
         method: &str,
@@ -383,20 +383,20 @@ impl Link {
         {
             Ok(()) => Ok(self.in_flight(id, answer, CancelNotice::of(method), Admitted::Freely)),
             Err(error) => {
-                // Of what was never sent there is nothing to take back.
+                // It was never sent, so there is nothing to cancel.
                 self.pending.abandon(id, false);
                 Err(unsent(error))
             }
         }
     }
 
-    /// Tells the server something; a server that does not read is not told.
-    pub(crate) fn tell(&self, method: &str, params: Option<&RawBuf>) {
+    /// Sends a notification; dropped if the server does not read.
+    pub(crate) fn notify(&self, method: &str, params: Option<&RawBuf>) {
         let line = OneLine::notification(method, params.map(Payload::from));
         self.send_headed(line, self.outbox.head(method));
     }
 
-    /// Sends what nobody waits for; a server that does not read has missed it.
+    /// Sends a message that nobody waits for; dropped if the server does not read.
     pub(super) fn send_loosely(&self, line: OneLine) {
         self.send_headed(line, None);
     }
@@ -408,8 +408,8 @@ impl Link {
     }
 
     /// Notes the version that was agreed on, which requests over HTTP name.
-    pub(crate) fn speak(&self, version: ProtocolVersion) {
-        self.outbox.speak(version);
+    pub(crate) fn set_version(&self, version: ProtocolVersion) {
+        self.outbox.set_version(version);
     }
 
     /// Tells whether what is sent has a head of its own, which repeats parts of it.
@@ -417,14 +417,14 @@ impl Link {
         matches!(self.outbox, Outbox::Http(_))
     }
 
-    fn tell_cancelled(&self, id: u64, reason: &str) {
+    fn notify_cancelled(&self, id: u64, reason: &str) {
         let params = serde_json::json!({ "requestId": id, "reason": reason });
         let params = RawBuf::serialize(&params).ok();
         let notice = OneLine::notification(
             "notifications/cancelled",
             params.as_ref().map(Payload::from),
         );
-        self.outbox.take_back(id, Some(notice.into_bytes()));
+        self.outbox.cancel(id, Some(notice.into_bytes()));
     }
 
     /// Tells whether that is the id of the list that was asked for last.
@@ -443,7 +443,7 @@ impl Link {
     }
 
     /// Takes a call back on behalf of a caller that has left or has waited long enough.
-    fn take_back(self: &Arc<Self>, call: &InFlight, reason: &str, keep_lane: bool) {
+    fn cancel(self: &Arc<Self>, call: &InFlight, reason: &str, keep_lane: bool) {
         let id = call.id;
         let (sent, next) = self.pending.abandon(id, keep_lane);
         self.write_next(next);
@@ -451,8 +451,8 @@ impl Link {
             return;
         }
         match call.farewell {
-            CancelNotice::Cancelled => self.tell_cancelled(id, reason),
-            CancelNotice::Silent => self.outbox.take_back(id, None),
+            CancelNotice::Cancelled => self.notify_cancelled(id, reason),
+            CancelNotice::Silent => self.outbox.cancel(id, None),
         }
         if keep_lane {
             let link = Arc::clone(self);
@@ -528,7 +528,7 @@ fn unsent(error: SendError) -> Failure {
 pub(crate) struct Deadline {
     /// Longest silence.
     pub(crate) quiet: Duration,
-    /// Longest life.
+    /// Longest duration.
     pub(crate) whole: Duration,
     /// The server's own time: only who waited that long may call it silent, not a caller in a hurry.
     pub(crate) fair: Duration,
@@ -576,11 +576,11 @@ impl InFlight {
         let said_nothing = self.link.lines() == self.lines && self.link.pending.is_sent(self.id);
         if had_its_time && said_nothing {
             self.link.missed.store(self.lines + 1, Ordering::Relaxed);
-            self.link.silence.missed(begun);
+            self.link.breaker.missed(begun);
         } else if self.admitted == Admitted::AsProbe {
-            self.link.silence.gave_up();
+            self.link.breaker.gave_up();
         }
-        self.link.take_back(&self, "timed out", keep_lane);
+        self.link.cancel(&self, "timed out", keep_lane);
         Err(begun.elapsed())
     }
 }
@@ -589,11 +589,11 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.ended {
             if self.admitted == Admitted::AsProbe {
-                self.link.silence.gave_up();
+                self.link.breaker.gave_up();
             }
             let said = self.reason.as_ref().and_then(CancelReason::said);
             let why = said.unwrap_or("the caller has left");
-            self.link.take_back(self, why, false);
+            self.link.cancel(self, why, false);
         }
     }
 }

@@ -431,7 +431,7 @@ impl Pending {
         }
     }
 
-    /// Returns when a call last showed life, and how long its caller was asked.
+    /// Returns when a call last showed activity, and how long its clock was paused.
     pub(crate) fn activity(&self, id: u64) -> Option<(Instant, Duration)> {
         let state = self.lock();
         let entry = state.entries.get(&id)?;

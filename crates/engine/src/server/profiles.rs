@@ -282,14 +282,14 @@ impl Profiles {
     }
 
     /// Tells the instances of a client something.
-    pub(crate) fn tell(&self, owner: &InstanceOwner, method: &str) {
+    pub(crate) fn notify(&self, owner: &InstanceOwner, method: &str) {
         let instances = self.lock();
         let theirs = instances.all().filter(|(whose, _)| *whose == owner);
         let theirs: Vec<Arc<ServerHandle>> = theirs.map(|(_, instance)| instance.clone()).collect();
         drop(instances);
         for instance in theirs {
             if let LinkState::Ready(link) = &*instance.live.borrow() {
-                link.tell(method, None);
+                link.notify(method, None);
             }
         }
     }
@@ -318,7 +318,7 @@ impl Profiles {
             })
     }
 
-    /// Ends all instances; they begin anew when they are needed.
+    /// Stops all instances; they are started again when needed.
     pub(crate) fn end_all(&self) {
         let ended: Vec<Arc<ServerHandle>> = self.lock().drain().collect();
         for instance in &ended {

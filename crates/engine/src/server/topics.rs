@@ -65,7 +65,7 @@ struct TableEntry {
 impl Drop for TableEntry {
     fn drop(&mut self) {
         let mut table = self.table.lock();
-        // Somebody may have begun anew meanwhile.
+        // Somebody may have subscribed again meanwhile.
         let is_over = |topics: &Weak<Topics>| topics.strong_count() == 0;
         if table.get(&self.server).is_some_and(is_over) {
             table.remove(&self.server);

@@ -16,7 +16,7 @@ use crate::error::EngineError;
 pub struct Applied {
     /// Servers that are new.
     pub added: Vec<ServerName>,
-    /// Servers whose spec changed, and which were started anew.
+    /// Servers whose spec changed, and which were restarted.
     pub changed: Vec<ServerName>,
     /// Servers that are gone.
     pub removed: Vec<ServerName>,
@@ -133,7 +133,7 @@ pub(super) fn waits(spec: &ServerSpec) -> bool {
     spec.held().is_some()
 }
 
-/// Returns a spec as it is stored: what a file or Gantry itself gives to a server is read anew at each
+/// Returns a spec as it is stored: what a file or Gantry itself gives to a server is read again at each
 /// start, so that what its variables hold, which may be secrets, stays out of the database.
 pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
     let mut spec = spec.clone();

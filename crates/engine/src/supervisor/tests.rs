@@ -1,4 +1,4 @@
-//! A runner that panics: its calls are answered, its process is gone, and it starts anew. Orders that
+//! A runner that panics: its calls are answered, its process is gone, and it is restarted. Orders that
 //! cross each other are in `orders`.
 
 mod driver;
@@ -168,7 +168,7 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
     anew.await.unwrap().unwrap();
     assert!(
         !procs::alive(first),
-        "its process went with the life that it panicked in"
+        "its process ended with the runner that panicked"
     );
     // As many servers run as did: no more is held, and nobody waits to be reaped.
     holds_at_most(fds).await;

@@ -33,7 +33,7 @@ pub(crate) struct Session<R> {
     replies: R,
     tracker: TaskTracker,
     state: Mutex<SessionState>,
-    /// One at a time makes a session anew, for all.
+    /// One at a time re-initialises a session, for all.
     renewing: tokio::sync::Mutex<()>,
     /// The calls that are under way, each with what ends it.
     calls: Mutex<HashMap<u64, CancellationToken>>,

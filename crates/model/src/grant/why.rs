@@ -40,7 +40,7 @@ pub enum Offer<'a> {
     Coming(ServerState),
     /// Nobody knows: the server is not there.
     Away {
-        /// Where it is in its life.
+        /// Its state.
         state: ServerState,
         /// Why it is there.
         reason: Option<&'a str>,

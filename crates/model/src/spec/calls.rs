@@ -16,10 +16,10 @@ pub struct CallPolicy {
     pub concurrency: Option<u32>,
     /// Calls of one agent that may wait for a lane before the next is refused as busy.
     pub queue: u32,
-    /// Longest silence of a call before it ends as timed out; progress starts it anew.
+    /// Longest silence of a call before it ends as timed out; progress resets it.
     #[serde(with = "period")]
     pub timeout: Duration,
-    /// Longest life of a call, whatever progress it reports.
+    /// Longest duration of a call, whatever progress it reports.
     #[serde(with = "period")]
     pub timeout_max: Duration,
     /// With one lane: how long it stays closed after a timeout, for the late answer.

@@ -8,7 +8,7 @@ use super::options::{ANY_TIME, Field, Kind, SOME_TIME, ServerOption, option, pla
 use super::{Launch, period};
 use crate::restart::{PolicyError, RestartPolicy};
 
-/// How a server's life is watched and bounded.
+/// How a server is started, health-checked, restarted and stopped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LifecyclePolicy {
@@ -49,7 +49,7 @@ pub struct RestartSpec {
     /// The waits after that, one after the other; the last repeats.
     #[serde(rename = "ladder", with = "period::list")]
     pub backoff: Vec<Duration>,
-    /// How long a server must have been healthy for the count to start anew.
+    /// How long a server must have been healthy for the count to reset.
     #[serde(with = "period")]
     pub reset_after: Duration,
 }
@@ -118,7 +118,7 @@ pub enum WhenUnresponsive {
     Reconnect,
 }
 
-/// The options of a server's life.
+/// The options of the lifecycle.
 pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "handshake_timeout",

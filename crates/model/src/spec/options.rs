@@ -1,4 +1,4 @@
-//! The options of a server, each defined once, beside the field that it sets (`calls`, `life`,
+//! The options of a server, each defined once, beside the field that it sets (`calls`, `lifecycle`,
 //! `process`, `remote`, `filter`): its name, what may be written, what it means.
 //!
 //! Everything else derives from [`options`]: the reader of files and of REST bodies, the view, `gantry

@@ -173,7 +173,7 @@ impl Link {
     /// Judges one line; `on` is the call on whose own stream it came, where calls have such.
     pub(super) fn read(&self, line: &Bytes, on: Option<u64>) {
         self.lines.fetch_add(1, Ordering::Relaxed);
-        self.silence.heard();
+        self.breaker.heard();
         match jsonrpc::parse(line, &self.parse_limits()) {
             Ok(incoming) => match incoming.message {
                 Message::Response(response) => {

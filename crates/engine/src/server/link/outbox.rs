@@ -40,7 +40,7 @@ impl Outbox {
     }
 
     /// Tells the server that nobody waits for a call any more, in the words of its era.
-    pub(super) fn take_back(&self, call: u64, notice: Option<Vec<u8>>) {
+    pub(super) fn cancel(&self, call: u64, notice: Option<Vec<u8>>) {
         match self {
             Self::Pipe(writer) => {
                 if let Some(line) = notice {
@@ -49,15 +49,15 @@ impl Outbox {
                     sent.unwrap_or_default();
                 }
             }
-            Self::Http(outbox) => outbox.take_back(call, notice),
+            Self::Http(outbox) => outbox.cancel(call, notice),
         }
     }
 
     /// Notes the version that was agreed on.
-    pub(super) fn speak(&self, version: ProtocolVersion) {
+    pub(super) fn set_version(&self, version: ProtocolVersion) {
         match self {
             Self::Pipe(_) => {}
-            Self::Http(outbox) => outbox.speak(version),
+            Self::Http(outbox) => outbox.set_version(version),
         }
     }
 

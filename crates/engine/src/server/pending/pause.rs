@@ -47,7 +47,7 @@ impl Pause {
         }
     }
 
-    /// While its caller is asked, a call shows life all the time.
+    /// While its caller is asked, a call counts as active.
     pub(super) fn activity(&self, active: Instant, now: Instant) -> (Instant, Duration) {
         match self.since {
             Some(since) => (now, self.total + now.duration_since(since)),

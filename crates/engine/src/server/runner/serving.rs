@@ -45,7 +45,7 @@ impl ServerRunner {
             Some(topics) => Arc::clone(topics),
             None => self.context.topics.of(&self.spec.name),
         };
-        link.tells(&topics);
+        link.set_topics(&topics);
         let mut keeping = std::pin::pin!(async {
             match &handshake {
                 Some(handshake) => topics::keep(&link, handshake, &topics).await,
@@ -81,7 +81,7 @@ impl ServerRunner {
                     Some(RunnerCommand::Restart) => return NextState::Restart(Box::new(running)),
                     None => return NextState::Stop(Some(Box::new(running))),
                 },
-                () = link.silence.opened.notified() => {
+                () = link.breaker.opened.notified() => {
                     let name = &self.spec.name;
                     self.context.events.report(name, EventKind::HealthWarning, UNANSWERED);
                 }

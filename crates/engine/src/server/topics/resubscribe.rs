@@ -125,7 +125,7 @@ async fn all_at_once(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topic
             (_, false) => Some(unable()),
             (Some(Answer::Error(error)), true) => Some(refused(error)),
             (Some(Answer::Result(_)) | None, true) => id.map(|_| SubscriptionState::Kept),
-            // The link is at its end; the next one is told anew.
+            // The link is at its end; the next one is subscribed again.
             (Some(Answer::Failed(_)), true) => None,
         };
         if let Some(standing) = &standing {

@@ -288,7 +288,7 @@ impl HttpError {
         }
     }
 
-    /// Tells whether nothing more can be sent without reaching for the server anew.
+    /// Tells whether nothing more can be sent without reconnecting to the server.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(
             self,

@@ -91,14 +91,14 @@ impl HttpOutbox {
     }
 
     /// Takes a call back.
-    pub(crate) fn take_back(&self, call: u64, notice: Option<Vec<u8>>) {
+    pub(crate) fn cancel(&self, call: u64, notice: Option<Vec<u8>>) {
         let notice = notice.map(without_end);
         self.put(SessionCommand::TakenBack { call, notice })
             .unwrap_or_default();
     }
 
     /// Says which version is spoken from now on.
-    pub(crate) fn speak(&self, version: ProtocolVersion) {
+    pub(crate) fn set_version(&self, version: ProtocolVersion) {
         self.put(SessionCommand::Speak(version)).unwrap_or_default();
     }
 

@@ -37,7 +37,7 @@ pub(super) struct SessionState {
     pub(super) version: Option<ProtocolVersion>,
     /// Its id, if the server gave one.
     id: Option<HeaderValue>,
-    /// How often it was made anew.
+    /// How often it was re-initialised.
     generation: u64,
     /// How the server was greeted, for the next time.
     greeting: Option<OutgoingMessage>,
@@ -50,13 +50,13 @@ impl<R: Replies> Session<R> {
         version.is_some_and(|version| version.era() == Era::Handshake)
     }
 
-    /// Returns how often the session was made anew, and whether the server gave it an id.
+    /// Returns how often the session was re-initialised, and whether the server gave it an id.
     pub(super) fn generation(&self) -> (u64, bool) {
         let state = lock(&self.state);
         (state.generation, state.id.is_some())
     }
 
-    /// Notes what a session is made anew with.
+    /// Notes what a session is re-initialised with.
     pub(super) fn remember(&self, letter: &OutgoingMessage) {
         let mut state = lock(&self.state);
         match letter.head.method.as_ref() {
@@ -146,13 +146,13 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Makes the session anew, once for all who found it gone in this generation. Whoever leaves
+    /// Re-initialises the session, once for all who found it gone in this generation. Whoever leaves
     /// meanwhile does not leave it half made.
     pub(super) async fn renew(self: &Arc<Self>, generation: u64) -> Result<(), HttpError> {
         let session = Arc::clone(self);
         let renewing = async move { session.renew_now(generation).await };
         let renewed = self.tracker.spawn(renewing).await;
-        let broken = |_| HttpError::session(&self.remote.origin, "it was not made anew");
+        let broken = |_| HttpError::session(&self.remote.origin, "it was not re-initialised");
         renewed.map_err(broken)?
     }
 

@@ -75,7 +75,7 @@ impl LinkBreaker {
         }
     }
 
-    /// Counts a call that began then and got no sign of life.
+    /// Counts a call that began then and got no response and no other line.
     pub(super) fn missed(&self, begun: Instant) {
         let mut counted = self.lock();
         if counted.last.is_some_and(|last| begun < last) {
@@ -131,46 +131,46 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Lets a call of a second go unanswered.
-    async fn unanswered(silence: &LinkBreaker) {
+    async fn unanswered(breaker: &LinkBreaker) {
         let begun = Instant::now();
         tokio::time::sleep(SECOND).await;
-        silence.missed(begun);
+        breaker.missed(begun);
     }
 
     #[tokio::test(start_paused = true)]
     async fn three_in_a_row_are_enough_for_a_minute_and_then_one_call_tries() {
         // fault S11, row 0.12
-        let silence = LinkBreaker::new();
+        let breaker = LinkBreaker::new();
         for count in 1..=2 {
-            unanswered(&silence).await;
-            assert_eq!(silence.view().unanswered, count);
-            assert_eq!(silence.admit(), Ok(Admitted::Freely));
+            unanswered(&breaker).await;
+            assert_eq!(breaker.view().unanswered, count);
+            assert_eq!(breaker.admit(), Ok(Admitted::Freely));
         }
-        unanswered(&silence).await;
-        assert_eq!(silence.admit(), Err(60 * SECOND));
-        silence.opened.notified().await;
+        unanswered(&breaker).await;
+        assert_eq!(breaker.admit(), Err(60 * SECOND));
+        breaker.opened.notified().await;
         tokio::time::sleep(59 * SECOND).await;
-        assert_eq!(silence.admit(), Err(SECOND));
+        assert_eq!(breaker.admit(), Err(SECOND));
         tokio::time::sleep(SECOND).await;
-        assert_eq!(silence.admit(), Ok(Admitted::AsProbe));
-        assert!(silence.admit().is_err(), "one tries, the others do not");
-        silence.gave_up();
-        assert_eq!(silence.admit(), Ok(Admitted::AsProbe));
-        unanswered(&silence).await;
-        assert_eq!(silence.admit(), Err(60 * SECOND));
-        silence.heard();
-        assert_eq!(silence.admit(), Ok(Admitted::Freely));
-        assert_eq!(silence.view(), BreakerView::default());
+        assert_eq!(breaker.admit(), Ok(Admitted::AsProbe));
+        assert!(breaker.admit().is_err(), "one tries, the others do not");
+        breaker.gave_up();
+        assert_eq!(breaker.admit(), Ok(Admitted::AsProbe));
+        unanswered(&breaker).await;
+        assert_eq!(breaker.admit(), Err(60 * SECOND));
+        breaker.heard();
+        assert_eq!(breaker.admit(), Ok(Admitted::Freely));
+        assert_eq!(breaker.view(), BreakerView::default());
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_side_by_side_count_once() {
         // fault S11
-        let silence = LinkBreaker::new();
+        let breaker = LinkBreaker::new();
         let begun = Instant::now();
         tokio::time::sleep(SECOND).await;
-        (0..20).for_each(|_| silence.missed(begun));
-        assert_eq!(silence.view().unanswered, 1);
-        assert_eq!(silence.admit(), Ok(Admitted::Freely));
+        (0..20).for_each(|_| breaker.missed(begun));
+        assert_eq!(breaker.view().unanswered, 1);
+        assert_eq!(breaker.admit(), Ok(Admitted::Freely));
     }
 }
