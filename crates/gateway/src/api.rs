@@ -41,11 +41,11 @@ use gantry_model::caller::Caller;
 use http::request::Parts;
 
 use self::attempt::Attempt;
-use self::history::stream::Streams;
+use self::history::stream::PER_KEY;
 use self::jobs::Jobs;
 use crate::http::auth::{Authenticated, Gate, actor};
 use crate::http::error::{Problem, no_route};
-use crate::http::limits::Bodies;
+use crate::http::limits::{Bodies, Streams, streams};
 use crate::http::wrong_method;
 
 /// The error code for an agent's key on an administrator's route.
@@ -86,7 +86,7 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
     let api = Api {
         gate,
         jobs: Jobs::default(),
-        streams: Streams::default(),
+        streams: streams(PER_KEY),
         version,
     };
     let admin = Router::new()
@@ -196,7 +196,7 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     }
 }
 
-/// The caller that was let in.
+/// The authenticated caller.
 pub(crate) struct Who(Caller);
 
 impl<S: Send + Sync> FromRequestParts<S> for Who {

@@ -73,7 +73,7 @@ struct Arguments {
     verb: Verb,
 }
 
-/// What every verb takes.
+/// The flags of every verb.
 #[derive(Debug, Args)]
 struct Common {
     /// The data folder of the gateway [default: one per working folder, under ~/.local/state/gantry]
@@ -130,7 +130,7 @@ enum Verb {
     Calls(calls::Options),
     /// Show administrative acts, by whom, and refused attempts
     Audit(audit::Options),
-    /// List, make and revoke keys
+    /// List, create and revoke keys
     Key(key::Options),
     /// List, create, change and remove agents
     Agent(agent::Options),

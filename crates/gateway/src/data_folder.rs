@@ -53,7 +53,7 @@ pub enum DataError {
         what: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -42,7 +42,7 @@ fn answer(line: &[u8]) -> Option<Value> {
         return None;
     }
     let Ok(message) = serde_json::from_slice::<Value>(line) else {
-        let error = json!({"code": -32700, "message": "this is no JSON"});
+        let error = json!({"code": -32700, "message": "invalid JSON"});
         return Some(json!({"jsonrpc": "2.0", "id": null, "error": error}));
     };
     let id = message.get("id")?.clone();

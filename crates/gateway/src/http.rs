@@ -36,7 +36,7 @@ use self::error::Problem;
 /// How many connections there may be in all.
 pub const CONNECTIONS: usize = 10_240;
 
-/// An answer on its way.
+/// A response in progress.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Answers every request.
@@ -69,7 +69,7 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// Answers 405.
 pub(crate) async fn wrong_method() -> Problem {
-    Problem::new("http.method").with_detail("this path does not take this method")
+    Problem::new("http.method").with_detail("method not allowed on this path")
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ use self::sessions::Session;
 use self::stream::CallServices;
 use crate::http::auth::Gate;
 use crate::http::error::Problem;
-use crate::http::limits::unread;
+use crate::http::limits::{Streams, streams, unread};
 use crate::http::media::Accepts;
 use crate::http::{Origin, catch_panic, cors, set_security_headers, shown};
 
@@ -61,7 +61,7 @@ use crate::http::{Origin, catch_panic, cors, set_security_headers, shown};
 pub(crate) struct Endpoint {
     gate: Gate,
     sessions: Arc<Sessions>,
-    listeners: listen::Listeners,
+    listeners: Streams,
     streams: sse::Streams,
     services: Arc<CallServices>,
     identity: Identity,
@@ -157,7 +157,7 @@ impl Endpoint {
         Arc::new(Self {
             gate,
             sessions,
-            listeners: listen::listeners(),
+            listeners: streams(listen::PER_KEY),
             streams: sse::Streams::default(),
             services: Arc::new(services),
             identity,
@@ -326,7 +326,7 @@ impl Endpoint {
         session.map(Some).ok_or_else(|| {
             Problem::new("session.unknown")
                 .with_detail("unknown or expired session")
-                .with_hint("begin anew with `initialize`")
+                .with_hint("start again with `initialize`")
         })
     }
 }

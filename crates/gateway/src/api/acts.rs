@@ -26,7 +26,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/audit/confirm-clock", post(confirm_clock))
 }
 
-/// Which acts are asked for.
+/// The filter of acts.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -45,7 +45,7 @@ pub(super) struct ActsAsked {
     /// Only acts over this interface.
     #[param(inline)]
     via: Option<Via>,
-    /// Only acts that ended so.
+    /// Only acts with this outcome.
     #[param(inline)]
     outcome: Option<Outcome>,
     /// Only acts that started at or after this time: RFC 3339, or milliseconds since 1970.
@@ -61,7 +61,7 @@ pub(super) struct ActsAsked {
     limit: Option<u32>,
 }
 
-/// Which way an act came.
+/// The interface of an act.
 #[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Via {
@@ -86,7 +86,7 @@ impl Via {
     }
 }
 
-/// What became of an act.
+/// The outcome of an act.
 #[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
@@ -222,7 +222,7 @@ pub(super) async fn list(
 /// Confirms that the clock is right although it is far ahead of the last record: calls older than
 /// the retention period are deleted again.
 #[utoipa::path(post, path = "/api/v1/audit/confirm-clock", tag = "acts", responses(
-    (status = 204, description = "The clock is believed."),
+    (status = 204, description = "The clock is confirmed."),
 ))]
 pub(super) async fn confirm_clock(
     State(api): State<Api>,

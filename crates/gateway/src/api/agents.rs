@@ -42,7 +42,7 @@ pub(super) struct AgentBody {
     /// Its name: letters, digits, `.`, `_` and `-`, at most 64.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "reviewer")]
     name: String,
-    /// What a person says of it.
+    /// A description.
     #[serde(default)]
     #[schema(max_length = 128, example = "reads pull requests")]
     label: String,
@@ -59,7 +59,7 @@ pub(super) struct AgentBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentPatch {
-    /// What a person says of it.
+    /// A description.
     #[schema(max_length = 128)]
     label: Option<String>,
     /// Its grants, replacing the current ones.
@@ -85,7 +85,7 @@ pub(super) enum GrantBody {
     Patterns(Vec<String>),
 }
 
-/// The word for everything.
+/// The keyword for everything.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Everything {
@@ -111,7 +111,7 @@ pub(super) struct AgentView {
     /// Its name.
     #[schema(example = "reviewer")]
     name: String,
-    /// What a person says of it.
+    /// A description.
     label: String,
     /// When it was first known.
     created: String,
@@ -174,7 +174,7 @@ fn parse(index: usize, text: &str) -> Result<Grant, Problem> {
     };
     let Some((server, item)) = parts else {
         let shown = shown(text);
-        let message = format!("`{shown}` is no pattern `server:item`");
+        let message = format!("`{shown}` is not a pattern `server:item`");
         return Err(Problem::new("request.body")
             .with_detail(message.clone())
             .with_hint(format!("write `{shown}:*` for everything on that server"))
@@ -206,7 +206,7 @@ pub(super) async fn list(
 
 /// Creates an agent with the grants in `grant`, by default none.
 #[utoipa::path(post, path = "/api/v1/agents", tag = "agents", request_body = AgentBody, responses(
-    (status = 201, description = "The agent was made.", body = AgentView,
+    (status = 201, description = "The new agent.", body = AgentView,
         headers(("Location" = String, description = "Where it is."))),
     (status = 409, description = "`agent.exists`: there is one of that name."),
 ))]
@@ -247,7 +247,7 @@ pub(super) async fn one(In(project): In, Named(agent): Named) -> Result<Response
 /// on.
 #[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), request_body = AgentPatch, responses(
-    (status = 200, description = "The agent as it is now.", body = AgentView),
+    (status = 200, description = "The agent after the change.", body = AgentView),
     (status = 404, description = "`agent.unknown`: there is none of that name."),
 ))]
 pub(super) async fn change(
@@ -273,7 +273,7 @@ pub(super) async fn change(
 /// unknown agent.
 #[utoipa::path(delete, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), responses(
-    (status = 204, description = "There is no such agent now."),
+    (status = 204, description = "The agent does not exist any more."),
     (status = 409, description = "`key.last_admin`: it holds the last admin key."),
 ))]
 pub(super) async fn remove(

@@ -49,7 +49,7 @@ pub(super) struct SignInQuery {
     again: bool,
 }
 
-/// Creates a link at which a person signs in to a remote server. The authorization server redirects to
+/// Creates a link at which a user signs in to a remote server. The authorization server redirects to
 /// `/oauth/callback` on the host that this request was sent to.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in",
     params(("server" = String, Path, description = "Its name or id."), SignInQuery), responses(
@@ -57,7 +57,7 @@ pub(super) struct SignInQuery {
     (status = 404, description = "`server.unknown`: there is none."),
     (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in."),
     (status = 502, description = "`sign_in.unavailable`: its authorization server cannot be used; \
-        `sign_in.moved`: it names another than the configured client was used at."),
+        `sign_in.moved`: it names another one than the configured client was used with."),
 ))]
 pub(super) async fn begin(
     In(project): In,

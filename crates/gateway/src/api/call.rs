@@ -75,7 +75,7 @@ pub(super) struct ToolCall<'a> {
     timeout_ms: Option<u64>,
 }
 
-/// What a call was answered.
+/// The response to a call.
 #[cfg_attr(
     not(test),
     expect(

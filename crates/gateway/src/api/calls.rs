@@ -33,7 +33,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/calls/{call}", get(one).delete(take_back))
 }
 
-/// Which calls are asked for.
+/// The filter of calls.
 #[derive(Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -44,7 +44,7 @@ pub(super) struct CallsAsked {
     server: Option<String>,
     /// Only calls of this tool, by the server's own name for it.
     tool: Option<String>,
-    /// Only calls that ended so.
+    /// Only calls with this status.
     #[param(inline)]
     status: Option<Status>,
     /// Only calls that ended with this error code.
@@ -85,7 +85,7 @@ pub(super) enum Status {
     Error,
     /// It got no answer in time.
     Timeout,
-    /// The caller took it back.
+    /// The caller cancelled it.
     Cancelled,
     /// It was never sent.
     Refused,
@@ -236,7 +236,7 @@ pub(super) async fn one(
 /// audit log says `cancelled`; after its end, its outcome is discarded and the audit row stays.
 #[utoipa::path(delete, path = "/api/v1/calls/{call}", tag = "calls",
     params(("call" = String, Path, description = "The id that `Prefer: respond-async` gave.")), responses(
-    (status = 204, description = "Nothing of it runs any more."),
+    (status = 204, description = "It is cancelled, or its outcome discarded."),
     (status = 404, description = "`call.unknown`: the key has no such call that runs or whose outcome is kept."),
 ))]
 pub(super) async fn take_back(

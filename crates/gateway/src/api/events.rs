@@ -22,6 +22,7 @@ use super::history::stream::{StreamEnd, event_stream};
 use super::query::Asked;
 use super::{Api, In, Who};
 use crate::http::error::Problem;
+use crate::http::limits::stream_permit;
 use crate::http::session::Session;
 
 /// Returns the routes, for administrators only.
@@ -47,7 +48,7 @@ pub(super) struct StreamQuery {
 #[utoipa::path(get, path = "/api/v1/events/stream", tag = "servers", operation_id = "event_stream",
     params(StreamQuery), responses(
     (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
-    (status = 404, description = "`server.unknown`: a topic names a server that there is not."),
+    (status = 404, description = "`server.unknown`: a topic names an unknown server."),
 ))]
 pub(super) async fn stream(
     State(api): State<Api>,
@@ -59,7 +60,7 @@ pub(super) async fn stream(
 ) -> Result<Response, Problem> {
     let topics = Topics::parse(asked.topics.as_deref(), &project)?;
     let feed = project.listen();
-    let slot = api.streams.open(caller.key)?;
+    let slot = stream_permit(&api.streams, &caller)?;
     let session = session.map(|Extension(session)| session);
     let end = StreamEnd::new(&project, &caller, session);
     let mut stream = EventStream::open(&project, topics, feed, end, slot);

@@ -125,7 +125,7 @@ impl Jobs {
                 QuotaExceeded::Project(limit) => ("of this project ", limit),
                 QuotaExceeded::All(limit) => ("", limit),
             };
-            let detail = format!("{limit} calls {whose}that nobody waits for run already");
+            let detail = format!("{limit} calls {whose}run asynchronously already");
             Problem::new("call.too_many_async")
                 .with_detail(detail)
                 .with_retry_after(Duration::from_secs(5))

@@ -51,7 +51,7 @@ pub(super) fn bad(field: &str, text: &str) -> Problem {
 
 /// Reports an invalid cursor.
 pub(super) fn bad_cursor(text: &str) -> Problem {
-    bad("cursor", text).with_hint("give `next_cursor` of the page before as it is")
+    bad("cursor", text).with_hint("use `next_cursor` of the previous page unchanged")
 }
 
 /// Returns the page size.

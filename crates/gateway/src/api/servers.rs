@@ -124,7 +124,7 @@ pub(super) async fn list(
 // row 1.1
 /// Registers a server and starts it, unless it is lazy.
 #[utoipa::path(post, path = "/api/v1/mcp/servers", tag = "servers", request_body = Register, responses(
-    (status = 201, description = "It is registered and on its way up.", body = ServerStatusView,
+    (status = 201, description = "It is registered and starting.", body = ServerStatusView,
         headers(("Location" = String, description = "Where it is."))),
     (status = 409, description = "`server.exists`: there is one of that name."),
 ))]
@@ -156,7 +156,7 @@ pub(super) async fn status(In(project): In, Named(server): Named) -> Result<Resp
 /// Replaces a server's spec; its name stays. It is restarted if anything changed.
 #[utoipa::path(put, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), request_body = Register, responses(
-    (status = 200, description = "The server as it is now.", body = ServerStatusView),
+    (status = 200, description = "The server after the change.", body = ServerStatusView),
     (status = 404, description = "`server.unknown`: there is none."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file; change that."),
 ))]
@@ -176,7 +176,7 @@ pub(super) async fn replace(
     params(("server" = String, Path, description = "Its name or id.")),
     request_body(content = Object, description = "Members of the registration's body.",
         example = json!({"timeout": "2m", "limits": {"memory": "1G"}})), responses(
-    (status = 200, description = "The server as it is now.", body = ServerStatusView),
+    (status = 200, description = "The server after the change.", body = ServerStatusView),
     (status = 404, description = "`server.unknown`: there is none."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file; change that."),
 ))]
@@ -213,7 +213,7 @@ fn same_name(asked: &ServerSpec, name: &ServerName) -> Result<(), Problem> {
     }
     Err(Problem::new("request.body")
         .with_detail(format!("`name` must stay `{name}`"))
-        .with_hint("a server gets another name by being removed and registered anew"))
+        .with_hint("to rename a server, remove it and register it again"))
 }
 
 /// Handles `preview` and `test`, which are not servers. A server of that name keeps all other
@@ -260,7 +260,7 @@ pub(super) async fn preview(
 /// recorded as an event and an administrative act.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/test", tag = "servers", request_body = Register,
     responses(
-    (status = 200, description = "What came of it; `ok` says whether it came up.", body = Trial),
+    (status = 200, description = "The result; `ok` says whether it started.", body = Trial),
     (status = 409, description = "`server.exists`: there is one of that name."),
 ))]
 pub(super) async fn test(
@@ -282,7 +282,7 @@ pub(super) async fn test(
 /// server; a server from a configuration file is removed there.
 #[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), responses(
-    (status = 204, description = "There is no such server now."),
+    (status = 204, description = "The server does not exist any more."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file, which the message \
         names; change that. `server.builtin`: it is Gantry's own example."),
 ))]
@@ -299,7 +299,7 @@ pub(super) async fn remove(
 /// Restarts a server and resets its counters.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/restart", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), responses(
-    (status = 200, description = "The server, on its way up.", body = ServerStatusView),
+    (status = 200, description = "The server, starting.", body = ServerStatusView),
     (status = 404, description = "`server.unknown`: there is none."),
 ))]
 pub(super) async fn restart(

@@ -181,7 +181,7 @@ pub(super) async fn show(Who(caller): Who, session: Option<Extension<Arc<Session
 
 /// Signs a browser out: its session ends, with every stream it has open. A key is not affected.
 #[utoipa::path(delete, path = "/api/v1/session", tag = "session", responses(
-    (status = 204, description = "There is no session any more."),
+    (status = 204, description = "The session is ended."),
 ))]
 pub(super) async fn sign_out(
     State(api): State<Api>,

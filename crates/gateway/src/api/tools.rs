@@ -41,7 +41,7 @@ pub(super) fn admin_routes() -> Router<Api> {
     Router::new().route("/api/v1/tools/why", get(why::why))
 }
 
-/// Which tools are asked for.
+/// The filter of tools.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

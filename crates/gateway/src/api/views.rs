@@ -169,7 +169,7 @@ impl ToolView {
     }
 }
 
-/// A line that a server wrote.
+/// A log line of a server.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LogLineView {
     /// Its number, which only grows; an unfinished line has none.

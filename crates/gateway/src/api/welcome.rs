@@ -36,7 +36,7 @@ async fn script() -> Response {
 
 const WHAT: &str = "Gantry runs, connects and guards MCP servers for AI agents.";
 
-/// Where to go on from here.
+/// Links.
 const PLACES: [(&str, &str); 5] = [
     ("/mcp", "the MCP endpoint, for clients with an agent's key"),
     ("/healthz", "status: whether calls are taken"),
@@ -59,7 +59,7 @@ pub(super) struct Welcome {
     name: &'static str,
     /// What it does.
     description: &'static str,
-    /// How it is, in a word.
+    /// Its state in a word.
     #[schema(example = "ok")]
     status: &'static str,
     /// The MCP endpoint.

@@ -107,7 +107,7 @@ fn serve(stream: TcpStream, from: SocketAddr, slots: &Slots, acceptor: &Acceptor
             biased;
             () = abort.cancelled() => {}
             () = slot.close.cancelled() => {
-                tracing::debug!(%from, "idle connection is closed: its place is needed");
+                tracing::debug!(%from, "idle connection closed to make room");
             }
             ended = connection::run((stream, from), service, patience, &slot.watch, &stop) => {
                 if let Err(error) = ended {

@@ -320,7 +320,7 @@ impl Deadline {
             if taken_now != taken {
                 self.stalled = Some((now, taken_now));
             } else if now >= since + self.patience.unread {
-                return Verdict::End("the client does not read its answer");
+                return Verdict::End("the client does not read its response");
             }
         }
         let waited = now.duration_since(self.since);

@@ -37,7 +37,7 @@ impl Default for ListenAddress {
     }
 }
 
-/// No port could be had.
+/// No port was available.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on `{address}`")]
 pub struct ListenError {

@@ -21,7 +21,7 @@ use super::find::Role;
 use super::format::{pretty, text, time_span};
 use super::screen::Screen;
 
-/// What `gantry add` takes.
+/// Arguments of `gantry add`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The name that clients see
@@ -126,7 +126,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
 fn web_address(text: &str) -> Result<String, String> {
     match check_url(text) {
         Ok(()) => Ok(text.to_owned()),
-        Err(error) => Err(format!("{error}; a command stands after `--`")),
+        Err(error) => Err(format!("{error}; a command goes after `--`")),
     }
 }
 
@@ -138,7 +138,7 @@ fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{pair}` is no header"))
+                Failure::new(Exit::Usage, format!("`{pair}` is not a header"))
                     .hint("write `--header NAME=VALUE`")
             })?;
         pairs.insert(name.to_owned(), value.into());
@@ -214,7 +214,7 @@ fn variable<'a>(
         None => (given, environment.get(given)),
     };
     if name.is_empty() {
-        let message = format!("`{given}` is no variable");
+        let message = format!("`{given}` is not a variable");
         return Err(Failure::new(Exit::Usage, message).hint("write `--env NAME=VALUE`"));
     }
     let value = value.ok_or_else(|| {

@@ -18,7 +18,7 @@ use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, text, time};
 
-/// What `gantry agent` takes.
+/// Arguments of `gantry agent`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -43,7 +43,7 @@ enum Action {
 struct New {
     /// Its name
     name: String,
-    /// What a person says of it
+    /// A description
     #[arg(long, default_value = "")]
     label: String,
     /// Its grants: `all`, or a pattern such as `files:read_*`; may be given several times
@@ -66,7 +66,7 @@ struct New {
 struct Set {
     /// Its name
     name: String,
-    /// What a person says of it
+    /// A description
     #[arg(long)]
     label: Option<String>,
     /// Its grants, replacing the current ones: `all`, `none`, or a pattern such as `files:read_*`;

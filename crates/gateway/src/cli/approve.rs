@@ -21,7 +21,7 @@ use super::format::pretty;
 use super::screen::Screen;
 use super::{CliContext, prompt};
 
-/// What `gantry approve` takes.
+/// Arguments of `gantry approve`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The files to approve, or `.` for the folder as a working folder [default: all that need
@@ -78,7 +78,7 @@ pub(super) fn run(options: &Options, context: &CliContext) -> Result<ExitCode, F
         return Ok(ExitCode::SUCCESS);
     }
     if waiting.is_empty() && folder == TrustFolder::No {
-        screen.line("nothing waits for approval");
+        screen.line("nothing needs approval");
         return Ok(ExitCode::SUCCESS);
     }
     for file in &waiting {
@@ -89,7 +89,7 @@ pub(super) fn run(options: &Options, context: &CliContext) -> Result<ExitCode, F
     if !options.yes {
         if !prompt::is_possible() {
             return Err(Failure::new(Exit::Failed, "not a terminal: pass `--yes`")
-                .hint("if you want this to run, say `gantry approve --yes`"));
+                .hint("to approve it, run `gantry approve --yes`"));
         }
         if !prompt::yes("Let it run?") {
             return Err(Failure::new(Exit::Failed, "nothing was approved"));
@@ -180,7 +180,7 @@ fn chosen(
         let file = options.files[index].display();
         return Err(Failure::new(
             Exit::Usage,
-            format!("`{file}` is no file that is found by itself"),
+            format!("`{file}` is not one of the discovered files"),
         )
         .hint("name it with `gantry up --config FILE`, which needs no approval"));
     }

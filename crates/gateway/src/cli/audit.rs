@@ -14,15 +14,15 @@ use super::find::Role;
 use super::format::{compact, list, moment, number, pretty, text, time};
 use super::screen::Screen;
 
-/// What became of an act.
+/// The outcome of an act.
 const OUTCOMES: [&str; 4] = ["done", "refused", "failed", "unfinished"];
-/// Which way an act came.
+/// The interface of an act.
 const WAYS: [&str; 4] = ["rest", "file", "gateway", "library"];
 const HEADING: [&str; 7] = ["time", "who", "from", "act", "on", "outcome", "change"];
 /// Longer changes are truncated; `--json` has them whole.
 const LONGEST_CHANGE: usize = 240;
 
-/// What `gantry audit` takes.
+/// Arguments of `gantry audit`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -60,7 +60,7 @@ struct Acts {
     /// Only acts over this interface
     #[arg(long, value_parser = WAYS)]
     via: Option<String>,
-    /// Only acts that ended so
+    /// Only acts with this outcome
     #[arg(long, value_parser = OUTCOMES)]
     outcome: Option<String>,
     /// Only acts since a time (`2026-01-31T12:00:00Z`) or within a period (`10m`)
@@ -81,8 +81,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         Action::Acts(asked) => show(asked, &client.get(&path(asked)).await?, screen),
         Action::ConfirmClock(shown) => {
             client.post("/api/v1/audit/confirm-clock", None).await?;
-            let said =
-                "the clock is believed; calls that are too old by it are dropped from now on";
+            let said = "the clock is confirmed; calls older than the retention period are deleted from now on";
             shown.done(screen, &json!({"confirmed": true}), said);
         }
     }

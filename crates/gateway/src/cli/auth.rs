@@ -19,7 +19,7 @@ use super::format::{compact, list, number, text, time_span};
 use super::open;
 use super::screen::Screen;
 
-/// What `gantry auth` takes.
+/// Arguments of `gantry auth`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
@@ -113,15 +113,12 @@ async fn signed_in(
         }
         let failure = text(&status, "/failure");
         if !failure.is_empty() {
-            let message = format!("the sign-in to `{server}` came to nothing");
+            let message = format!("the sign-in to `{server}` failed");
             return Err(Failure::new(Exit::Failed, message).cause(failure));
         }
         if Instant::now() >= deadline {
-            let message = format!(
-                "nobody has signed in to `{server}` within {:?}",
-                options.wait
-            );
-            let hint = "the link stays good for ten minutes; `gantry status` tells what came of it";
+            let message = format!("no one signed in to `{server}` within {:?}", options.wait);
+            let hint = "the link stays valid for ten minutes; `gantry status` shows the result";
             return Err(Failure::new(Exit::Failed, message).hint(hint));
         }
         if let Ok(changed) = timeout_at(deadline, following.changed()).await {

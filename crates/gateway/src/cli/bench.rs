@@ -32,7 +32,7 @@ const MOST_AT_ONCE: u32 = 256;
 /// How long the last responses may take.
 const LAST: Duration = Duration::from_secs(30);
 
-/// What `gantry bench` takes.
+/// Arguments of `gantry bench`.
 #[derive(Debug, Args)]
 #[command(override_usage = "gantry bench [OPTIONS] <TOOL> [--ARGUMENT VALUE | NAME=VALUE]...")]
 pub(super) struct Options {
@@ -157,9 +157,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     }
     if parsed.own.later || parsed.own.timeout.is_some() {
         let message = "`bench` takes neither `--async` nor `--timeout`";
-        return Err(
-            Failure::new(Exit::Usage, message).hint("`--for TIME` says how long it goes on")
-        );
+        return Err(Failure::new(Exit::Usage, message).hint("`--for TIME` sets the duration"));
     }
     let arguments = match options.json_args.as_ref().or(parsed.own.json_args.as_ref()) {
         Some(text) => document(text)?,
@@ -174,7 +172,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         .map_err(|_| {
             Failure::new(
                 Exit::Failed,
-                format!("answers are missing {LAST:?} after the end"),
+                format!("responses are missing {LAST:?} after the end"),
             )
         })?;
     let seconds = began.elapsed().as_secs_f64();
@@ -246,7 +244,7 @@ async fn one(pool: &Pool, name: &str, body: Bytes) -> Result<(), String> {
     let status = response.status();
     let body = pool.read(response, used, LONGEST).await.map_err(failed)?;
     let answer: Value = serde_json::from_slice(&body)
-        .map_err(|_| format!("the gateway answered {status} with something that is no JSON"))?;
+        .map_err(|_| format!("the gateway answered {status} with something that is not JSON"))?;
     if let Some(message) = answer.pointer("/error/message").and_then(Value::as_str) {
         return Err(message.to_owned());
     }

@@ -26,7 +26,7 @@ use arguments::{Own, Tokens};
 /// Maximum size of an argument document.
 const LONGEST: u64 = 4 << 20;
 
-/// What `gantry call` takes.
+/// Arguments of `gantry call`.
 #[derive(Debug, Args)]
 #[command(override_usage = "gantry call [OPTIONS] <TOOL> [--ARGUMENT VALUE | NAME=VALUE]...")]
 pub(super) struct Options {
@@ -155,7 +155,7 @@ pub(super) fn document(given: &str) -> Result<Value, Failure> {
         None => given,
     };
     let value: Value = serde_json::from_str(text)
-        .map_err(|error| Failure::plain(Exit::Usage, "`--json-args` is no JSON", &error))?;
+        .map_err(|error| Failure::plain(Exit::Usage, "`--json-args` is not valid JSON", &error))?;
     if !value.is_object() {
         return Err(Failure::new(
             Exit::Usage,

@@ -34,7 +34,7 @@ const HEADING: [&str; 8] = [
     "time", "agent", "server", "tool", "status", "took", "code", "call",
 ];
 
-/// What `gantry calls` takes.
+/// Arguments of `gantry calls`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Everything about one call, by its id

@@ -46,7 +46,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(url: &str, key: &str) -> Result<Self, Failure> {
         let wrong = || {
-            Failure::new(Exit::Usage, format!("`{url}` is no URL of a gateway"))
+            Failure::new(Exit::Usage, format!("`{url}` is not the URL of a gateway"))
                 .hint("write for example `http://127.0.0.1:4180`")
         };
         let uri: Uri = url.parse().map_err(|_| wrong())?;
@@ -59,7 +59,7 @@ impl Client {
             None => format!("{authority}:80"),
         };
         let pool = Pool::new(authority.as_str(), address, key).ok_or_else(|| {
-            Failure::new(Exit::Failed, "the key file holds something that is no key")
+            Failure::new(Exit::Failed, "the key file does not contain a key")
                 .hint("name another with `--key-file FILE`")
         })?;
         Ok(Self {
@@ -183,7 +183,7 @@ impl Client {
         } else {
             serde_json::from_slice(&body).map_err(|_| {
                 let message =
-                    format!("the gateway answered {status} with something that is no JSON");
+                    format!("the gateway answered {status} with something that is not JSON");
                 Failure::new(Exit::Failed, message)
                     .hint("is it a gateway that answers there? name another with `--url URL`")
             })?
@@ -224,7 +224,7 @@ impl Client {
             }
             SendError::Cut(why) => Failure::new(Exit::Failed, "the gateway did not answer")
                 .cause(why)
-                .hint("`gantry status` tells whether it is there, and its log what happened"),
+                .hint("`gantry status` shows whether it is running, and its log what happened"),
         }
     }
 }

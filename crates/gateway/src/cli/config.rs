@@ -23,7 +23,7 @@ use super::format::pretty;
 use super::screen::Screen;
 use super::up::Flags;
 
-/// What `gantry config` takes.
+/// Arguments of `gantry config`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -139,7 +139,7 @@ fn report(
     for file in &plan.unapproved {
         let path = file.path.display();
         screen.advise(&format!(
-            "`{path}` waits for approval: run `gantry approve {path}`"
+            "`{path}` needs approval: run `gantry approve {path}`"
         ));
     }
     let count = |count: usize, what: &str| match count {
@@ -147,7 +147,7 @@ fn report(
         _ => format!("{count} {what}s"),
     };
     screen.line(&format!(
-        "{} in {}, no mistakes",
+        "{} in {}, no errors",
         count(plan.servers.len(), "server"),
         count(plan.files.len(), "file")
     ));

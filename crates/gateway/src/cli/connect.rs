@@ -39,7 +39,7 @@ use revocation::Revocation;
 
 pub(super) use list::connections;
 
-/// What `gantry connect` takes.
+/// Arguments of `gantry connect`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The client, such as `cursor`; by default, the clients on this machine are listed
@@ -219,7 +219,7 @@ impl Task<'_> {
                 ),
                 false => (
                     screen.doubtful("!"),
-                    "others on this machine can read it; connecting takes that from them (mode 0600)",
+                    "others on this machine can read it; connecting makes it private (mode 0600)",
                 ),
             };
             screen.line(&format!("{mark} {done}"));
@@ -473,13 +473,13 @@ impl Task<'_> {
 /// Lists the backups from which keys were removed.
 fn told_clean(cleaned: &[PathBuf], screen: &Screen) {
     for copy in cleaned {
-        let line = format!("a key was taken out of `{}`", copy.display());
+        let line = format!("a key was removed from `{}`", copy.display());
         screen.line(&format!("{} {}", screen.good("✓"), Screen::safe(&line)));
     }
 }
 
 fn beside(copy: Option<&PathBuf>) -> String {
     copy.map_or_else(String::new, |copy| {
-        format!("; what it was is in `{}`", copy.display())
+        format!("; backup in `{}`", copy.display())
     })
 }

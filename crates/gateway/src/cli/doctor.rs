@@ -22,7 +22,7 @@ use super::format::{list, pretty, text, wrap};
 use super::screen::Screen;
 use super::status::kept;
 
-/// What `gantry doctor` takes.
+/// Arguments of `gantry doctor`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(flatten)]
@@ -35,11 +35,11 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// How a thing is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grade {
     Good,
-    /// It works, with less.
+    /// It works with restrictions.
     Doubtful,
     /// Something does not start, or is not stored.
     Bad,
@@ -235,7 +235,7 @@ fn gateway(health: &Value) -> Vec<Finding> {
     for damage in list(health, "/audit/damage") {
         findings.push(
             Finding::new(Grade::Bad, "journal", text(damage, "/detail"))
-                .advise("when you have seen to it, run `gantry doctor --acknowledge`"),
+                .advise("when it is resolved, run `gantry doctor --acknowledge`"),
         );
     }
     findings.push(Finding::new(Grade::Good, "on record", kept(health)));

@@ -17,7 +17,7 @@ use super::screen::Screen;
 /// Events read again after a gap.
 const AGAIN: u32 = 1000;
 
-/// What `gantry events` takes.
+/// Arguments of `gantry events`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Only events of this server, by name or id

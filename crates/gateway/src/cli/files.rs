@@ -91,7 +91,7 @@ impl Setup {
         }
     }
 
-    /// Reads everything anew.
+    /// Reads everything again.
     pub(super) fn load(&self) -> Result<Plan, Vec<Diagnostic>> {
         self.load_with(&Approvals::load(&self.data))
     }
@@ -218,11 +218,11 @@ pub(super) fn waits(file: &Unapproved, screen: &Screen) -> [String; 2] {
     let command = screen.command(&format!("approve {path}"));
     let rest = match file.unchanged {
         0 => "",
-        _ => "; what is as you approved it runs on",
+        _ => "; approved entries keep running",
     };
     [
-        format!("`{path}` waits for approval: {file}{rest}"),
-        format!("look at it and let it run, in another terminal: {command}"),
+        format!("`{path}` needs approval: {file}{rest}"),
+        format!("review and approve it in another terminal: {command}"),
     ]
 }
 

@@ -10,7 +10,7 @@ use super::client::Client;
 use super::failure::{Exit, Failure};
 
 /// The hint if the gateway refuses the agent key of its own folder.
-const LOST_KEY: &str = "`gantry agent restore` makes the folder's agent and its key again";
+const LOST_KEY: &str = "`gantry agent restore` recreates the folder's agent and its key";
 
 /// Which key a verb needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,9 @@ impl CliContext {
 pub(super) fn working_folder() -> Result<PathBuf, Failure> {
     std::env::current_dir()
         .and_then(fs::canonicalize)
-        .map_err(|error| Failure::plain(Exit::Failed, "cannot tell the working folder", &error))
+        .map_err(|error| {
+            Failure::plain(Exit::Failed, "cannot determine the working folder", &error)
+        })
 }
 
 /// The failure that no gateway is running.

@@ -28,7 +28,7 @@ use super::up::is_alive;
 
 use sources::Source;
 
-/// What `gantry import` takes.
+/// Arguments of `gantry import`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Clients such as `cursor`, or files; by default, what is found is listed
@@ -168,7 +168,7 @@ fn next_step(target: &Path, options: &Options, folder: &Path, context: &CliConte
         (false, true) => "Start the servers with `gantry up`.".to_owned(),
         (false, false) => format!("Start the servers with `gantry up --config {shown}`."),
         (true, true) if is_home => {
-            "The gateway that runs here starts the servers by itself; `gantry status` shows them."
+            "The running gateway starts the servers automatically; `gantry status` shows them."
                 .to_owned()
         }
         (true, true) => format!(
@@ -234,7 +234,7 @@ fn take(
     taken.variables = show::variables(&normal.members, |_| true);
     taken.in_clear = show::variables(&normal.members, |value| !value.contains("${"));
     let Some(name) = takeover::name(original) else {
-        taken.outcome = skipped("its name has no letter that a name here may have".to_owned());
+        taken.outcome = skipped("its name has no valid character".to_owned());
         return Ok(taken);
     };
     let done = takeover.take(source.client, &name, original, &normal, differing)?;
@@ -247,7 +247,7 @@ fn take(
             .push(format!("`{member}` is kept and has no effect here"));
     }
     if done == Done::Kept {
-        let note = "another server of this name is there and stays; `--replace` takes this one";
+        let note = "another server of this name was kept; `--replace` replaces it";
         taken.notes.push(note.to_owned());
     }
     taken.outcome = Outcome::Done {

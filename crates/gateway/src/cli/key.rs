@@ -18,7 +18,7 @@ use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, pretty, text, time};
 
-/// What `gantry key` takes.
+/// Arguments of `gantry key`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -42,13 +42,13 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct New {
-    /// The agent it speaks for
+    /// The agent it identifies
     #[arg(long, default_value = "default", conflicts_with = "admin")]
     agent: String,
     /// Create an admin key instead
     #[arg(long)]
     admin: bool,
-    /// What a person calls it
+    /// A label
     #[arg(long, default_value = "")]
     label: String,
     /// How long it is valid, such as `12h`; by default until it is revoked

@@ -42,7 +42,7 @@ pub(super) fn start(
     let is_tidy = is_seen && filter.is_none();
     let default = if is_seen { WARNINGS } else { default };
     let filter = parse(filter.unwrap_or(default)).map_err(|error| {
-        Failure::plain(Exit::Usage, "the log filter cannot be understood", &error)
+        Failure::plain(Exit::Usage, "invalid log filter", &error)
             .hint("write for example `info`, or `warn,gantry_engine=debug`")
     })?;
     let output = screen.output();

@@ -16,7 +16,7 @@ use super::screen::Screen;
 /// Maximum number of lines kept.
 const KEPT: u32 = 10_000;
 
-/// What `gantry logs` takes.
+/// Arguments of `gantry logs`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id

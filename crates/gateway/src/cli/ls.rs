@@ -11,7 +11,7 @@ use super::find::Role;
 use super::format::{list, pretty, text};
 use super::unchecked_tools;
 
-/// What `gantry ls` takes.
+/// Arguments of `gantry ls`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Print JSON

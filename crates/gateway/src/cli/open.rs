@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::find::Role;
 use super::format::{compact, number, text};
 
-/// What `gantry open` takes.
+/// Arguments of `gantry open`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Print the link without opening a browser

@@ -302,7 +302,9 @@ fn told(panic: &PanicHookInfo<'_>) -> String {
     if let Some(place) = panic.location() {
         text.push_str(&format!(" at {place}"));
     }
-    let said = panic.payload_as_str().unwrap_or("a value that is no text");
+    let said = panic
+        .payload_as_str()
+        .unwrap_or("a value that is not a text");
     text.push_str(&format!(":\n{said}\n"));
     let trace = std::backtrace::Backtrace::capture();
     if trace.status() == std::backtrace::BacktraceStatus::Captured {

@@ -33,7 +33,7 @@ const IDLE: usize = 32;
 /// What a 503 without a body means.
 pub(super) const NO_ROOM: &str = "the gateway has no room for another connection";
 /// The deadline of a response has passed.
-pub(super) const NO_ANSWER: &str = "no answer came in time";
+pub(super) const NO_ANSWER: &str = "no response in time";
 
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Pool {
         let stream = match timeout(CONNECT, TcpStream::connect(&self.address)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(words(&error)),
-            Err(_) => return Err("no connection came about in time".to_owned()),
+            Err(_) => return Err("connecting timed out".to_owned()),
         };
         // Small requests must not wait for each other's acknowledgement.
         drop(stream.set_nodelay(true));
@@ -242,7 +242,7 @@ pub(super) fn words(error: &(dyn Error + 'static)) -> String {
             return io.to_string();
         }
         if cause.is::<LengthLimitError>() {
-            return "the answer is too long".to_owned();
+            return "the response is too long".to_owned();
         }
         if let Some(http) = cause.downcast_ref::<hyper::Error>() {
             found = found.or_else(|| Some(of_http(http)));
@@ -254,13 +254,13 @@ pub(super) fn words(error: &(dyn Error + 'static)) -> String {
 
 fn of_http(error: &hyper::Error) -> &'static str {
     if error.is_parse() || error.is_parse_too_large() {
-        "what answers there does not speak HTTP/1.1"
+        "the other side does not speak HTTP/1.1"
     } else if error.is_timeout() {
         NO_ANSWER
     } else if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
-        "the connection was closed before the answer was complete"
+        "the connection was closed before the response was complete"
     } else if error.is_body_write_aborted() || error.is_user() {
-        "the request could not be sent as a whole"
+        "the request could not be sent completely"
     } else {
         "the connection failed"
     }

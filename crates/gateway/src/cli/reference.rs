@@ -16,7 +16,7 @@ use super::screen::Screen;
 /// The width of the pages, independent of the terminal.
 const WIDTH: usize = 100;
 
-/// What `gantry completions` takes.
+/// Arguments of `gantry completions`.
 #[derive(Debug, Args)]
 pub(super) struct CompletionOptions {
     /// The shell
@@ -24,14 +24,14 @@ pub(super) struct CompletionOptions {
     shell: Shell,
 }
 
-/// What `gantry man` takes.
+/// Arguments of `gantry man`.
 #[derive(Debug, Args)]
 pub(super) struct ManOptions {
     /// The verb; by default the program itself
     verb: Option<String>,
 }
 
-/// What `gantry reference` takes.
+/// Arguments of `gantry reference`.
 #[derive(Debug, Args)]
 pub(super) struct WriteOptions {
     /// The folder for `cli.md` and `man/`

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::find::Role;
 use super::format::{text, time_span};
 
-/// What `gantry restart` takes.
+/// Arguments of `gantry restart`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id

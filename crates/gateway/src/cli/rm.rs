@@ -29,7 +29,7 @@ use super::{CliContext, diff, prompt};
 /// How long the gateway may take to apply the changed file.
 const APPLIED: Duration = Duration::from_secs(15);
 
-/// What `gantry rm` takes.
+/// Arguments of `gantry rm`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
@@ -77,7 +77,7 @@ impl Edit<'_> {
         let origin = format!("`{name}` comes from `{file}`");
         if self.context.url.is_some() {
             return Err(Failure::new(Exit::Failed, origin)
-                .hint("take it out of that file, on the machine of the gateway"));
+                .hint("remove it from that file, on the gateway's machine"));
         }
         let failed = |error: ClientError| Failure::of(Exit::Failed, &error);
         let opened = Opened::read(&self.file).map_err(failed)?;
@@ -88,7 +88,7 @@ impl Edit<'_> {
         let left = removal::without(&self.file, opened.text(), name, project).map_err(failed)?;
         let left = left.ok_or_else(|| {
             Failure::new(Exit::Failed, format!("{origin}, and is no longer there"))
-                .hint("`gantry config check` tells what the files say")
+                .hint("`gantry config check` checks the files")
         })?;
         if !self.options.yes {
             self.ask(&origin, opened.text(), &left)?;
@@ -115,7 +115,7 @@ impl Edit<'_> {
         if self.options.json || !prompt::is_possible() {
             let message = format!("{origin}, and would be back with the next start");
             let hint = format!(
-                "take it out of the file with `gantry rm {name} --yes`, or edit the file yourself"
+                "remove it from the file with `gantry rm {name} --yes`, or edit the file yourself"
             );
             return Err(Failure::new(Exit::Failed, message).hint(hint));
         }
@@ -127,7 +127,7 @@ impl Edit<'_> {
         let difference = diff::unified(&self.file, &hidden(before), &hidden(after));
         screen.line(&format!("{origin}. This would change there:"));
         screen.line(&diff::painted(&difference, screen));
-        match prompt::yes(&format!("Take `{name}` out of the file?")) {
+        match prompt::yes(&format!("Remove `{name}` from the file?")) {
             true => Ok(()),
             false => Err(Failure::new(Exit::Failed, "nothing was changed")),
         }
@@ -177,13 +177,13 @@ impl Edit<'_> {
         }
         let mut line = format!("{name} is removed from `{}`", self.file.display());
         if let Some(beside) = beside {
-            line.push_str(&format!("; what it was is in `{beside}`"));
+            line.push_str(&format!("; backup in `{beside}`"));
         }
         screen.outcome(false, &Value::Null, &line);
         let mark = screen.doubtful("!");
         if let Some(next) = next {
             let line = format!(
-                "`{name}` also stands in `{}`, and that one counts now",
+                "`{name}` is also in `{}`, which takes effect now",
                 next.display()
             );
             screen.line(&format!("{mark} {}", Screen::safe(&line)));

@@ -115,7 +115,7 @@ impl Screen {
         self.terminal
     }
 
-    /// Tells whether colours are shown.
+    /// Returns whether colours are shown.
     pub(super) fn has_colour(&self) -> bool {
         self.colour
     }

@@ -20,7 +20,7 @@ use super::up::NOTICE;
 /// The minimum time between two refreshes of `--watch`.
 const APART: Duration = Duration::from_millis(250);
 
-/// What `gantry status` takes.
+/// Arguments of `gantry status`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id

@@ -43,7 +43,7 @@ const AT_ONCE: Duration = Duration::from_millis(700);
 /// last messages together.
 const AT_LAST: Duration = Duration::from_secs(5);
 
-/// What `gantry stdio` takes.
+/// Arguments of `gantry stdio`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Offer one server only, under its tools' own names

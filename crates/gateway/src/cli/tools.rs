@@ -25,7 +25,7 @@ const SHAPES: [&str; 5] = [
     Shape::Gemini.as_str(),
 ];
 
-/// What `gantry tools` takes.
+/// Arguments of `gantry tools`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Only this server's
@@ -122,7 +122,7 @@ async fn empty_of(
         "ready" => {
             let message = format!("none of the {count} tools of server `{name}` is for this agent");
             Failure::new(Exit::Failed, message)
-                .hint("`gantry why AGENT TOOL` says which grant or filter keeps it away")
+                .hint("`gantry why AGENT TOOL` says which grant or filter excludes it")
         }
         "idle" | "starting" | "restarting" => {
             let message = format!("server `{name}` is not started yet: its tools are not known");

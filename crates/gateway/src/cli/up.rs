@@ -275,7 +275,11 @@ impl Gateway<'_> {
             Ok(url) => url,
             Err(error) => {
                 engine.drain().await;
-                return Err(Failure::plain(Exit::Failed, "cannot tell the port", &error));
+                return Err(Failure::plain(
+                    Exit::Failed,
+                    "cannot determine the port",
+                    &error,
+                ));
             }
         };
         let (screen, form) = match options.json {
@@ -349,7 +353,7 @@ impl Gateway<'_> {
             keys::keep(&self.folder, engine, &self.context.screen)
         );
         applied.and(kept)?;
-        let unknown = |error| Failure::plain(Exit::Failed, "cannot tell the port", &error);
+        let unknown = |error| Failure::plain(Exit::Failed, "cannot determine the port", &error);
         let port = self.listener.local_addr().map_err(unknown)?.port();
         let running = Running {
             pid: std::process::id(),
@@ -416,7 +420,7 @@ async fn unused(folder: Option<&Path>) -> Option<std::fs::File> {
             Ok(held) => return Some(held),
             // The data folder is gone, so no one can reach this gateway any more.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-            Err(error) => tracing::warn!(%error, "cannot tell whether somebody uses this gateway"),
+            Err(error) => tracing::warn!(%error, "cannot determine whether this gateway is in use"),
         }
     }
     std::future::pending().await

@@ -15,7 +15,7 @@ use super::find::Role;
 use super::format::{list, pretty, text};
 use super::screen::Screen;
 
-/// What `gantry why` takes.
+/// Arguments of `gantry why`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The agent's name

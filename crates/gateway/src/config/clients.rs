@@ -27,17 +27,17 @@ pub use known::CLIENTS;
 /// What is known of one client.
 #[derive(Debug)]
 pub struct Client {
-    /// Its name on the command line, also the end of its `x-` tables in `gantry.toml`.
+    /// Its name on the command line, also the suffix of its `x-` tables in `gantry.toml`.
     pub id: &'static str,
-    /// Its name as people write it.
+    /// Its display name.
     pub title: &'static str,
     /// The member that holds the servers.
     pub root: &'static str,
     /// How it writes a server.
     pub dialect: Dialect,
-    /// How it reaches a server behind a URL.
+    /// How it connects to a URL.
     pub http: Http,
-    /// How paths of its files end, for files that a person names.
+    /// Suffixes of its files' paths, to recognise files named by the user.
     endings: &'static [&'static str],
     /// Where it may have servers, highest precedence first.
     places: &'static [(Scope, Base, &'static str, Location)],
@@ -64,16 +64,16 @@ enum Location {
     All,
 }
 
-/// How a client reaches a server behind a URL that wants a key.
+/// How a client connects to a URL with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Http {
-    /// It cannot, as far as its file goes.
+    /// Not supported in its file.
     No,
     /// `url` and `headers`, with this `type`.
     Typed(&'static str),
     /// `url` and `headers`, without a `type`.
     Untyped,
-    /// This member in the place of `url`.
+    /// This member instead of `url`.
     Member(&'static str),
 }
 
@@ -98,23 +98,23 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Where a client may have servers.
+/// A place where a client may have servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// For whom they count.
     pub scope: Scope,
     /// The file.
     pub path: PathBuf,
-    /// The members that lead to the servers; none if the file is nothing but servers.
+    /// The path of members to the servers; empty if the file is nothing but servers.
     pub at: Vec<String>,
 }
 
-/// Where the person is, from which the places of all files follow.
+/// The folders from which the paths of all files follow.
 #[derive(Debug, Clone)]
 pub struct BaseFolders {
-    /// The person's home.
+    /// The user's home.
     home: PathBuf,
-    /// Where programs keep what a person set up.
+    /// Where programs keep their settings.
     config: PathBuf,
     /// Where Claude Code keeps its own file.
     claude: PathBuf,
@@ -125,7 +125,7 @@ pub struct BaseFolders {
 }
 
 impl BaseFolders {
-    /// Finds out from the environment; an error if there is no home.
+    /// Reads them from the environment; an error if there is no home.
     pub fn new(environment: &Environment, folder: &Path) -> Result<Self, ClientError> {
         let home = environment.filled(env::HOME).map(PathBuf::from);
         let config = environment.config_home();
@@ -142,7 +142,7 @@ impl BaseFolders {
         })
     }
 
-    /// Tells whether a folder is the person's home.
+    /// Returns whether a folder is the user's home.
     pub fn is_home(&self, folder: &Path) -> bool {
         folder == self.home
     }
@@ -159,7 +159,7 @@ impl BaseFolders {
 }
 
 impl Client {
-    /// Returns where it may have servers, what counts most first.
+    /// Returns the places of its servers, highest precedence first.
     pub fn places(&self, bases: &BaseFolders) -> Vec<Place> {
         let places = self.places.iter();
         let places = places.map(|(scope, base, path, location)| Place {
@@ -177,7 +177,7 @@ impl Client {
         places.collect()
     }
 
-    /// Returns the place for one scope: the first that is there, else the first whose folder is.
+    /// Returns the place for one scope: the first that exists, else the first whose folder does.
     pub fn place(&self, bases: &BaseFolders, scope: Scope) -> Option<Place> {
         let mut places = self.places(bases);
         places.retain(|place| place.scope == scope);
@@ -187,18 +187,18 @@ impl Client {
         (!places.is_empty()).then(|| places.swap_remove(best.unwrap_or(0)))
     }
 
-    /// Returns the member of a server in `gantry.toml` that keeps what only this client knows.
+    /// Returns the member in `gantry.toml` for what only this client knows.
     pub fn table(&self) -> String {
         format!("x-{}", self.id)
     }
 }
 
-/// Returns the client of a name.
+/// Finds a client by name.
 pub fn find(id: &str) -> Option<&'static Client> {
     CLIENTS.iter().find(|client| client.id == id)
 }
 
-/// Returns the client that a file is most likely of; what is shared by many is Claude Code's form.
+/// Guesses the client of a file; Claude Code's format is the default.
 pub fn of_file(path: &Path) -> &'static Client {
     let text = path.to_string_lossy();
     let known = CLIENTS

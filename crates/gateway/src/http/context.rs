@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::error::Problem;
 
-/// The longest text that is kept, in characters.
+/// Maximum length, in characters.
 const LONGEST: usize = 256;
 
 /// Header and `_meta` key of each text, in the order of [`Found`].
@@ -91,7 +91,7 @@ fn unfit(name: &str) -> Problem {
     ))
 }
 
-/// Returns a W3C `traceparent` of a form that others will take, else nothing: the trace starts anew.
+/// Returns a valid W3C `traceparent`; with an invalid one a new trace starts.
 fn trace_of(text: &str) -> Option<Box<str>> {
     let mut parts = text.split('-');
     let mut hex = |length: usize| {

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue};
 use super::error::Problem;
 use super::{Answering, set_security_headers};
 
-/// Answers a request unless its end is in doubt.
+/// Answers a request unless its framing is ambiguous.
 pub(crate) fn judged(request: Request, answer: impl FnOnce(Request) -> Answering) -> Answering {
     if !request.headers().contains_key(TRANSFER_ENCODING) {
         return answer(request);
@@ -38,7 +38,7 @@ fn is_doubtful(headers: &HeaderMap) -> bool {
 
 fn doubtful() -> Response {
     let problem = Problem::new("http.framing")
-        .with_detail("where the request ends can be read in two ways")
+        .with_detail("ambiguous request framing")
         .with_hint("send `Content-Length`, or `Transfer-Encoding: chunked` and nothing else in it");
     let mut response = problem.into_response();
     set_security_headers(response.headers_mut());

@@ -24,25 +24,25 @@ use super::sessions::SessionId;
 use super::stream::notification;
 use crate::http::limits::BodyPermit;
 
-/// The longest progress or log message that is passed on.
+/// Maximum size of a forwarded progress or log message.
 const EVENT_BYTES: usize = 64 << 10;
 
-/// The work on a call; dropping it cancels the call.
+/// The future of a call; dropping it cancels the call.
 pub(super) type Work = Pin<Box<dyn Future<Output = Result<Reply, CallFailure>> + Send>>;
 
-/// A call, the work on it, and what is said of it meanwhile.
+/// A call, its future, and its events.
 pub(super) struct ActiveCall {
     pub(super) call: Arc<Called>,
     pub(super) work: Work,
     pub(super) words: tokio::sync::mpsc::Receiver<CallEvent>,
-    /// What it takes of the budget for bodies, until it has a seat.
+    /// Its body permit, until it is suspended.
     pub(super) room: BodyPermit,
-    /// Its room among the calls that wait for their clients, once its server has asked.
+    /// Its permit among the suspended calls, once its server has asked.
     pub(super) seat: Option<Arc<CallPermit>>,
 }
 
 impl ActiveCall {
-    /// Finds the call a seat, and a place there for what its server asks; else says what is full.
+    /// Takes a permit for the call and one for a server request, or returns the exhausted quota.
     pub(super) fn sit(
         &mut self,
         quota: &Arc<SuspendedQuota>,
@@ -63,7 +63,7 @@ impl ActiveCall {
     }
 }
 
-/// A request with its own memory, fit to outlive the one it came in.
+/// An owned request that may outlive the one it came in.
 #[derive(Debug)]
 pub(super) struct Called {
     id: OwnedRequestId,
@@ -114,7 +114,7 @@ impl Called {
         }
     }
 
-    /// Makes a call for tests, of the handshake era.
+    /// Creates a handshake-era call for tests.
     #[cfg(test)]
     pub(super) fn example(id: &OwnedRequestId, owner: Option<Owner>) -> Self {
         Self {
@@ -140,26 +140,26 @@ impl Called {
     }
 }
 
-/// One request that waits for a call.
+/// A request that waits for a call.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    /// The id that the answer carries.
+    /// The id of the response.
     pub(super) id: OwnedRequestId,
-    /// The token of this request, raw, if it is another than the call's first.
+    /// The raw progress token of this request, if it differs from the call's first.
     pub(super) token: Token,
 }
 
-/// Under which token a request hears of progress.
+/// The progress token of a request.
 #[derive(Debug)]
 pub(super) enum Token {
-    /// The one that the call began with.
+    /// That of the call's first request.
     First,
-    /// One of its own, or none: then it hears of none.
+    /// Its own, or none: then it gets no progress.
     Own(Option<Box<str>>),
 }
 
 impl Waiter {
-    /// Makes the answer to this request.
+    /// Creates the response to this request.
     pub(super) fn answer(
         &self,
         call: &Called,

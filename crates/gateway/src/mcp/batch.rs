@@ -23,11 +23,11 @@ use crate::http::{context, delivery};
 
 /// Messages of one batch.
 const MESSAGES: usize = 32;
-/// What it takes to refuse all of them.
+/// The permit needed to refuse all of them.
 const REFUSALS: usize = 12 << 10;
 
 impl Endpoint {
-    /// Answers a batch. Invariant: `bytes` were checked and are a JSON array.
+    /// Answers a batch. Invariant: `bytes` were validated and are a JSON array.
     pub(super) async fn batch(
         &self,
         authorized: &AuthorizedRequest,
@@ -50,7 +50,7 @@ impl Endpoint {
         for item in batch.items() {
             let mut answer = self.member(authorized, session.as_deref(), item).await;
             permit.join(answer.permit());
-            // While the others are waited for, too, and before it is copied.
+            // Before it is copied, while the others are awaited.
             let length = answers.len() + answer.length() + REFUSALS;
             let agent = Some(&authorized.caller.agent);
             let budget = self.services.answers.of(&authorized.caller.project);

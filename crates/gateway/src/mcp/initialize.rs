@@ -14,10 +14,10 @@ use super::answer::{Answer, TTL_MS};
 use super::{AuthorizedRequest, Endpoint, SESSION_HEADER, unknown_server};
 use crate::http::error::Problem;
 
-/// What clients of the joined endpoint are told of what servers want models to know.
+/// Whether clients of `/mcp` get the instructions of all servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Instructions {
-    /// That of all servers that they may use, each under its server's name.
+    /// Those of all servers that the caller may use, each under its server's name.
     #[default]
     Joined,
     /// Nothing.
@@ -25,7 +25,7 @@ pub enum Instructions {
 }
 
 impl Endpoint {
-    /// Agrees on a version and opens a session.
+    /// Negotiates a version and opens a session.
     pub(super) fn initialize(
         &self,
         authorized: &AuthorizedRequest,
@@ -46,7 +46,7 @@ impl Endpoint {
         let instructions = self.instructions(authorized)?;
         let offered = self.offered(authorized);
         let engine = self.engine();
-        // A client that has just come has changed nothing yet.
+        // A new client starts with the current lists.
         let lists = engine.list_revisions(
             &authorized.caller,
             &authorized.scope,
@@ -65,7 +65,7 @@ impl Endpoint {
             authorized.scope.clone(),
             (version, capabilities),
         )?;
-        // What changes before its first stream is told on that.
+        // Changes before its first stream are reported on that stream.
         session.log.leave(lists);
         let mut response = Answer::result(request.id, &result).into_response();
         let name = session.id.header();
@@ -73,7 +73,7 @@ impl Endpoint {
         Ok(response)
     }
 
-    /// Says what is here to a client that shakes no hands.
+    /// Answers `server/discover`.
     pub(super) fn discover(
         &self,
         authorized: &AuthorizedRequest,
@@ -100,7 +100,7 @@ impl Endpoint {
         ))
     }
 
-    /// Returns what the servers behind the endpoint want clients to know.
+    /// Returns the instructions of the servers behind the endpoint.
     fn instructions(&self, authorized: &AuthorizedRequest) -> Result<Option<RawBuf>, Problem> {
         let Scope::Server(name) = &authorized.scope else {
             let joined = match self.instructions {

@@ -16,12 +16,10 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use gantry_engine::{
-    Capabilities, ClientIdentity, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits,
-    QuotaPermit, Scope, ServerRequests, Subscription,
+    Capabilities, ClientIdentity, Engine, ListRevisions, Scope, ServerRequests, Subscription,
 };
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
-use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
@@ -32,14 +30,15 @@ use super::sessions::{Listening, Session};
 use super::stream::{CallServices, KEEP_ALIVE, event_stream, marked, notification, refuse};
 use super::{AuthorizedRequest, Endpoint};
 use crate::http::error::Problem;
+use crate::http::limits::{StreamPermit, stream_permit};
 
-/// Streams of one key in the stateless era.
-const PER_KEY: usize = 64;
-/// How often a stream looks whether the gateway stops, and whether it was quiet for long.
+/// Maximum number of streams per key in the stateless era.
+pub(super) const PER_KEY: usize = 64;
+/// The interval for checking shutdown and idleness.
 pub(super) const LOOK: Duration = Duration::from_millis(500);
-/// The least time between two changes that are told.
+/// The minimum time between two reported changes.
 const APART: Duration = Duration::from_secs(1);
-/// Asks a client whose stream was cut to come again soon.
+/// Tells a client when to reconnect.
 const RETRY: &str = "retry: 2000\n";
 
 impl Endpoint {
@@ -71,7 +70,7 @@ impl Endpoint {
         Ok(cursor.into_response())
     }
 
-    /// Opens a stream of the stateless era, which begins with what was agreed on.
+    /// Opens a stateless-era stream, which starts with the accepted subscriptions.
     pub(super) async fn listen_on_request(
         &self,
         authorized: &AuthorizedRequest,
@@ -109,7 +108,7 @@ impl Endpoint {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
-        // Looked at after the count: what changes meanwhile is looked for again.
+        // Read after the counter: later changes are noticed.
         let mut changes = engine.changes(&authorized.caller);
         changes.mark_unchanged();
         let caller = engine.current(&authorized.caller);
@@ -140,7 +139,7 @@ impl Endpoint {
     }
 }
 
-/// Which changes a client wants to hear of.
+/// The requested notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
     tools: bool,
@@ -178,7 +177,7 @@ impl Wanted {
     }
 }
 
-/// Where a stream was opened; kept so that its place is free again with its end.
+/// What a stream belongs to; dropped with it.
 enum StreamOwner {
     Session(Listening),
     Request(
@@ -189,7 +188,7 @@ enum StreamOwner {
 }
 
 impl StreamOwner {
-    /// Returns which of the caller's clients listens.
+    /// Returns the client's identity.
     fn identity(&self) -> ClientIdentity {
         match self {
             Self::Session(listening) => ClientIdentity::Session(listening.0.id.bits()),
@@ -197,7 +196,7 @@ impl StreamOwner {
         }
     }
 
-    /// Waits for the end of the session that the stream belongs to.
+    /// Waits for the end of the stream's session.
     async fn end(&self) {
         match self {
             Self::Session(listening) => listening.0.end().await,
@@ -209,30 +208,30 @@ impl StreamOwner {
 /// One open stream.
 struct LogCursor {
     engine: Engine,
-    /// Who listens; what it may use is asked for again before each word.
+    /// The caller; its grants are checked before each notification.
     caller: Caller,
     key_end: Ended,
     scope: Scope,
     changes: watch::Receiver<u64>,
-    /// What the lists were when they were last looked at.
+    /// The last seen revisions of the lists.
     seen: ListRevisions,
     wanted: Wanted,
     place: StreamOwner,
     log: Arc<NotificationLog>,
-    /// The number of the last news that were told.
+    /// The number of the last notification sent.
     position: u64,
-    /// What goes before the first event of a session: when to come again.
+    /// The `retry` field before the first event.
     retry: &'static str,
     look: Interval,
-    /// When the lists were last looked at.
+    /// When the lists were last checked.
     looked: Instant,
-    /// Somebody's lists have changed; whether these have is looked at when its time has come.
+    /// Some list changed; whether it is one of these is checked when due.
     is_due: bool,
-    /// When the client last heard anything.
+    /// When the last event was sent.
     heard: Instant,
     waiting: VecDeque<Bytes>,
     services: Arc<CallServices>,
-    /// What servers ask between calls, on the stream of a session.
+    /// Server requests between calls, on a session's stream.
     asked: Option<mpsc::Receiver<ServerRequests>>,
     /// What of it is not answered.
     open: Vec<RequestGuard>,
@@ -248,7 +247,7 @@ impl LogCursor {
         event_stream(Body::from_stream(events))
     }
 
-    /// Returns the next event; none when the stream is to end.
+    /// Returns the next event; nothing at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -287,7 +286,7 @@ impl LogCursor {
         }
     }
 
-    /// Asks the client of the session, if there is room for it.
+    /// Sends a server request to the session's client, if there is room.
     fn ask(&mut self, ask: ServerRequests) {
         let StreamOwner::Session(listening) = &self.place else {
             return;
@@ -304,11 +303,11 @@ impl LogCursor {
         }
     }
 
-    /// Tells of the lists that are others than before.
+    /// Reports the lists that changed.
     fn look_at_lists(&mut self) {
         self.changes.mark_unchanged();
         self.looked = Instant::now();
-        // Whose key is gone hears nothing more; the stream ends by itself.
+        // After revocation nothing more is sent; the stream ends.
         if let Some(caller) = self.engine.current(&self.caller) {
             let who = self.place.identity();
             let now = self.engine.list_revisions(&caller, &self.scope, who);
@@ -317,7 +316,7 @@ impl LogCursor {
         }
     }
 
-    /// Puts news into words, if the client may hear them.
+    /// Formats a notification, if the client may receive it.
     fn put(&mut self, number: u64, news: Notification) {
         let told = match news {
             Notification::Changed(list) => {
@@ -367,7 +366,7 @@ impl LogCursor {
         self.waiting.push_back(event);
     }
 
-    /// Returns the params of a notification, marked with the subscription it belongs to.
+    /// Returns the params of a notification, with its subscription id.
     fn params(&self, members: &[(&str, Raw<'_>)]) -> RawBuf {
         let mut params = Edit::new(Raw::EMPTY_OBJECT);
         for (key, value) in members {
@@ -389,37 +388,9 @@ impl Drop for LogCursor {
     }
 }
 
-/// Waits for the next question.
+/// Waits for the next server request.
 async fn question(asked: &mut Option<mpsc::Receiver<ServerRequests>>) -> Option<ServerRequests> {
     asked.as_mut()?.recv().await
-}
-
-/// The open streams of each key.
-pub(super) type Listeners = Quota<KeyId>;
-/// A place for a stream.
-pub(super) type StreamPermit = QuotaPermit<KeyId>;
-
-/// Makes the quota of streams; a project never has more than there are connections.
-pub(super) fn listeners() -> Listeners {
-    Quota::new(QuotaLimits::shared(crate::http::CONNECTIONS, PER_KEY))
-}
-
-/// Takes a place for a stream of a caller's.
-pub(super) fn stream_permit(
-    listeners: &Listeners,
-    caller: &Caller,
-) -> Result<StreamPermit, Problem> {
-    let taken = listeners.take(&caller.project, &caller.key, 1);
-    taken.map_err(|exceeded| {
-        let detail = match exceeded {
-            QuotaExceeded::Key(limit) => format!("this key has {limit} streams already"),
-            QuotaExceeded::Project(limit) => format!("this project has {limit} streams already"),
-            QuotaExceeded::All(limit) => format!("there are {limit} streams already"),
-        };
-        Problem::new("listen.too_many")
-            .with_detail(detail)
-            .with_retry_after(APART)
-    })
 }
 
 #[cfg(test)]

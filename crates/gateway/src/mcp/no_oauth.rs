@@ -18,7 +18,7 @@ use serde_json::json;
 use super::Endpoint;
 use crate::http::auth::SEND_A_KEY;
 
-/// Returns the routes; clients look for metadata with and without a path behind it.
+/// Returns the routes; clients look for metadata with and without a path suffix.
 pub(super) fn routes() -> Router<Arc<Endpoint>> {
     Router::new()
         .route("/.well-known/oauth-protected-resource", any(metadata))
@@ -39,14 +39,14 @@ pub(super) fn routes() -> Router<Arc<Endpoint>> {
         .route("/token", any(token))
 }
 
-/// There is nothing to sign in at.
+/// There is no authorization server.
 async fn metadata(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     refused(&endpoint, request, (StatusCode::NOT_FOUND, "not_found")).await
 }
 
-/// Nobody is registered.
+/// No server is registered.
 async fn register(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
-    // None of the errors after which clients forget what they know and try again.
+    // Not an error after which clients discard their state and retry.
     refused(
         &endpoint,
         request,
@@ -55,7 +55,7 @@ async fn register(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Re
     .await
 }
 
-/// Nobody is sent here to sign in; whoever is nevertheless is a person.
+/// Only a user who was sent here by mistake opens it.
 async fn authorize(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     let is_page = request.method() == Method::GET;
     let mut response = refused(&endpoint, request, (StatusCode::NOT_FOUND, "access_denied")).await;
@@ -77,7 +77,7 @@ async fn token(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respo
     .await
 }
 
-/// Refuses in the words of RFC 6749 and 7591.
+/// Refuses in the format of RFC 6749 and 7591.
 async fn refused(
     endpoint: &Endpoint,
     request: Request,

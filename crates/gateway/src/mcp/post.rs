@@ -35,7 +35,7 @@ const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 
 impl Endpoint {
-    /// Answers what a client posted, which is put into `posted` as soon as it is there.
+    /// Answers a posted body, which is stored in `posted` as soon as it is read.
     pub(super) async fn post(
         self: &Arc<Self>,
         authorized: &AuthorizedRequest,
@@ -56,12 +56,12 @@ impl Endpoint {
             .await?;
         match accepts.json {
             true => Ok(answer),
-            // What was not answered by a stream anyway is short.
+            // A response that was not streamed is short.
             false => as_events(answer).await,
         }
     }
 
-    /// Answers a message that was read; `room` is what its bytes take of the budget.
+    /// Answers a parsed message; `room` is its body's permit.
     pub(super) async fn message(
         self: &Arc<Self>,
         authorized: &AuthorizedRequest,
@@ -120,7 +120,7 @@ impl Endpoint {
                 }
                 let owner = Some(owner(authorized, session.as_deref()));
                 let mut asked = Asked::of(request, params, Era::Handshake, owner);
-                // What the client is asked stands on the stream of its request.
+                // Server requests are sent on the stream of the request.
                 if let Some(session) = session.as_deref() {
                     asked.identity = ClientIdentity::Session(session.id.bits());
                 }
@@ -170,14 +170,14 @@ impl Endpoint {
         Ok(Answer::outcome(asked.id, about, outcome, &self.identity).into_response())
     }
 
-    /// Takes a client's answer in, to what it was asked. fault T4
+    /// Handles a client's response to a server request. fault T4
     pub(super) fn replied(&self, response: &Response<'_>, session: Option<&Session>) {
         let taken = session
             .is_some_and(|session| self.services.open_requests.answered(session.id, response));
-        tracing::debug!(taken, "a client answered what it was asked");
+        tracing::debug!(taken, "a client answered a server request");
     }
 
-    /// Takes a notification in; all but two need nothing of us.
+    /// Handles a notification; all but two are ignored.
     pub(super) fn notified(
         &self,
         authorized: &AuthorizedRequest,
@@ -203,12 +203,12 @@ impl Endpoint {
             let why = params.and_then(|params| params.get("reason")?.string());
             let inflight = self.sessions.inflight();
             let found = inflight.cancel(owner, id.raw(), why.as_deref());
-            tracing::debug!(found, "a client took a request back");
+            tracing::debug!(found, "a client cancelled a request");
         }
     }
 }
 
-/// Refuses `inputResponses` that can be no answers.
+/// Refuses malformed `inputResponses`.
 fn are_answers(responses: Raw<'_>) -> Result<(), Problem> {
     let all = |mut members: Members<'_>| members.all(|member| member.value.is_object());
     if responses.is_object() && all(responses.members()) {
@@ -220,14 +220,14 @@ fn are_answers(responses: Raw<'_>) -> Result<(), Problem> {
         .with_rpc(jsonrpc::INVALID_PARAMS, why))
 }
 
-/// Returns whose request it is.
+/// Returns the owner of a request.
 pub(super) fn owner(authorized: &AuthorizedRequest, session: Option<&Session>) -> Owner {
     session.map_or(Owner::Key(authorized.caller.key), |session| {
         Owner::Session(session.id)
     })
 }
 
-/// Answers what the handshake era asks of the endpoint itself.
+/// Answers handshake-era methods of the endpoint itself.
 pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Option<Answer> {
     match &*request.method {
         "ping" => {}
@@ -251,7 +251,7 @@ pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Op
     Some(Answer::result(request.id, Raw::EMPTY_OBJECT))
 }
 
-/// Tells the era of a request, and refuses one whose headers and body disagree.
+/// Determines the era of a request, and refuses contradicting headers.
 fn open<'a>(
     request: &Request<'a>,
     params: &Params<'a>,

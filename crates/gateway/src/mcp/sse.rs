@@ -29,28 +29,28 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
-use super::listen::{LOOK, StreamPermit, stream_permit};
+use super::listen::LOOK;
 use super::sessions::{Session, SessionId};
 use super::stream::{KEEP_ALIVE, event, event_stream};
 use super::{AuthorizedRequest, Endpoint, SESSION_HEADER, unknown_server, wrong_method};
 use crate::http::catch_panic;
 use crate::http::delivery;
 use crate::http::error::Problem;
-use crate::http::limits::{BodyPermit, read_body, unread};
+use crate::http::limits::{BodyPermit, StreamPermit, read_body, stream_permit, unread};
 use crate::http::media::Accepts;
 
-/// Events that wait for a client.
+/// Maximum number of queued events per client.
 const WAITING: usize = 16;
-/// Messages of one client that are answered at a time.
+/// Maximum number of concurrent messages per client.
 const AT_A_TIME: usize = 64;
 /// How long a client may leave an event unread.
 const UNREAD: Duration = Duration::from_secs(30);
-/// What a client of these streams takes as an answer.
+/// The response formats of these clients.
 const BOTH: &str = "application/json, text/event-stream";
 /// The longest answer.
 const ANSWER: usize = 64 << 20;
 
-/// The streams there are, by their name.
+/// The open streams, by name.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Mutex<HashMap<SessionId, Arc<SseClient>>>);
 
@@ -60,14 +60,14 @@ impl Streams {
     }
 }
 
-/// The way to one client.
+/// The stream of one client.
 #[derive(Debug)]
 struct SseClient {
     key: KeyId,
-    /// What is offered on it; whatever is posted to it is meant for that.
+    /// The scope of its messages.
     scope: Scope,
     events: mpsc::Sender<Bytes>,
-    /// The session that the client has begun on it last.
+    /// The client's current session.
     session: Mutex<Option<Arc<Session>>>,
     room: Semaphore,
     ended: CancellationToken,
@@ -78,15 +78,15 @@ impl SseClient {
         self.session.lock()
     }
 
-    /// Sends an event; a client that does not read is cut off.
+    /// Sends an event; a client that does not read is disconnected.
     async fn say(&self, event: Bytes) {
         if timeout(UNREAD, self.events.send(event)).await.is_err() {
-            tracing::debug!("a client did not read its stream and is cut off");
+            tracing::debug!("a client did not read its stream and was disconnected");
             self.ended.cancel();
         }
     }
 
-    /// Pours an answer to an agent onto the stream, unless it is too long or there is no room for it.
+    /// Copies a response onto the stream, unless it is too large.
     async fn pour(
         &self,
         (answers, caller): (&AnswerPool, &Caller),
@@ -100,7 +100,7 @@ impl SseClient {
         if body.is_end_stream() {
             return Ok(());
         }
-        // It is copied, whatever it was made from. A stream without an end counts its pieces itself.
+        // The copy needs its own permit. An endless stream counts its pieces itself.
         if let Some(length) = body.size_hint().exact() {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             let answers = answers.of(&caller.project);
@@ -228,7 +228,7 @@ impl Endpoint {
         taken.await.map_err(|_| no_stream())
     }
 
-    /// Says whether a message is taken, has it answered, and pours the answer onto its client's stream.
+    /// Accepts a message, processes it, and sends the response on the client's stream.
     async fn stream_call(
         self: Arc<Self>,
         mut authorized: AuthorizedRequest,
@@ -251,7 +251,7 @@ impl Endpoint {
         };
         let is_batch = read.is_err();
         let id = id.as_ref().map(OwnedRequestId::as_id);
-        // What ends a call, or answers what it waits for, must come through when all places are taken.
+        // Cancellations and client responses must get through even if all slots are taken.
         let wants_place = id.is_some() || is_batch;
         let place = match wants_place.then(|| line.room.try_acquire()).transpose() {
             Ok(place) => place,
@@ -264,7 +264,7 @@ impl Endpoint {
         drop((bytes, room));
         let answer = match answered {
             Ok(answer) => answer,
-            // To what was no request nothing is answered.
+            // A message that is not a request has no response.
             Err(_) if id.is_none() && !is_batch => return,
             Err(problem) => Answer::problem(id, problem).into_response(),
         };
@@ -277,7 +277,7 @@ impl Endpoint {
         }
         drop(place);
         if let Some(session) = begun {
-            // What the session is told outside of its requests comes the same way, to the end.
+            // The session's notifications are sent on the same stream.
             let headers = &mut authorized.parts.headers;
             headers.insert(SESSION_HEADER, session.id.header());
             if let Ok(stream) = self.get(&authorized) {
@@ -287,8 +287,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the session that an answer begins. The one that the line had before ends at once: it
-    /// has no other way to its client.
+    /// Returns the session that a response opens. The stream's previous session ends at once: it
+    /// cannot reach its client.
     fn begun(
         &self,
         authorized: &AuthorizedRequest,
@@ -302,7 +302,7 @@ impl Endpoint {
         if let Some(before) = before {
             self.sessions.close(&before);
         }
-        // Who ends the line looks for its session afterwards, or has just done so.
+        // The end of the stream looks for its session afterwards.
         if line.ended.is_cancelled() {
             self.sessions.close(&session);
         }
@@ -310,7 +310,7 @@ impl Endpoint {
     }
 }
 
-/// Answers a POST; a client that is gone by then needs no answer.
+/// Answers a POST; a client that is gone needs no response.
 fn tell(told: oneshot::Sender<Response>, answer: Answer) {
     drop(told.send(answer.into_response()));
 }
@@ -334,7 +334,7 @@ fn session_of(query: &str) -> Option<SessionId> {
     name.parse().ok()
 }
 
-/// What a client's stream is written from.
+/// The receiving end of a client's stream.
 struct Outlet {
     endpoint: Arc<Endpoint>,
     name: SessionId,
@@ -348,7 +348,7 @@ struct Outlet {
 }
 
 impl Outlet {
-    /// Returns the next event; none when the stream is to end.
+    /// Returns the next event; nothing at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);

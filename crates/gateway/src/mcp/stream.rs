@@ -43,33 +43,33 @@ use crate::http::error::Problem;
 use crate::http::limits::BodyPermit;
 use crate::http::media::Accepts;
 
-/// How often a quiet stream shows that it lives.
+/// The interval of heartbeats.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events that wait for a client; at 64 KiB each at most 1 MiB.
+/// Maximum number of queued events; at 64 KiB each at most 1 MiB.
 const WAITING: usize = 16;
-/// How long a client may leave a question or the answer unread.
+/// How long a client may leave a server request or the response unread.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// What is needed to stream_call to a call while it is under way.
+/// What is needed to stream a call.
 pub(super) struct CallServices {
     /// Who we are.
     pub(super) identity: Identity,
-    /// The sessions in which clients of the handshake era are asked.
+    /// The sessions of handshake-era clients.
     pub(super) sessions: Arc<Sessions>,
     /// What they are asked.
     pub(super) open_requests: Arc<OpenRequests>,
-    /// The calls that wait for a client of the stateless era.
+    /// The suspended calls of stateless-era clients.
     pub(super) suspended: Arc<SuspendedCalls>,
-    /// How much may wait for clients.
+    /// The quota of suspended calls.
     pub(super) quota: Arc<SuspendedQuota>,
-    /// Who moves what is said to the clients.
+    /// The tasks that stream to clients.
     pub(super) tasks: TaskTracker,
     /// What may wait to be read.
     pub(super) answers: AnswerPool,
 }
 
 impl Endpoint {
-    /// Answers a request whose client takes events, or can be asked.
+    /// Answers a request whose client accepts events, or can be asked.
     pub(super) async fn stream(
         self: &Arc<Self>,
         authorized: &AuthorizedRequest,
@@ -90,7 +90,7 @@ impl Endpoint {
             log_level: asked.level,
             events: words,
             channel: session.map(|session| {
-                // Held weakly: what is to be told to a session that has ended is told to nobody.
+                // Weak: notifications for an ended session are dropped.
                 let session = Arc::downgrade(&session);
                 let send = move |word| session.upgrade().is_some_and(|session| session.tell(word));
                 SessionChannel::new(send)
@@ -102,7 +102,7 @@ impl Endpoint {
         let work = Box::pin(async move {
             let (asked, who) = (called.asked(), (&caller, &called.scope));
             let work = endpoint.forward(who, &asked, context, Some(client));
-            // Its own place, since the task that may run it must not die of it.
+            // Its own slot, since the call may move to another task.
             match catch_panic(work).await {
                 Ok(outcome) => outcome,
                 Err(_problem) => Err(not_made(CallError::Panicked)),
@@ -123,7 +123,7 @@ impl Endpoint {
     }
 }
 
-/// Returns the token under which a request wants to hear of progress, raw.
+/// Returns the raw progress token of a request.
 pub(super) fn token(meta: Option<Raw<'_>>) -> Option<Box<str>> {
     let token = meta?.get(PROGRESS_TOKEN).and_then(RequestId::read)?;
     Some(token.raw().into())
@@ -156,7 +156,7 @@ impl CallServices {
                 },
                 outcome = &mut under_way.work => {
                     let answer = turn.answer(&under_way.call, outcome, &self.identity);
-                    // What was said between the two looks.
+                    // Events received between the two checks.
                     let words = std::iter::from_fn(|| under_way.words.try_recv().ok());
                     let told = words.take(WAITING).filter_map(|word| said(&turn, word));
                     let told: Vec<Bytes> = told.filter(|_| accepts.events).collect();
@@ -175,13 +175,13 @@ impl CallServices {
     }
 }
 
-/// Lets a call end because too much waits for clients already.
+/// Fails a call because the quota of suspended calls is exhausted.
 pub(super) fn refuse(ask: ServerRequests, full: RequestOutcome) {
-    // A call that has just ended needs no answer.
+    // A call that just ended needs no answer.
     drop(ask.answer.send(full));
 }
 
-/// Moves what is said and, last, the answer to the client; ends early when the client is gone.
+/// Streams events and the response to the client; ends early when the client is gone.
 async fn pump(
     services: Arc<CallServices>,
     mut under_way: ActiveCall,
@@ -197,15 +197,15 @@ async fn pump(
     let mut asked_in: Option<Arc<Session>> = None;
     let answer = loop {
         let word = tokio::select! {
-            // Fair: a flood of progress must not keep the call from its end, after which the rest of
-            // it still goes first.
+            // Not biased: a flood of progress must not delay the end; queued events are still sent
+            // first.
             () = tx.closed() => return,
             Some(word) = next(&mut first, &mut under_way.words) => word,
             outcome = &mut under_way.work => {
                 while let Some(word) = first.take().or_else(|| under_way.words.try_recv().ok()) {
                     services.tell((&tx, &call), &turn, word);
                 }
-                // Given back before the answer: a client that has it may begin the next call.
+                // Released before the response: the client may start its next call at once.
                 (under_way.room, under_way.seat) = (BodyPermit::default(), None);
                 break turn.answer(&under_way.call, outcome, &services.identity);
             }
@@ -214,7 +214,7 @@ async fn pump(
                 continue;
             }
             () = end_of(asked_in.as_deref()) => {
-                // Nobody can answer any more, and the call ends.
+                // No one can answer any more, and the call fails.
                 asked_in = None;
                 asked.clear();
                 continue;
@@ -232,7 +232,7 @@ async fn pump(
             }
             CallEvent::Requests(ask) => {
                 let session = under_way.call.session();
-                // One that ends from here on is seen by the next turn of this loop.
+                // A request that ends from here on is noticed in the next iteration.
                 let session =
                     session.and_then(|id| services.sessions.under_way(&under_way.call.project, id));
                 let Some(session) = session else {
@@ -266,7 +266,7 @@ async fn pump(
         drop(tx.try_send(event));
     }
     if let Some(session) = asked_in {
-        // What may be for another call of the session stays asked.
+        // Requests that may belong to another call of the session stay open.
         for entered in lasting {
             let session = Arc::clone(&session);
             services.tasks.spawn(async move {
@@ -280,7 +280,7 @@ async fn pump(
     if let Some((event, permit)) = services.last(&call, &turn, answer)
         && !deliver(&tx, permit.tie(event)).await
     {
-        tracing::debug!("a client did not read its answer and is cut off");
+        tracing::debug!("a client did not read its response and was disconnected");
     }
 }
 
@@ -303,8 +303,8 @@ async fn next(
 }
 
 impl CallServices {
-    /// Tells what needs no answer; a client that does not keep up misses it, and so does one whose
-    /// agent's clients leave too much unread.
+    /// Sends a notification; a client that does not keep up misses it, as does one whose agent has
+    /// too much unread.
     fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &Called), turn: &Waiter, word: CallEvent) {
         if let Some(event) = said(turn, word)
             && let Ok(permit) = self.room(call).take_all(Some(&call.agent), event.len())
@@ -317,8 +317,8 @@ impl CallServices {
         self.answers.of(&call.project)
     }
 
-    /// Returns the event of the answer and its room; one for which there is none is an error instead.
-    /// The answer to a call has its room already, the copy of a list has not.
+    /// Returns the event of the response and its permit; without room it becomes an error. The
+    /// response to a call already has its permit, the copy of a list does not.
     fn last(&self, call: &Called, turn: &Waiter, answer: Answer) -> Option<(Bytes, AnswerPermit)> {
         let mut permit = answer.permit();
         let found = self
@@ -331,8 +331,7 @@ impl CallServices {
         Some((event(&answer.into_message()?), permit))
     }
 
-    /// Answers with what was told of a call that has ended, unless there is no room for it, and its
-    /// answer.
+    /// Answers with the events of an ended call, as far as there is room, and its response.
     fn at_once(
         &self,
         call: &Called,
@@ -353,7 +352,7 @@ impl CallServices {
     }
 }
 
-/// Returns what needs no answer as an event.
+/// Formats a notification as an event.
 fn said(turn: &Waiter, word: CallEvent) -> Option<Bytes> {
     match word {
         CallEvent::Progress(params) => turn.progress(&params),
@@ -367,7 +366,7 @@ fn said(turn: &Waiter, word: CallEvent) -> Option<Bytes> {
     }
 }
 
-/// Waits until a client has room for an event; false if it never reads.
+/// Waits until the client has room for an event; false if it never reads.
 async fn deliver(tx: &mpsc::Sender<Bytes>, event: Bytes) -> bool {
     matches!(timeout(UNREAD, tx.send(event)).await, Ok(Ok(())))
 }
@@ -389,7 +388,7 @@ pub(super) fn notification(method: &str, params: &str) -> Bytes {
     event(&message)
 }
 
-/// Writes a message as an event, on one line: in JSON a line break only stands between tokens.
+/// Writes a message as an event in one line: in JSON a line break can only be between tokens.
 pub(super) fn event(message: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(message.len() + 24);
     event.extend_from_slice(b"event: message\ndata: ");
@@ -407,7 +406,7 @@ fn events(mut rx: mpsc::Receiver<Bytes>) -> Response {
     event_stream(Body::from_stream(events))
 }
 
-/// Makes a stream of one event of an answer that is one JSON document; a refusal stays what it is.
+/// Converts a JSON response to a stream of one event; a refusal stays as it is.
 pub(super) async fn as_events(answer: Response) -> Result<Response, Problem> {
     let kind = answer.headers().get(CONTENT_TYPE);
     let is_json = kind.is_some_and(|kind| kind == "application/json");

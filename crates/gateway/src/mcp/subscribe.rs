@@ -26,12 +26,12 @@ use super::{AuthorizedRequest, Endpoint};
 use crate::http::context;
 use crate::http::error::Problem;
 
-/// Resources that one session or stream may listen to.
+/// Maximum number of resources per session or stream.
 const MOST: usize = 256;
-/// How long servers may take to take note of what a stream listens to.
+/// How long servers may take to accept the subscriptions of a stream.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The resources that a session listens to.
+/// The subscriptions of a session.
 #[derive(Debug, Default)]
 pub(super) struct Subscribed(Mutex<HashMap<Box<str>, Subscription>>);
 
@@ -42,7 +42,7 @@ impl Subscribed {
         drop(ended);
     }
 
-    /// Begins to listen, if there is room and the session has not ended meanwhile.
+    /// Subscribes, if there is room and the session has not ended.
     fn insert(&self, session: &Session, uri: &str, new: Subscription) -> Result<(), Problem> {
         let mut listens = self.lock();
         let mut unwanted = Some(new);
@@ -51,7 +51,7 @@ impl Subscribed {
             let new = unwanted.take();
             unwanted = new.and_then(|new| listens.insert(uri.into(), new));
         }
-        // Its end takes locks of the server's.
+        // Dropping it takes locks of the server.
         drop(listens);
         drop(unwanted);
         match is_full {
@@ -70,7 +70,7 @@ impl Subscribed {
     }
 }
 
-/// Tells whether a method of the handshake era is about subscriptions.
+/// Returns whether a handshake-era method is about subscriptions.
 pub(super) fn is_subscription(method: &str) -> bool {
     matches!(method, "resources/subscribe" | "resources/unsubscribe")
 }
@@ -89,7 +89,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins to tell a session of a resource.
+    /// Subscribes a session to a resource.
     async fn subscribe(
         &self,
         authorized: &AuthorizedRequest,
@@ -115,7 +115,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins to listen to what a stream of the stateless era asks for; returns what it will hear of.
+    /// Subscribes a stateless-era stream; returns the accepted subscriptions.
     pub(super) async fn subscribe_all(
         &self,
         authorized: &AuthorizedRequest,
@@ -137,7 +137,7 @@ impl Endpoint {
                 .await;
             match begun {
                 Ok(subscription) => Ok(Some((uri.into_owned(), subscription))),
-                // More than it may have is refused as a whole; what cannot be is left out.
+                // Too many are refused as a whole; impossible ones are left out.
                 Err(failure) if matches!(failure.error, CallError::TooManySubscriptions { .. }) => {
                     Err(Problem::from(failure))
                 }
@@ -182,7 +182,7 @@ impl Endpoint {
     }
 }
 
-/// Ends a subscription; one that was none is none afterwards too.
+/// Ends a subscription; succeeds if there is none.
 fn unsubscribe(request: &Request<'_>, session: Option<&Session>) -> Result<Answer, Problem> {
     let (session, uri) = named(request, session)?;
     let ended = session.subscribed.lock().remove(&*uri);
@@ -197,7 +197,7 @@ fn named<'s>(
 ) -> Result<(&'s Session, String), Problem> {
     let session = session.ok_or_else(|| {
         Problem::new("session.missing")
-            .with_detail("changes are told on the stream of a session, and there is none")
+            .with_detail("changes are reported on a session's stream, and there is none")
     })?;
     let uri = request
         .params
@@ -211,6 +211,6 @@ fn named<'s>(
 
 fn too_many() -> Problem {
     Problem::new("listen.too_many")
-        .with_detail(format!("at most {MOST} resources can be listened to"))
+        .with_detail(format!("at most {MOST} resources can be subscribed to"))
         .with_retry_after(Duration::from_secs(1))
 }

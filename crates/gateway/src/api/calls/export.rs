@@ -38,7 +38,7 @@ pub(in crate::api) struct ExportAsked {
     server: Option<String>,
     /// Only calls of this tool, by the server's own name for it.
     tool: Option<String>,
-    /// Only calls that ended so.
+    /// Only calls with this status.
     #[param(inline)]
     status: Option<Status>,
     /// Only calls that ended with this error code.
@@ -132,7 +132,7 @@ pub(in crate::api) async fn export(
     Ok((StatusCode::OK, headers, body).into_response())
 }
 
-/// An export on its way.
+/// An export in progress.
 struct Writing {
     project: Arc<Project>,
     /// The next page's cursor; none after the last.

@@ -19,8 +19,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::topics::Topics;
-use crate::api::history::stream::{StreamEnd, StreamSlot};
+use crate::api::history::stream::StreamEnd;
 use crate::api::views::{CallView, EventView, LogLineView, ServerSummary, UsageEvent, now_ms};
+use crate::http::limits::StreamPermit;
 
 /// Entries of one kind read at once.
 const BATCH: usize = 64;
@@ -52,13 +53,13 @@ pub(super) struct EventStream {
     /// The interval of `tick` and `usage`.
     second: Interval,
     waiting: VecDeque<String>,
-    /// The slot behind everything that was told before what waits now.
+    /// The position before the events that are waiting to be sent.
     behind: String,
     /// The number of the first change not yet reported for a server in `dirty`.
     untold: Option<u64>,
     spoke: Instant,
     end: StreamEnd,
-    _slot: StreamSlot,
+    _slot: StreamPermit,
 }
 
 impl EventStream {
@@ -68,7 +69,7 @@ impl EventStream {
         topics: Topics,
         feed: Listener,
         end: StreamEnd,
-        slot: StreamSlot,
+        slot: StreamPermit,
     ) -> Self {
         let mut second = interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -339,9 +340,9 @@ impl EventStream {
             .push_back(format!("event: {kind}\ndata: {data}\n\n"));
     }
 
-    /// Adds to an event where a client goes on that is cut behind it. Only the last one of a batch has
-    /// the slot behind the batch: the others would lose those that follow. The greeting has none,
-    /// since what a resumed stream has to tell comes after it.
+    /// Adds the id from which a cut client resumes. Only the last event of a batch has the position
+    /// after the batch: the others would lose those that follow. `hello` has none, since resumed
+    /// events come after it.
     fn with_id(&self, event: String) -> String {
         let kind = event.strip_prefix("event: ");
         let kind = kind.and_then(|rest| rest.split('\n').next());
@@ -352,8 +353,8 @@ impl EventStream {
         }
     }
 
-    /// Returns the slot behind everything that was read, for `Last-Event-ID`; in front of the changes
-    /// of servers that are not told yet.
+    /// Returns the position after everything that was read, for `Last-Event-ID`; before changes of
+    /// servers not yet reported.
     fn id(&self) -> String {
         let FeedPosition {
             boot,

@@ -29,7 +29,7 @@ pub(super) struct Topics {
     pub(super) servers: bool,
     /// Single servers, with their usage.
     pub(super) server: BTreeSet<ServerName>,
-    /// What these servers write.
+    /// The output of these servers.
     pub(super) logs: BTreeSet<ServerName>,
     /// Calls that match any of these filters.
     pub(super) calls: Vec<CallsWanted>,
@@ -106,12 +106,12 @@ impl Topics {
         }
     }
 
-    /// Tells whether events of a server are wanted.
+    /// Returns whether events of a server are wanted.
     pub(super) fn wants_server(&self, server: &ServerName) -> bool {
         self.servers || self.server.contains(server)
     }
 
-    /// Tells whether a call is wanted.
+    /// Returns whether a call is wanted.
     pub(super) fn wants_call(&self, call: &CallRow) -> bool {
         self.calls.iter().any(|wanted| wanted.takes(call))
     }

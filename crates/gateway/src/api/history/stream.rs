@@ -4,7 +4,7 @@
 //! feed reports a write. So it misses nothing, even across a restart, and needs no queue. It ends
 //! with its client, its key or session, or the gateway. Entry points: [`is_wanted`] and [`open`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,10 +18,9 @@ use futures_util::{Stream, stream};
 use gantry_engine::{EngineError, Project};
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::event::ServerEvent;
-use gantry_model::id::{KeyId, ServerName};
+use gantry_model::id::ServerName;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -30,10 +29,11 @@ use crate::api::Api;
 use crate::api::query::{bad, limit};
 use crate::api::views::EventView;
 use crate::http::error::Problem;
+use crate::http::limits::{StreamPermit, stream_permit};
 use crate::http::session::Session;
 
 /// Maximum number of streams per key.
-const PER_KEY: usize = 16;
+pub(in crate::api) const PER_KEY: usize = 16;
 /// The longest silence of a stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Events read at once.
@@ -56,47 +56,6 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     named("text/event-stream") && !named("application/json")
 }
 
-/// The open streams of each key.
-#[derive(Debug, Clone, Default)]
-pub(in crate::api) struct Streams(Arc<Mutex<HashMap<KeyId, usize>>>);
-
-impl Streams {
-    /// Takes a slot for one stream; refused if the key has too many.
-    pub(in crate::api) fn open(&self, key: KeyId) -> Result<StreamSlot, Problem> {
-        let mut open = self.0.lock();
-        let count = open.entry(key).or_default();
-        if *count >= PER_KEY {
-            return Err(Problem::new("listen.too_many")
-                .with_detail(format!("this key has {PER_KEY} streams of events already"))
-                .with_retry_after(Duration::from_secs(1)));
-        }
-        *count += 1;
-        Ok(StreamSlot {
-            key,
-            streams: self.clone(),
-        })
-    }
-}
-
-/// One stream's slot among those of its key.
-#[derive(Debug)]
-pub(in crate::api) struct StreamSlot {
-    key: KeyId,
-    streams: Streams,
-}
-
-impl Drop for StreamSlot {
-    fn drop(&mut self) {
-        let mut open = self.streams.0.lock();
-        if let Some(count) = open.get_mut(&self.key) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                open.remove(&self.key);
-            }
-        }
-    }
-}
-
 /// Opens a stream of the events of all servers, or of one.
 pub(super) async fn open(
     (api, project): (&Api, &Arc<Project>),
@@ -110,7 +69,7 @@ pub(super) async fn open(
             .with_hint("a stream goes forward: leave `cursor` out, or send `Last-Event-ID`"));
     }
     let limit = limit(asked.limit, 100)?;
-    let slot = api.streams.open(caller.key)?;
+    let slot = stream_permit(&api.streams, caller)?;
     // Before the first read, so that no event in between is missed.
     let written = project.events_written();
     let heard = headers.get("last-event-id");
@@ -200,7 +159,7 @@ struct Following {
     waiting: VecDeque<Bytes>,
     written: watch::Receiver<u64>,
     end: StreamEnd,
-    _slot: StreamSlot,
+    _slot: StreamPermit,
 }
 
 impl Following {
@@ -270,16 +229,5 @@ mod tests {
             assert_eq!(is_wanted(&headers), wanted, "{accept}");
         }
         assert!(!is_wanted(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn a_key_has_so_many_streams_and_gets_its_places_back() {
-        let streams = Streams::default();
-        let key = KeyId::from_random(1);
-        let open: Vec<_> = (0..PER_KEY).map(|_| streams.open(key).unwrap()).collect();
-        assert_eq!(streams.open(key).unwrap_err().code(), "listen.too_many");
-        assert!(streams.open(KeyId::from_random(2)).is_ok());
-        drop(open);
-        assert!(streams.0.lock().is_empty());
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn generated() -> String {
     info(
         title = "Gantry",
         description = "Runs, connects and guards MCP servers for AI agents.\n\nEvery route but the \
-            public ones takes a key as `Authorization: Bearer KEY`, or of a page of the gateway a session \
+            public ones takes a key as `Authorization: Bearer KEY`, or, from a page of the gateway, a session \
             cookie and `X-Gantry-Session`. Refusals and failures are problem \
             documents (RFC 9457) with a stable `code`; `type` leads to the page about it. Lists come \
             in pages: `next_cursor` of one page is `cursor` of the next."
@@ -50,13 +50,13 @@ pub(super) fn generated() -> String {
     modifiers(&Common),
     tags(
         (name = "servers", description = "The servers that the gateway runs. Admin keys only."),
-        (name = "tools", description = "What agents may use, calls of it, and why or why not. Any key; `why` takes admin keys only."),
+        (name = "tools", description = "Tools, calls, and explanations of grants. Any key; `why` takes admin keys only."),
         (name = "calls", description = "The record of every call. An agent sees its own."),
-        (name = "agents", description = "Who keys speak for, and what they may use. Admin keys only."),
-        (name = "keys", description = "Who may come in. Admin keys only."),
+        (name = "agents", description = "Agents, their grants and filters. Admin keys only."),
+        (name = "keys", description = "Keys of agents and administrators. Admin keys only."),
         (name = "session", description = "Browser sessions: a sign-in code or a key becomes a cookie and a token."),
-        (name = "acts", description = "What was administered, by whom, and what was refused. Admin keys only."),
-        (name = "health", description = "How the gateway is."),
+        (name = "acts", description = "Administrative acts, and refused attempts. Admin keys only."),
+        (name = "health", description = "Health and metrics of the gateway."),
         (name = "about", description = "About this API itself. Public."),
     )
 )]
@@ -94,16 +94,16 @@ const CALL_FAILURES: [(&str, &str); 5] = [
         "404",
         "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
     ),
-    ("499", "`call.cancelled`: it was taken back."),
+    ("499", "`call.cancelled`: it was cancelled."),
     (
         "502",
         "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
     ),
     (
         "503",
-        "`server.down`: it is not running; the detail says why and when the next try is.",
+        "`server.down`: it is not running; the detail says why and when it is retried.",
     ),
-    ("504", "`call.timeout`: no answer in time."),
+    ("504", "`call.timeout`: no response in time."),
 ];
 
 /// Adds the common parts of every operation: keys, and refusals before the handler.
@@ -158,7 +158,7 @@ fn complete(path: &str, operation: &mut Operation) {
         );
         refusals.insert(
             "429",
-            "`auth.attempts`, `server.busy`, `call.too_many_async`: come again later.",
+            "`auth.attempts`, `server.busy`, `call.too_many_async`: retry later.",
         );
         let not_theirs = match ANY_KEY.contains(&path) {
             true => {

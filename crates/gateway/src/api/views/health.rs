@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::rfc3339;
 
-/// How the gateway is.
+/// The gateway's health.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct HealthView {
     /// Whether the status is `ok`.

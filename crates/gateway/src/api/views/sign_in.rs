@@ -42,7 +42,7 @@ pub(in crate::api) struct SignInStatus {
     missing_scopes: Vec<String>,
     /// When a user last signed in since the gateway started.
     signed_in_ms: Option<u64>,
-    /// When the token ends.
+    /// When the token expires.
     token_ends: Option<String>,
     /// Whether it is renewed automatically.
     renewable: bool,

@@ -14,7 +14,7 @@ use super::super::screen::Screen;
 use super::super::up::DEFAULT_AGENT;
 use super::super::{CliContext, prompt};
 
-/// What `gantry agent rm` takes.
+/// Arguments of `gantry agent rm`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The agent's name
@@ -47,7 +47,7 @@ pub(super) async fn run(
         confirm(options, &users, screen)?;
     }
     client.delete(&path).await?;
-    let said = format!("{name} is removed, and its keys open nothing any more");
+    let said = format!("{name} is removed, and its keys are revoked");
     options.shown.done(screen, &json!({"removed": name}), &said);
     if name == DEFAULT_AGENT && !options.shown.is_wanted() {
         screen.advise("Make it and its key again with `gantry agent restore`.");
@@ -69,7 +69,7 @@ fn confirm(options: &Options, users: &Users, screen: &Screen) -> Result<(), Fail
             failure = failure.cause(line.as_str());
         }
         return Err(failure.hint(format!(
-            "if you want that, say `gantry agent rm {name} --yes`"
+            "to remove it anyway, run `gantry agent rm {name} --yes`"
         )));
     }
     screen.line(&format!("Removing `{}` breaks:", Screen::safe(name)));
@@ -103,10 +103,10 @@ fn users(agent: &Value, context: &CliContext) -> Result<Users, Failure> {
                 users.are_known = true;
                 users.lines.push(format!("{title}: its key is in `{rest}`"));
             }
-            None if label.is_empty() => users.lines.push(format!("whoever has the key {id}")),
+            None if label.is_empty() => users.lines.push(format!("the holder of key {id}")),
             None => users
                 .lines
-                .push(format!("whoever has the key {id}, «{label}»")),
+                .push(format!("the holder of key {id}, «{label}»")),
         }
     }
     Ok(users)

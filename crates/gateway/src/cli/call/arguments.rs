@@ -66,7 +66,7 @@ impl Tokens {
         words.iter().map(word).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Tells whether there is none.
+    /// Returns whether there is none.
     pub(in crate::cli) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -138,7 +138,8 @@ impl Parsed {
     /// Parses `name=value`; a mismatch is passed as text and reported by the gateway.
     fn pair(&mut self, schema: &Value, pair: &str) -> Result<(), Failure> {
         let (name, text) = pair.split_once('=').ok_or_else(|| {
-            usage(format!("`{pair}` is no argument")).hint("write `--name value` or `name=value`")
+            usage(format!("`{pair}` is not an argument"))
+                .hint("write `--name value` or `name=value`")
         })?;
         match lookup(schema, name) {
             Some(found) => {

@@ -104,7 +104,7 @@ impl<'a> Keys<'a> {
         if let (Key::Made { id, .. }, Ok(admin)) = (key, self.admin()) {
             let undone = admin.delete(&format!("/api/v1/keys/{}", segment(id))).await;
             if undone.is_err() {
-                tracing::warn!(%id, "a key that is not used could not be taken back");
+                tracing::warn!(%id, "an unused key could not be revoked");
             }
         }
     }

@@ -59,14 +59,14 @@ impl Neighbours {
         if !self.twice.is_empty() {
             let names = Screen::safe(&self.twice.join(", "));
             screen.line(&format!(
-                "{mark} {title} also starts these itself, so that it has them twice: {names}"
+                "{mark} {title} also starts these itself, so it has them twice: {names}"
             ));
             screen.line("  Remove them from its file, and keep those behind Gantry.");
         }
         if !self.others.is_empty() {
             let names = Screen::safe(&self.others.join(", "));
             screen.line(&format!(
-                "{mark} {title} starts these itself, past Gantry: {names}"
+                "{mark} {title} starts these itself, bypassing Gantry: {names}"
             ));
             screen.advise(&format!(
                 "  Take them over with `gantry import {}`, then remove them from its file.",

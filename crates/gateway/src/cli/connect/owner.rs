@@ -12,7 +12,7 @@ use super::super::failure::{Exit, Failure};
 use super::Task;
 use super::key::Keys;
 
-/// Where an entry leads.
+/// Where an entry points to.
 #[derive(Debug)]
 pub(super) enum Leads {
     /// The selected gateway.
@@ -37,7 +37,7 @@ impl Elsewhere {
         let failure = Failure::new(Exit::Failed, self.text(task));
         match task.options.remove {
             true => failure.hint_elsewhere(format!(
-                "run `gantry connect {client} --remove` in that folder, or add `--yes` to take it out all the same"
+                "run `gantry connect {client} --remove` in that folder, or add `--yes` to remove it anyway"
             )),
             false => failure.hint(format!(
                 "keep both: `gantry connect {client} --name {}`; or replace that one: `gantry connect {client} --yes`",
@@ -50,7 +50,7 @@ impl Elsewhere {
     pub(super) fn text(&self, task: &Task<'_>) -> String {
         let (name, path) = (&task.options.name, task.place.path.display());
         format!(
-            "`{name}` in `{path}` leads to another gateway: {}",
+            "`{name}` in `{path}` points to another gateway: {}",
             self.place
         )
     }
@@ -73,7 +73,7 @@ fn other_name(folder: &Path) -> String {
     format!("gantry-{}", if name.is_empty() { "2" } else { &name })
 }
 
-/// Tells where an entry leads.
+/// Determines where an entry points to.
 pub(super) async fn leads(task: &Task<'_>, way: &Way, keys: &Keys<'_>) -> Result<Leads, Failure> {
     match way {
         Way::Stdio { args, .. } => stdio(task, args),

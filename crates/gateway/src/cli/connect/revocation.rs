@@ -11,12 +11,12 @@ use super::Task;
 use super::key::Keys;
 use super::owner::Elsewhere;
 
-/// What became of a key.
+/// The result for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Revocation {
     /// There was none, or it stays in use.
     Unneeded,
-    /// So many keys were revoked.
+    /// This many keys were revoked.
     Done(usize),
     /// The next start of the gateway revokes it.
     Later,
@@ -54,7 +54,7 @@ impl Revocation {
             Self::Unneeded | Self::Done(0) => return,
             Self::Done(_) => format!("{good} its key{at} is revoked"),
             Self::Later => format!(
-                "{doubtful} {gateway} cannot be asked now; its key is revoked when it starts again"
+                "{doubtful} {gateway} is not reachable; its key is revoked at its next start"
             ),
             Self::Left => format!(
                 "{doubtful} its key is still valid at {gateway}; revoke it there with `gantry key ls` and `gantry key revoke`"
@@ -66,7 +66,7 @@ impl Revocation {
     pub(super) fn tell_without_entry(self, screen: &Screen) {
         match self {
             Self::Later => screen.line(&format!(
-                "{} the gateway cannot be asked now; a key that the file may have had is revoked when it starts again",
+                "{} the gateway is not reachable; a key that the file may have had is revoked at its next start",
                 screen.doubtful("!")
             )),
             Self::Unneeded | Self::Done(_) | Self::Left => self.tell(None, screen),
@@ -97,7 +97,7 @@ pub(super) async fn revoke(
         (None, Some(data)) => match data.revoke_later(keys.label(), now_ms()) {
             Ok(()) => Revocation::Later,
             Err(error) => {
-                tracing::warn!(%error, "a key cannot be put on the list of those to revoke");
+                tracing::warn!(%error, "a key could not be scheduled for revocation");
                 Revocation::Left
             }
         },

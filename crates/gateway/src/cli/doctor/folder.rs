@@ -50,7 +50,7 @@ fn modes(path: &Path) -> Finding {
         ),
         Err(error) => Finding::new(Grade::Bad, "folder", format!("{shown}: {error}")),
         Ok(found) if !found.is_dir() => {
-            Finding::new(Grade::Bad, "folder", format!("{shown} is no folder"))
+            Finding::new(Grade::Bad, "folder", format!("{shown} is not a folder"))
                 .advise("name another with `--data DIR`")
         }
         Ok(found) if found.mode() & 0o077 != 0 => {
@@ -71,7 +71,7 @@ fn modes(path: &Path) -> Finding {
             )
             .advise("name another with `--data DIR`")
         }
-        Ok(_) => Finding::new(Grade::Good, "folder", format!("{shown} is yours alone")),
+        Ok(_) => Finding::new(Grade::Good, "folder", format!("{shown} is private")),
     }
 }
 
@@ -121,7 +121,7 @@ fn room(path: &Path) -> Finding {
         Err(error) => Finding::new(
             Grade::Doubtful,
             "disk",
-            format!("cannot tell how full it is: {error}"),
+            format!("cannot determine its free space: {error}"),
         ),
         Ok(disk) => {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -146,7 +146,7 @@ fn damaged(path: &Path) -> Option<Finding> {
     (kept > 0).then(|| {
         let detail = format!("{kept} damaged files of the audit are kept in `journal`");
         Finding::new(Grade::Doubtful, "journal", detail)
-            .advise("remove them when nobody needs them any more")
+            .advise("remove them when they are no longer needed")
     })
 }
 
@@ -160,7 +160,7 @@ fn port(folder: &DataFolder, is_running: bool) -> Finding {
         Err(error) => Finding::new(
             Grade::Doubtful,
             "port",
-            format!("{port} cannot be had: {error}"),
+            format!("{port} is not available: {error}"),
         )
         .advise("the next free one is taken, or name one with `gantry up --port N`"),
     }
@@ -171,8 +171,8 @@ fn clock(path: &Path) -> Finding {
     let earliest = SystemTime::UNIX_EPOCH + EARLIEST;
     let written = fs::metadata(path.join("gantry.db")).and_then(|file| file.modified());
     let wrong = match written {
-        _ if now < earliest => Some("is before this program was made"),
-        Ok(written) if now + BEHIND < written => Some("is behind what was written last"),
+        _ if now < earliest => Some("is earlier than this program's release"),
+        Ok(written) if now + BEHIND < written => Some("is behind the last record"),
         Ok(_) | Err(_) => None,
     };
     match wrong {

@@ -27,11 +27,11 @@ pub(super) struct Tried {
 /// The result of trying one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The gateway takes it.
+    /// The gateway accepts it.
     Accepted,
     /// The gateway refuses it, for this reason.
     Refused(String),
-    /// There is no key on file.
+    /// No key is on file.
     Missing,
 }
 

@@ -140,7 +140,7 @@ impl Report<'_> {
         })
     }
 
-    /// Tells a person.
+    /// Prints it.
     pub(super) fn print(&self, screen: &Screen) {
         for (number, source) in self.sources.iter().enumerate() {
             let path = source.path.display().to_string();
@@ -178,7 +178,7 @@ impl Report<'_> {
             ));
         } else if self.written {
             let beside = self.copy.map_or_else(String::new, |copy| {
-                format!("; what it was is in `{}`", copy.display())
+                format!("; backup in `{}`", copy.display())
             });
             screen.line(&format!("`{target}` is written{beside}"));
             self.warn_of_values(screen);

@@ -74,7 +74,7 @@ pub(super) fn all(at: &BaseFolders, scope: Option<Scope>) -> Result<Vec<Source>,
     Ok(sources)
 }
 
-/// Reads what a person named.
+/// Reads what a user named.
 pub(super) fn named(
     names: &[String],
     options: &Options,

@@ -39,7 +39,7 @@ pub(super) struct Queue(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     backlog: Mutex<Backlog>,
-    /// Rings for the thread.
+    /// Wakes the thread.
     work: Condvar,
     /// Signals that the queue is empty.
     idle: Condvar,
@@ -52,7 +52,7 @@ struct Shared {
 struct Backlog {
     lines: VecDeque<Entry>,
     bytes: usize,
-    /// Dropped, and not yet told.
+    /// Dropped, and not yet reported.
     dropped: u64,
     /// Whether lines are dropped until there is room.
     is_full: bool,

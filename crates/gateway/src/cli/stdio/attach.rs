@@ -152,7 +152,7 @@ impl Attached {
         let finding = self.tasks.spawn(async move { attached.find_now().await });
         match finding.await {
             Ok(found) => found,
-            Err(_) => Err("it could not be looked for".to_owned()),
+            Err(_) => Err("the search for it failed".to_owned()),
         }
     }
 

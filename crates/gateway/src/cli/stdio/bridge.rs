@@ -43,7 +43,7 @@ pub(super) struct Bridge {
     is_told: AtomicBool,
     requests: TaskTracker,
     pub(super) others: TaskTracker,
-    /// Everything ends with it.
+    /// Cancels everything.
     pub(super) stop: CancellationToken,
 }
 
@@ -162,7 +162,9 @@ impl Bridge {
     fn pass_on(self: &Arc<Self>, kind: Kind<'_>, body: Bytes) {
         let Some(place) = self.inflight.enter(kind, body.len(), &self.stop) else {
             if !self.is_told.swap(true, Ordering::Relaxed) {
-                tracing::warn!("notifications come faster than they go; some are left out");
+                tracing::warn!(
+                    "notifications arrive faster than they can be sent; some are dropped"
+                );
             }
             return;
         };

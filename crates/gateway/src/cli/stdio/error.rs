@@ -19,10 +19,10 @@ pub(super) enum BridgeError {
     #[error("the gateway ended the connection before it answered: {0}")]
     Cut(String),
     /// The response is not from a gateway.
-    #[error("the gateway answered {0} with something that is no message")]
+    #[error("the gateway answered {0} with something that is not a JSON-RPC message")]
     NotAGateway(StatusCode),
     /// Too many requests are in flight.
-    #[error("{0} requests, or 64 MiB of them, are waiting already")]
+    #[error("{0} requests, or 64 MiB of them, are already in flight")]
     Busy(usize),
     /// A line exceeds the maximum message size.
     #[error("the line is longer than {0} bytes")]
@@ -54,7 +54,7 @@ impl Diagnose for BridgeError {
                 Some("try again in a moment, or end clients that are not needed".to_owned())
             }
             Self::Down(_) => {
-                Some("start it with `gantry up`; the next request finds it by itself".to_owned())
+                Some("start it with `gantry up`; the next request will find it".to_owned())
             }
             Self::Cut(_) => {
                 Some("it is not known whether the call took effect; nothing was retried".to_owned())

@@ -49,7 +49,7 @@ impl<'a> Awaited<'a> {
     }
 }
 
-/// What came of a message.
+/// The result of a message.
 pub(super) enum Delivered {
     /// It was answered, or needs no response.
     Done,

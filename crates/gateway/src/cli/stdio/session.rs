@@ -154,7 +154,7 @@ impl Bridge {
                 biased;
                 () = self.stop.cancelled() => return,
                 heard = hearing => if let Some(error) = heard {
-                    tracing::debug!(%error, "changes are not heard of at the moment");
+                    tracing::debug!(%error, "notifications are interrupted");
                 },
             }
             tokio::select! {

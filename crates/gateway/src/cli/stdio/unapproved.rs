@@ -42,7 +42,7 @@ pub(super) async fn tell(context: &CliContext, folder: &DataFolder, working: Opt
     let names = waiting.join(", ");
     for line in [
         format!("gantry: these servers are not approved and offer nothing yet: {names}"),
-        format!("gantry: to see what they would run and let them, type: {command}"),
+        format!("gantry: to review and approve them, run: {command}"),
     ] {
         context.screen.error_line(&Screen::safe(&line));
     }

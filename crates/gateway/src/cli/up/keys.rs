@@ -102,7 +102,7 @@ async fn revoke(folder: &DataFolder, project: &Arc<Project>) {
     match revoked.await {
         Ok(()) => {
             if let Err(error) = folder.no_longer_revoke(&queued) {
-                tracing::warn!(error = %chain(&error), "what was revoked is still on the list");
+                tracing::warn!(error = %chain(&error), "revoked keys are still scheduled");
             }
         }
         Err(error) => {

@@ -223,7 +223,7 @@ pub(super) fn notices(plan: &Plan, shadowed: &[ServerName]) -> Vec<String> {
         .map(|mistake| format!("{NOTICE}left out: {}", chain(mistake)));
     let waiting = plan.unapproved.iter().map(|file| {
         let path = file.path.display();
-        format!("{NOTICE}`{path}` waits for approval: {file}; run `gantry approve {path}`")
+        format!("{NOTICE}`{path}` needs approval: {file}; run `gantry approve {path}`")
     });
     let ignored = plan.ignored.iter().map(ToString::to_string);
     let shadows = plan.shadows.iter().map(ToString::to_string);

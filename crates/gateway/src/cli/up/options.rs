@@ -21,7 +21,7 @@ use crate::http::Origin;
 /// The default shown if neither a flag nor a file sets a value.
 const DEFAULT: &str = "default";
 
-/// What `gantry up` takes.
+/// Arguments of `gantry up`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Options {
     #[command(flatten)]

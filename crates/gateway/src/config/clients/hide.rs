@@ -9,21 +9,21 @@ use gantry_model::secret::{hide_arguments, is_credential};
 
 use crate::config::document::{Document, Node, Span, Syntax, Value};
 
-/// What stands in the place of something hidden.
+/// The replacement of a hidden value.
 pub const HIDDEN: &str = "…";
 
-/// Members whose values are nobody's business.
+/// Members whose values are private.
 pub(in crate::config) const PRIVATE: [&str; 4] = ["env", "headers", "auth", "oauth"];
 
-/// Members whose values may carry credentials beside a place.
+/// Members with URLs that may contain credentials.
 pub(in crate::config) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
-/// Hides values in JSON with comments; a text that is none is hidden as a whole.
+/// Hides values in JSON with comments; an invalid text is hidden entirely.
 pub fn json(text: &str) -> String {
     hide(text, Syntax::Json)
 }
 
-/// Hides values in TOML; a text that is none is hidden as a whole.
+/// Hides values in TOML; an invalid text is hidden entirely.
 pub fn toml(text: &str) -> String {
     hide(text, Syntax::Toml)
 }
@@ -37,7 +37,7 @@ fn hide(text: &str, syntax: Syntax) -> String {
     };
     let mut hidden = Vec::new();
     find(&document.root, Visibility::Shown, &mut hidden);
-    // Tables of TOML may stand in another order than they are read in.
+    // TOML tables may be read in another order than written.
     hidden.sort_by_key(|(span, _)| span.start);
     let mut shown = document.text.to_string();
     for (span, word) in hidden.into_iter().rev() {
@@ -46,12 +46,12 @@ fn hide(text: &str, syntax: Syntax) -> String {
     shown
 }
 
-/// Hides what seems secret among a command's arguments: `--token=x`, `--api-key x`.
+/// Hides secrets in a command's arguments: `--token=x`, `--api-key x`.
 pub fn arguments(arguments: &[String]) -> Vec<String> {
     hide_arguments(arguments, HIDDEN)
 }
 
-/// Hides what a URL carries beside its place.
+/// Hides credentials, query and fragment of a URL.
 pub fn url(url: &str) -> String {
     let place = url.find(['?', '#']).map_or(url, |end| &url[..end]);
     let place = match (place.find("://"), place.rfind('@')) {
@@ -67,7 +67,7 @@ pub fn url(url: &str) -> String {
     }
 }
 
-/// What becomes of texts at a place.
+/// How texts at a path are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Visibility {
     Shown,
@@ -99,12 +99,12 @@ impl Visibility {
     }
 }
 
-/// Finds the texts that are not shown as they are, each with what stands in its place.
+/// Finds the texts to hide, each with its replacement.
 fn find(node: &Node, seen: Visibility, hidden: &mut Vec<(Span, String)>) {
     let nodes = match &node.value {
         Value::Table(table) => {
             for member in &table.members {
-                // What was kept as JSON text is as private as anything in it could be.
+                // Embedded JSON text may contain anything.
                 let seen = match member.key.ends_with("#json") {
                     true => Visibility::Hidden,
                     false => seen.under(&member.key),

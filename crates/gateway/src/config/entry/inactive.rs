@@ -13,7 +13,7 @@ use super::Entry;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::document::{Document, Value};
 
-/// Returns the spec of an entry that its file switches off; nothing if its name is none.
+/// Returns the spec of a disabled entry; nothing if its name is invalid.
 pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec> {
     let switch = ["disabled", "enabled"].into_iter().find_map(|key| {
         let node = entry.node.find(key)?;
@@ -25,11 +25,11 @@ pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec>
         "disabled" => "remove `disabled` there",
         _ => "set `enabled` to `true` there",
     };
-    let why = format!("switched off at `{path}:{line}`; {change} to let it run");
+    let why = format!("disabled at `{path}:{line}`; {change} to let it run");
     shown(entry, InactiveReason::Disabled(why))
 }
 
-/// Returns the spec of an entry that cannot be used; nothing if its name is none.
+/// Returns the spec of an invalid entry; nothing if its name is invalid.
 pub(super) fn misconfigured(entry: &Entry, mistakes: &[Diagnostic]) -> Option<ServerSpec> {
     let diagnostics = mistakes.iter().map(|diagnostic| match diagnostic.hint() {
         Some(hint) => format!("{}; {hint}", diagnostic.in_its_file()),
@@ -83,7 +83,7 @@ fn arguments(entry: &Entry) -> Vec<String> {
     texts.collect()
 }
 
-/// Returns the names of its variables, without what they hold.
+/// Returns the names of its variables, without values.
 fn variables(entry: &Entry) -> BTreeMap<String, String> {
     let table = entry.node.find("env").and_then(|node| node.as_table());
     let members = table.into_iter().flat_map(|table| &table.members);

@@ -12,10 +12,10 @@ use crate::config::diagnostic::Kind;
 /// The members that name a URL.
 pub(in crate::config) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
-/// What stands for a URL whose variables nobody has allowed to be filled.
+/// The placeholder for a URL with variables that may not be expanded yet.
 const UNFILLED: &str = "https://needs-approval.invalid/";
 
-/// Returns what kind of server an entry describes, with nothing but its kind: one at a URL, or a command.
+/// Returns an empty launch of the entry's kind: remote with a URL, else a command.
 pub(super) fn kind(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch> {
     let url = URLS.into_iter().find(|key| fields.has(key));
     let written = ["transport", "type"]
@@ -48,7 +48,7 @@ pub(super) fn kind(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch>
     None
 }
 
-/// Settles what a file leaves open of a remote server: its URL is checked, paths count from the folder.
+/// Completes a remote server: its URL is checked, paths are relative to the folder.
 pub(super) fn settle(fields: &mut Fields<'_, '_>, remote: &mut RemoteLaunch) {
     if let Some(file) = &remote.ca_file {
         folder::note(fields, "ca_file", &file.to_string_lossy());

@@ -33,12 +33,12 @@ pub(super) fn of(code: &str) -> StatusCode {
             StatusCode::BAD_GATEWAY
         }
         "http.bodies_full" | "session.full" | "stdio.down" => StatusCode::SERVICE_UNAVAILABLE,
-        // `gateway.panic`, `gateway.random`, and whatever is not named above.
+        // `gateway.panic`, `gateway.random`, and all others.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
-/// Returns the status for a client that went away before its answer.
+/// Returns the status for a client that disconnected before its response.
 pub(super) fn client_closed_request() -> StatusCode {
     StatusCode::from_u16(499).expect("499 is a status")
 }

@@ -32,30 +32,30 @@ use crate::mcp::quota::SuspendedPermit;
 use crate::mcp::stream::{CallServices, token};
 use crate::mcp::{AuthorizedRequest, Endpoint};
 
-/// How long the end of a call that nobody answered can still be asked for.
+/// How long the outcome of an unanswered call is kept.
 const AFTER_END: Duration = Duration::from_secs(1);
 
-/// The calls that wait.
+/// The suspended calls.
 pub(in crate::mcp) struct SuspendedCalls {
     seal: Seal,
     table: Mutex<HashMap<u64, Suspension>>,
 }
 
-/// A call that waits.
+/// A suspended call.
 struct Suspension {
-    /// The one state that is good now.
+    /// The only valid state.
     nonce: u64,
     requests: Vec<ServerRequest>,
     received: Vec<ClientResponse>,
     answer: oneshot::Sender<RequestOutcome>,
-    /// Has the call handed over.
+    /// Hands the call over.
     wanted: oneshot::Sender<oneshot::Sender<ActiveCall>>,
     until: Instant,
-    /// The bytes of what is asked and was answered.
+    /// The bytes of requests and responses.
     load: SuspendedPermit,
 }
 
-/// A place for one call.
+/// A call's permit.
 pub(in crate::mcp) struct SuspendedCall {
     calls: Arc<SuspendedCalls>,
     number: u64,
@@ -63,7 +63,7 @@ pub(in crate::mcp) struct SuspendedCall {
 }
 
 impl SuspendedCalls {
-    /// Makes the table, with a seal that no other gateway has.
+    /// Creates the table, with a random key.
     pub(in crate::mcp) fn new() -> Arc<Self> {
         Arc::new(Self {
             seal: Seal::new(),
@@ -75,7 +75,7 @@ impl SuspendedCalls {
         self.table.lock()
     }
 
-    /// Enters a call whose server asks something.
+    /// Adds a call whose server asks something.
     pub(in crate::mcp) fn enter(
         self: &Arc<Self>,
         ask: ServerRequests,
@@ -100,7 +100,7 @@ impl SuspendedCalls {
         }
     }
 
-    /// Takes the answers of a client that has come back. What it did not answer is asked again.
+    /// Handles the responses of a returning client. What is unanswered is asked again.
     fn take(
         &self,
         call: &Asked<'_>,
@@ -151,7 +151,7 @@ impl SuspendedCalls {
         drop(table);
         let entry = entry.ok_or_else(|| refused("was used already, or has expired"))?;
         drop(entry.load);
-        // A call that has ended meanwhile tells so itself.
+        // A call that ended meanwhile reports it itself.
         drop(entry.answer.send(RequestOutcome::Answered(entry.received)));
         let (tx, rx) = oneshot::channel();
         drop(entry.wanted.send(tx));
@@ -161,14 +161,14 @@ impl SuspendedCalls {
 
 /// What follows a client's return.
 enum Resumed {
-    /// Something is missing; this is asked for.
+    /// Something is missing and is asked again.
     AskAgain(RawBuf),
-    /// The call goes on, and is handed over here.
+    /// The call continues, and is handed over.
     Continues(oneshot::Receiver<ActiveCall>),
 }
 
 impl Suspension {
-    /// Returns the result that asks for what was not answered yet.
+    /// Returns the result that asks for the unanswered requests.
     fn asked(&self, seal: &Seal, number: u64, binding: [u8; 32]) -> RawBuf {
         let known =
             |asked: &&ServerRequest| !self.received.iter().any(|said| said.key == asked.key);
@@ -196,7 +196,7 @@ impl Suspension {
 }
 
 impl SuspendedCall {
-    /// Puts the call aside and returns what its client is asked.
+    /// Suspends the call and returns the requests to its client.
     pub(in crate::mcp) fn suspend(
         self,
         services: &CallServices,
@@ -229,7 +229,7 @@ fn answer(turn: &Waiter, asked: &RawBuf, services: &CallServices) -> Answer {
     Answer::result(turn.id.as_id(), &result)
 }
 
-/// Waits for a call that was put aside, until somebody wants it or nobody can any more.
+/// Waits for a suspended call, until it is resumed or no one can resume it.
 async fn keep_suspended(
     mut under_way: ActiveCall,
     mut wanted: oneshot::Receiver<oneshot::Sender<ActiveCall>>,
@@ -246,11 +246,11 @@ async fn keep_suspended(
     loop {
         tokio::select! {
             biased; // Its key, then who wants it, then what becomes of it, then the time.
-            // Nobody can come back for it: it is taken back with its key. fault U6
+            // No one can resume it: it is cancelled with its key. fault U6
             _ = &mut revoked => return forget(),
             wanted = &mut wanted => {
                 if let Ok(back) = wanted {
-                    // Whoever wanted it may be gone: then it is taken back.
+                    // If the resuming request is gone, the call is cancelled.
                     drop(back.send(under_way));
                 }
                 return;
@@ -265,7 +265,7 @@ async fn keep_suspended(
 }
 
 impl Endpoint {
-    /// Goes on with a call whose client has come back with the state it was given.
+    /// Resumes a call whose client returned with its state.
     pub(in crate::mcp) async fn resume(
         self: &Arc<Self>,
         authorized: &AuthorizedRequest,
@@ -290,7 +290,7 @@ impl Endpoint {
     }
 }
 
-/// Refuses answers that would take too much room until the rest is there.
+/// Refuses responses that would exceed the quota until the rest arrives.
 fn too_much(limit: SuspendedBytes) -> Problem {
     Problem::from(CallFailure {
         call: None,

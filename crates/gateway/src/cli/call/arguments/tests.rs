@@ -82,7 +82,7 @@ fn pairs_are_typed_too_and_what_does_not_fit_is_the_gateways_to_judge() {
     let words = ["text=5", "maxCount=three", "other=[true]", "more=x=y"];
     let expected = json!({"text": "5", "maxCount": "three", "other": [true], "more": "x=y"});
     assert_eq!(arguments(&words), expected);
-    assert!(refused(&["nothing"]).contains("is no argument"));
+    assert!(refused(&["nothing"]).contains("is not an argument"));
 }
 
 #[test]

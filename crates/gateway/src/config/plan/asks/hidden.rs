@@ -11,16 +11,16 @@ use crate::config::clients::hide::{ADDRESSES, HIDDEN, PRIVATE, url};
 use crate::config::document::{Member, Node, Table, Value};
 use crate::config::expand::{Reference, references};
 
-/// A longer text is remembered by its hash.
+/// Longer texts are stored by their hash.
 const LONGEST: usize = 1024;
-/// What stands between the mark of something hidden and its hash.
+/// The prefix of a hash.
 const SHA256: &str = "sha256:";
 /// How many digits a hash has.
 const DIGITS: usize = 64;
-/// How many of them a person is shown.
+/// How many digits are shown.
 const SHOWN: usize = 16;
 
-/// What becomes of the texts at a place.
+/// How texts at a path are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Secrecy {
     Plain,
@@ -40,7 +40,7 @@ impl Secrecy {
     }
 }
 
-/// Returns a copy of a value in which nothing secret stands.
+/// Returns a copy of a value without secrets.
 pub(super) fn hide(node: &Node) -> Node {
     hidden(node, Secrecy::Plain)
 }
@@ -85,7 +85,7 @@ fn below(member: &Member, place: Secrecy) -> Member {
     }
 }
 
-/// Hides what seems secret among words that belong together, such as `--token x`.
+/// Hides secrets among related words, such as `--token x`.
 fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
     let shown = hide_arguments(words, HIDDEN);
     let pairs = list.iter().zip(words).zip(shown);
@@ -93,7 +93,7 @@ fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
         .map(|((node, word), shown)| Node {
             span: node.span.clone(),
             value: Value::Text(match shown == *word {
-                // Nobody knows what stands in the place of a missing variable.
+                // A variable's default may be a secret.
                 true if word.contains("${") && word.contains(":-") => stand_in(word),
                 true => hidden_text(word, Secrecy::Plain),
                 false if word.contains(HIDDEN) => stand_in(word),
@@ -105,10 +105,10 @@ fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
 
 fn hidden_text(text: &str, place: Secrecy) -> String {
     match place {
-        // A mere reference tells nothing.
+        // A plain reference reveals nothing.
         Secrecy::Private if is_only_references(text) && !looks_secret(text) => text.to_owned(),
         Secrecy::Private => stand_in(text),
-        // What looks as if it were hidden must not pass for it.
+        // A text that looks hidden must not pass as hidden.
         Secrecy::Address | Secrecy::Plain if text.contains(HIDDEN) => stand_in(text),
         Secrecy::Address => match url(text) {
             shown if shown == text => text.to_owned(),
@@ -119,7 +119,7 @@ fn hidden_text(text: &str, place: Secrecy) -> String {
     }
 }
 
-/// Tells whether a text is references and nothing else, also nothing for a variable that is missing.
+/// Returns whether a text consists only of references, without defaults.
 fn is_only_references(text: &str) -> bool {
     let mut rest = text;
     while let Some(end) = rest.find('}').filter(|_| rest.starts_with("${")) {
@@ -142,7 +142,7 @@ fn stand_in(text: &str) -> String {
     format!("{HIDDEN}{SHA256}{}", digest.as_str())
 }
 
-/// Returns a line that was kept as a person is shown it, with the beginnings of hashes.
+/// Shortens the hashes in a stored line for display.
 pub(super) fn short(line: &str) -> String {
     let mark = format!("{HIDDEN}{SHA256}");
     let mut parts = line.split(mark.as_str());
