@@ -1,4 +1,4 @@
-//! What can go wrong in the engine, with code, fault and hint.
+//! The engine's errors, with code, fault and hint.
 
 mod full;
 mod text;

@@ -70,8 +70,8 @@ pub use project::Project;
 pub use project::feed::{LogFollower, ServerLoad};
 pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{
-    Announced, Client, ClientResponse, Lists, Reply, Request, RequestLifetime, RequestOutcome,
-    Scope, ServerRequest, ServerRequests, Speaker, Surface, SuspendedBytes, Word,
+    Announced, CallEvent, Client, ClientIdentity, ClientResponse, Lists, Reply, Request,
+    RequestLifetime, RequestOutcome, Scope, ServerRequest, ServerRequests, Surface, SuspendedBytes,
 };
 pub use request::{CancelReason, SessionChannel};
 pub use server::catalog::UncheckedPart;

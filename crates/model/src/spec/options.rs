@@ -1,4 +1,4 @@
-//! The options of a server, each defined once, beside the field that it sets (`calls`, `life`,
+//! The options of a server, each defined once, beside the field that it sets (`calls`, `lifecycle`,
 //! `process`, `remote`, `filter`): its name, what may be written, what it means.
 //!
 //! Everything else derives from [`options`]: the reader of files and of REST bodies, the view, `gantry
@@ -13,7 +13,7 @@ mod kind;
 use std::time::Duration;
 
 use super::{
-    Launch, ProcessLaunch, RemoteLaunch, ServerSpec, calls, filter, life, process, remote,
+    Launch, ProcessLaunch, RemoteLaunch, ServerSpec, calls, filter, lifecycle, process, remote,
 };
 
 pub(in crate::spec) use self::definition::option;
@@ -33,7 +33,7 @@ pub fn options() -> impl Iterator<Item = &'static ServerOption> {
         remote::OPTIONS,
         GENERAL,
         calls::OPTIONS,
-        life::OPTIONS,
+        lifecycle::OPTIONS,
         filter::OPTIONS,
     ];
     groups.into_iter().flatten()

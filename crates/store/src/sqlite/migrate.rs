@@ -1,9 +1,9 @@
-//! The file's schema: made, checked, refused if newer, brought forward if older.
+//! The schema of the file: created, checked, refused if newer, migrated if older.
 //!
-//! A warm start asks one question and runs no migration. SQLite's migrations take no lock of their
-//! own, so a lock file stands for it. A new database is made under another name and moved into
-//! place when it is whole; an older one is copied first, and each step is one transaction, so that
-//! a killed migration leaves the old schema or a new one.
+//! A warm start runs one query and no migration. SQLite's migrations take no lock of their own, so a
+//! lock file does. A new database is created under another name and moved into place when it is
+//! complete; an older one is copied first, and each step is one transaction, so that a killed
+//! migration leaves either schema.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -107,7 +107,7 @@ pub(crate) async fn create(
     busy_timeout: Duration,
 ) -> Result<(), StoreError> {
     let _lock = lock(path).await?;
-    if file::look(path)? == file::Found::File {
+    if file::look(path)? == file::FileState::File {
         return Ok(());
     }
     let unfinished = file::beside(path, ".new");

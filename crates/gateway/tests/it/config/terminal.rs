@@ -85,7 +85,7 @@ fn approve_asks_at_a_terminal() {
         assert!(terminal.shown().contains(told), "{}", terminal.shown());
     }
     let mut terminal = open(&folder, "approve");
-    terminal.sees("nothing waits for approval");
+    terminal.sees("nothing needs approval");
     assert_eq!(terminal.ends(), 0);
 }
 
