@@ -2,6 +2,7 @@
 //!
 //! Each rule says what it found and where, so that a failure reads as a task.
 
+mod call_path;
 mod graph;
 mod rows;
 
@@ -342,7 +343,7 @@ fn every_code_has_a_page() {
     for code in &codes {
         let page = fs::read_to_string(folder.join(format!("{code}.md"))).unwrap_or_default();
         let begins = page.starts_with(&format!("# `{code}`\n\n"));
-        let parts = ["- Who can mend it: ", "\n## What to do\n\n"];
+        let parts = ["- Responsible party: ", "\n## What to do\n\n"];
         if !begins || !parts.iter().all(|part| page.contains(part)) {
             found.push(format!(
                 "docs/errors/{code}.md must have the form of its neighbours"

@@ -1,24 +1,23 @@
-//! How we greet clients: `initialize` for the handshake era, `server/discover` for the stateless.
+//! `initialize` of the handshake era and `server/discover` of the stateless era.
 //!
-//! Tools are always offered with changes, since servers come and go while a client is connected;
-//! the rest is offered if some server that the caller may use has it. What servers want models to
-//! know is passed on: of one server as it is, of all joined, unless that is not wanted. Entry points:
-//! `Endpoint::initialize` and `Endpoint::discover`.
+//! Tools are always declared with `listChanged`; other capabilities if some server that the caller
+//! may use has them. Instructions of servers are passed on: of one server unchanged, of several
+//! joined, unless disabled. Entry points: `Endpoint::initialize` and `Endpoint::discover`.
 
 use axum::response::{IntoResponse, Response};
-use gantry_engine::{Capabilities, Scope, Speaker};
+use gantry_engine::{Capabilities, ClientIdentity, Scope};
 use gantry_model::era::{ProtocolVersion, negotiate, shape};
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
-use gantry_model::mcp::{ClientCan, Method};
+use gantry_model::mcp::{ClientCapabilities, Method};
 
 use super::answer::{Answer, TTL_MS};
-use super::{Endpoint, SESSION_HEADER, Visit, unknown_server};
+use super::{AuthorizedRequest, Endpoint, SESSION_HEADER, unknown_server};
 use crate::http::error::Problem;
 
-/// What clients of the joined endpoint are told of what servers want models to know.
+/// Whether clients of `/mcp` get the instructions of all servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Instructions {
-    /// That of all servers that they may use, each under its server's name.
+    /// Those of all servers that the caller may use, each under its server's name.
     #[default]
     Joined,
     /// Nothing.
@@ -26,10 +25,10 @@ pub enum Instructions {
 }
 
 impl Endpoint {
-    /// Agrees on a version and opens a session.
+    /// Negotiates a version and opens a session.
     pub(super) fn initialize(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         request: &Request<'_>,
     ) -> Result<Response, Problem> {
         let version = request
@@ -41,13 +40,18 @@ impl Endpoint {
                 .with_rpc(jsonrpc::INVALID_PARAMS, "`protocolVersion` must be a text")
         })?;
         let version = negotiate(&version);
-        let can = request.params.and_then(|params| params.get("capabilities"));
-        let can = can.map_or(ClientCan::NOTHING, ClientCan::read);
-        let instructions = self.instructions(visit)?;
-        let offered = self.offered(visit);
+        let capabilities = request.params.and_then(|params| params.get("capabilities"));
+        let capabilities =
+            capabilities.map_or(ClientCapabilities::NOTHING, ClientCapabilities::read);
+        let instructions = self.instructions(authorized)?;
+        let offered = self.offered(authorized);
         let engine = self.engine();
-        // A client that has just come has changed nothing yet.
-        let lists = engine.list_revisions(&visit.caller, &visit.scope, Speaker::Anyone);
+        // A new client starts with the current lists.
+        let lists = engine.list_revisions(
+            &authorized.caller,
+            &authorized.scope,
+            ClientIdentity::Anyone,
+        );
         let mut result = Edit::new(Raw::EMPTY_OBJECT);
         result
             .set_buf("protocolVersion", RawBuf::string(version.as_str()))
@@ -56,10 +60,12 @@ impl Endpoint {
         if let Some(instructions) = &instructions {
             result.set("instructions", instructions.as_raw());
         }
-        let session = self
-            .sessions
-            .open(&visit.caller, visit.scope.clone(), (version, can))?;
-        // What changes before its first stream is told on that.
+        let session = self.sessions.open(
+            &authorized.caller,
+            authorized.scope.clone(),
+            (version, capabilities),
+        )?;
+        // Changes before its first stream are reported on that stream.
         session.log.leave(lists);
         let mut response = Answer::result(request.id, &result).into_response();
         let name = session.id.header();
@@ -67,12 +73,16 @@ impl Endpoint {
         Ok(response)
     }
 
-    /// Says what is here to a client that shakes no hands.
-    pub(super) fn discover(&self, visit: &Visit, request: &Request<'_>) -> Result<Answer, Problem> {
+    /// Answers `server/discover`.
+    pub(super) fn discover(
+        &self,
+        authorized: &AuthorizedRequest,
+        request: &Request<'_>,
+    ) -> Result<Answer, Problem> {
         let versions = ProtocolVersion::STATELESS.map(ProtocolVersion::as_str);
         let versions = RawBuf::serialize(&versions).expect("texts are always JSON");
-        let instructions = self.instructions(visit)?;
-        let offered = self.offered(visit);
+        let instructions = self.instructions(authorized)?;
+        let offered = self.offered(authorized);
         let mut result = Edit::new(Raw::EMPTY_OBJECT);
         result
             .set("supportedVersions", versions.as_raw())
@@ -90,22 +100,26 @@ impl Endpoint {
         ))
     }
 
-    /// Returns what the servers behind the endpoint want clients to know.
-    fn instructions(&self, visit: &Visit) -> Result<Option<RawBuf>, Problem> {
-        let Scope::Server(name) = &visit.scope else {
+    /// Returns the instructions of the servers behind the endpoint.
+    fn instructions(&self, authorized: &AuthorizedRequest) -> Result<Option<RawBuf>, Problem> {
+        let Scope::Server(name) = &authorized.scope else {
             let joined = match self.instructions {
-                Instructions::Joined => self.engine().instructions(&visit.caller),
+                Instructions::Joined => self.engine().instructions(&authorized.caller),
                 Instructions::None => None,
             };
             return Ok(joined.as_deref().map(RawBuf::string));
         };
-        let view = self.server_of(&visit.caller, name);
+        let view = self.server_of(&authorized.caller, name);
         let view = view.ok_or_else(|| unknown_server(name.as_str()))?;
         Ok(view.status.instructions.as_deref().map(RawBuf::string))
     }
 
-    fn offered(&self, visit: &Visit) -> RawBuf {
-        offered(&self.engine().capabilities(&visit.caller, &visit.scope))
+    fn offered(&self, authorized: &AuthorizedRequest) -> RawBuf {
+        offered(
+            &self
+                .engine()
+                .capabilities(&authorized.caller, &authorized.scope),
+        )
     }
 }
 

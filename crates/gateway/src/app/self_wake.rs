@@ -1,9 +1,8 @@
-//! Polls a future again at once when it wakes itself, without asking the scheduler.
+//! Polls a future again at once when it wakes itself, without going through the scheduler.
 //!
-//! A connection that hands a body from its reader to its handler wakes itself for every request.
-//! The scheduler answers that by waking another worker, which finds nothing: two system calls and
-//! a thread's wake-up for each request. Here such a wake-up is one more turn of a loop. Wake-ups
-//! from elsewhere go the ordinary way. Entry point: [`Again::poll`].
+//! A connection that passes a body from its reader to its handler wakes itself for every request.
+//! The scheduler would wake another worker for that, in vain: two system calls and a thread wake-up
+//! per request. Other wake-ups take the usual path. Entry point: [`SelfWake::poll`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,15 +10,15 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// How often a future is polled in one turn before others get theirs.
+/// How often a future is polled before other tasks run.
 const TURNS: usize = 8;
 
 const RESTING: u8 = 0;
 const POLLING: u8 = 1;
 const WOKEN: u8 = 2;
 
-/// Notices when a future wakes itself.
-pub(super) struct Again {
+/// Detects that a future wakes itself.
+pub(super) struct SelfWake {
     shared: Arc<Shared>,
     waker: Waker,
 }
@@ -46,14 +45,14 @@ impl Wake for Shared {
     }
 }
 
-impl Again {
+impl SelfWake {
     pub(super) fn new() -> Self {
         let shared = Arc::new(Shared::default());
         let waker = Waker::from(Arc::clone(&shared));
         Self { shared, waker }
     }
 
-    /// Polls until the future is done, or rests without having woken itself.
+    /// Polls until the future is ready, or pending without having woken itself.
     pub(super) fn poll<T>(
         &self,
         context: &mut Context<'_>,
@@ -101,7 +100,7 @@ mod tests {
     fn a_wake_up_of_its_own_is_another_turn_and_one_from_elsewhere_reaches_the_task() {
         let count = Arc::new(Count::default());
         let task = Waker::from(Arc::clone(&count));
-        let again = Again::new();
+        let again = SelfWake::new();
         let mut turns = 0;
         let mut kept = None;
         let polled: Poll<()> = again.poll(&mut Context::from_waker(&task), |context| {
@@ -123,7 +122,7 @@ mod tests {
         let count = Arc::new(Count::default());
         let task = Waker::from(Arc::clone(&count));
         let mut turns = 0;
-        let polled: Poll<()> = Again::new().poll(&mut Context::from_waker(&task), |context| {
+        let polled: Poll<()> = SelfWake::new().poll(&mut Context::from_waker(&task), |context| {
             turns += 1;
             context.waker().wake_by_ref();
             Poll::Pending

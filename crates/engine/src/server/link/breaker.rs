@@ -1,19 +1,19 @@
-//! Counts the calls in a row that a server let go unanswered without a sign of life; after three
-//! nobody waits for it any more, until one call a minute later has tried it (fault S11).
+//! The circuit breaker of a link: counts consecutive calls without any sign of life; after three,
+//! calls are refused for a minute, then one tries (fault S11).
 //!
-//! Calls that ran side by side count once, and any line of the server's clears it. Never restarts
-//! anything: that is the runner's to decide. Entry points: `Silence::admit`, `missed`, `heard`.
+//! Concurrent calls count once, and any line from the server resets the count. Never restarts
+//! anything; the runner decides that. Entry points: `LinkBreaker::admit`, `missed`, `heard`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gantry_model::breaker::{Breaker, State, Verdict};
+use gantry_model::breaker::{Breaker, BreakerState, BreakerVerdict};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// What keeps callers from waiting for a server that is silent.
-pub(crate) struct Silence {
+pub(crate) struct LinkBreaker {
     /// There is something in `state` to look at.
     suspect: AtomicBool,
     state: Mutex<Counted>,
@@ -46,7 +46,7 @@ pub(super) enum Admitted {
     AsProbe,
 }
 
-impl Silence {
+impl LinkBreaker {
     pub(super) fn new() -> Self {
         Self {
             suspect: AtomicBool::new(false),
@@ -69,23 +69,23 @@ impl Silence {
             return Ok(Admitted::Freely);
         }
         match self.lock().breaker.allow(self.since.elapsed()) {
-            Verdict::Yes => Ok(Admitted::Freely),
-            Verdict::Probe => Ok(Admitted::AsProbe),
-            Verdict::No { retry_in } => Err(retry_in),
+            BreakerVerdict::Yes => Ok(Admitted::Freely),
+            BreakerVerdict::Probe => Ok(Admitted::AsProbe),
+            BreakerVerdict::No { retry_in } => Err(retry_in),
         }
     }
 
-    /// Counts a call that began then and got no sign of life.
+    /// Counts a call that began then and got no response and no other line.
     pub(super) fn missed(&self, begun: Instant) {
         let mut counted = self.lock();
         if counted.last.is_some_and(|last| begun < last) {
             return;
         }
-        let was_open = matches!(counted.breaker.state(), State::Open { .. });
+        let was_open = matches!(counted.breaker.state(), BreakerState::Open { .. });
         counted.last = Some(Instant::now());
         counted.breaker.failure(self.since.elapsed());
         self.suspect.store(true, Ordering::Release);
-        if !was_open && matches!(counted.breaker.state(), State::Open { .. }) {
+        if !was_open && matches!(counted.breaker.state(), BreakerState::Open { .. }) {
             self.opened.notify_one();
         }
     }
@@ -108,15 +108,15 @@ impl Silence {
     pub(crate) fn view(&self) -> BreakerView {
         let most = Breaker::default().threshold();
         match self.lock().breaker.state() {
-            State::Closed { failures } => BreakerView {
+            BreakerState::Closed { failures } => BreakerView {
                 unanswered: failures,
                 refuses_for: None,
             },
-            State::Open { until } => BreakerView {
+            BreakerState::Open { until } => BreakerView {
                 unanswered: most,
                 refuses_for: Some(until.saturating_sub(self.since.elapsed())),
             },
-            State::HalfOpen { .. } => BreakerView {
+            BreakerState::HalfOpen { .. } => BreakerView {
                 unanswered: most,
                 refuses_for: Some(Duration::ZERO),
             },
@@ -131,46 +131,46 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Lets a call of a second go unanswered.
-    async fn unanswered(silence: &Silence) {
+    async fn unanswered(breaker: &LinkBreaker) {
         let begun = Instant::now();
         tokio::time::sleep(SECOND).await;
-        silence.missed(begun);
+        breaker.missed(begun);
     }
 
     #[tokio::test(start_paused = true)]
     async fn three_in_a_row_are_enough_for_a_minute_and_then_one_call_tries() {
         // fault S11, row 0.12
-        let silence = Silence::new();
+        let breaker = LinkBreaker::new();
         for count in 1..=2 {
-            unanswered(&silence).await;
-            assert_eq!(silence.view().unanswered, count);
-            assert_eq!(silence.admit(), Ok(Admitted::Freely));
+            unanswered(&breaker).await;
+            assert_eq!(breaker.view().unanswered, count);
+            assert_eq!(breaker.admit(), Ok(Admitted::Freely));
         }
-        unanswered(&silence).await;
-        assert_eq!(silence.admit(), Err(60 * SECOND));
-        silence.opened.notified().await;
+        unanswered(&breaker).await;
+        assert_eq!(breaker.admit(), Err(60 * SECOND));
+        breaker.opened.notified().await;
         tokio::time::sleep(59 * SECOND).await;
-        assert_eq!(silence.admit(), Err(SECOND));
+        assert_eq!(breaker.admit(), Err(SECOND));
         tokio::time::sleep(SECOND).await;
-        assert_eq!(silence.admit(), Ok(Admitted::AsProbe));
-        assert!(silence.admit().is_err(), "one tries, the others do not");
-        silence.gave_up();
-        assert_eq!(silence.admit(), Ok(Admitted::AsProbe));
-        unanswered(&silence).await;
-        assert_eq!(silence.admit(), Err(60 * SECOND));
-        silence.heard();
-        assert_eq!(silence.admit(), Ok(Admitted::Freely));
-        assert_eq!(silence.view(), BreakerView::default());
+        assert_eq!(breaker.admit(), Ok(Admitted::AsProbe));
+        assert!(breaker.admit().is_err(), "one tries, the others do not");
+        breaker.gave_up();
+        assert_eq!(breaker.admit(), Ok(Admitted::AsProbe));
+        unanswered(&breaker).await;
+        assert_eq!(breaker.admit(), Err(60 * SECOND));
+        breaker.heard();
+        assert_eq!(breaker.admit(), Ok(Admitted::Freely));
+        assert_eq!(breaker.view(), BreakerView::default());
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_side_by_side_count_once() {
         // fault S11
-        let silence = Silence::new();
+        let breaker = LinkBreaker::new();
         let begun = Instant::now();
         tokio::time::sleep(SECOND).await;
-        (0..20).for_each(|_| silence.missed(begun));
-        assert_eq!(silence.view().unanswered, 1);
-        assert_eq!(silence.admit(), Ok(Admitted::Freely));
+        (0..20).for_each(|_| breaker.missed(begun));
+        assert_eq!(breaker.view().unanswered, 1);
+        assert_eq!(breaker.admit(), Ok(Admitted::Freely));
     }
 }

@@ -1,6 +1,6 @@
-//! What is held of a server's sign-in while the gateway runs: what every request reads, and what
-//! only one talk with the authorization server at a time uses. Sends nothing. Entry points: [`Held`]
-//! and [`Talk`].
+//! The state of a server's sign-in while the gateway runs: what every request reads, and what is used
+//! by one exchange with the authorization server at a time. Sends nothing. Entry points:
+//! [`SignInSession`] and [`AuthorityDialog`].
 
 use gantry_model::secret::SecretText;
 use gantry_model::spec::AuthKind;
@@ -9,10 +9,10 @@ use rmcp::transport::StoredCredentials;
 
 use super::authority::Authority;
 use super::error::SignInError;
-use super::issuer::{Binding, Bound};
-use super::kept::{self, Kept, Registration, Token};
-use super::sign_in::Pending;
-use super::{CLIENT, Drawer, ISSUER, TOKENS, Target};
+use super::issuer::{Binding, BoundIssuer};
+use super::sign_in::PendingSignIn;
+use super::token_store::{self, Registration, StoredTokens, Token};
+use super::{CLIENT, ISSUER, TOKENS, Target, VaultScope};
 
 /// How many scopes that a server misses are noted, and how long each may be.
 const MOST_MISSING: usize = 64;
@@ -20,7 +20,7 @@ const LONGEST_SCOPE: usize = 256;
 
 /// What is known of the sign-in.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct SignInSession {
     pub(super) token: Option<Token>,
     pub(super) issuer: Option<String>,
     pub(super) granted: Vec<String>,
@@ -28,7 +28,7 @@ pub(super) struct Held {
     pub(super) missing: Vec<String>,
     /// What the server said when it last refused us.
     pub(super) challenge: Option<String>,
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<PendingSignIn>,
     pub(super) signed_in_ms: Option<u64>,
     /// How often somebody has signed in.
     pub(super) sign_ins: u64,
@@ -38,17 +38,17 @@ pub(super) struct Held {
 
 /// What only one talk at a time uses.
 #[derive(Default)]
-pub(super) struct Talk {
-    pub(super) kept: Option<Kept>,
+pub(super) struct AuthorityDialog {
+    pub(super) kept: Option<StoredTokens>,
     /// What the next sign-in is made with, if it still fits.
     pub(super) client: Option<Registration>,
     /// Which authorization server the configured client is shown to.
     pub(super) binding: Binding,
-    /// Found once, and anew after a refusal: a server may have moved to another.
+    /// Found once, and again after a refusal: a server may have moved to another.
     pub(super) authority: Option<Authority>,
 }
 
-impl Held {
+impl SignInSession {
     /// Takes up tokens and returns what to send.
     pub(super) fn take(&mut self, stored: &StoredCredentials) -> Option<HeaderValue> {
         self.token = Token::of(stored);
@@ -82,12 +82,12 @@ impl Held {
     }
 }
 
-impl Talk {
+impl AuthorityDialog {
     /// Takes up what was kept. What cannot be read keeps nothing else from being taken up.
     pub(super) async fn read(
         &mut self,
         target: &Target,
-        drawer: &Drawer,
+        drawer: &VaultScope,
     ) -> Result<(), SignInError> {
         let bound = self.bound(target, drawer).await.map(drop);
         if target.auth.kind == AuthKind::Auto {
@@ -102,8 +102,8 @@ impl Talk {
     pub(super) async fn bound(
         &mut self,
         target: &Target,
-        drawer: &Drawer,
-    ) -> Result<Option<&Bound>, SignInError> {
+        drawer: &VaultScope,
+    ) -> Result<Option<&BoundIssuer>, SignInError> {
         // Nobody is held to it, so that what is sealed with a lost key is in nobody's way.
         if target.auth.client_id.is_none() || target.auth.issuer.is_some() {
             return Ok(None);
@@ -111,8 +111,8 @@ impl Talk {
         if matches!(self.binding, Binding::Unread) {
             let mut bound = drawer.get(ISSUER).await?;
             if bound.is_none() && target.auth.kind == AuthKind::Auto {
-                let kept: Option<Kept> = drawer.get(TOKENS).await?;
-                bound = kept.and_then(|kept| Bound::of_tokens(target, &kept));
+                let kept: Option<StoredTokens> = drawer.get(TOKENS).await?;
+                bound = kept.and_then(|kept| BoundIssuer::of_tokens(target, &kept));
             }
             self.binding = bound.map_or(Binding::Free, Binding::To);
         }
@@ -126,6 +126,6 @@ impl Talk {
     pub(super) fn secrets(&self) -> Vec<SecretText> {
         let kept = self.kept.as_ref();
         let clients = self.client.iter().chain(kept.map(|kept| &kept.client));
-        kept::secrets(kept.map(|kept| &kept.stored), clients)
+        token_store::secrets(kept.map(|kept| &kept.stored), clients)
     }
 }

@@ -1,18 +1,20 @@
-//! A call under way and whoever waits for it now. In the handshake era that is one client on one
-//! stream; in the stateless era the call may be put aside while a person answers, and be waited for
-//! by the next request. Entry points: [`UnderWay`], [`Turn`].
+//! An active call and the request that waits for it. In the handshake era that is one client on one
+//! stream; in the stateless era the call may be suspended while a user answers, and continued by
+//! the next request. Entry points: [`ActiveCall`], [`Waiter`].
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gantry_engine::{CallFailure, Reply, RequestOutcome, Scope, ServerRequests, Speaker, Word};
+use gantry_engine::{
+    CallEvent, CallFailure, ClientIdentity, Reply, RequestOutcome, Scope, ServerRequests,
+};
 use gantry_model::caller::KeyValidity;
 use gantry_model::era::Era;
 use gantry_model::era::meta::Identity;
 use gantry_model::id::{AgentName, KeyId, ProjectName};
 use gantry_model::jsonrpc::{Edit, OwnedRequestId, Raw, RawBuf};
-use gantry_model::mcp::{ClientCan, LogLevel};
+use gantry_model::mcp::{ClientCapabilities, LogLevel};
 
 use super::answer::Answer;
 use super::forward::Asked;
@@ -22,25 +24,25 @@ use super::sessions::SessionId;
 use super::stream::notification;
 use crate::http::limits::BodyPermit;
 
-/// The longest progress or log message that is passed on.
+/// Maximum size of a forwarded progress or log message.
 const EVENT_BYTES: usize = 64 << 10;
 
-/// The work on a call; dropping it cancels the call.
+/// The future of a call; dropping it cancels the call.
 pub(super) type Work = Pin<Box<dyn Future<Output = Result<Reply, CallFailure>> + Send>>;
 
-/// A call, the work on it, and what is said of it meanwhile.
-pub(super) struct UnderWay {
+/// A call, its future, and its events.
+pub(super) struct ActiveCall {
     pub(super) call: Arc<Called>,
     pub(super) work: Work,
-    pub(super) words: tokio::sync::mpsc::Receiver<Word>,
-    /// What it takes of the budget for bodies, until it has a seat.
+    pub(super) words: tokio::sync::mpsc::Receiver<CallEvent>,
+    /// Its body permit, until it is suspended.
     pub(super) room: BodyPermit,
-    /// Its room among the calls that wait for their clients, once its server has asked.
+    /// Its permit among the suspended calls, once its server has asked.
     pub(super) seat: Option<Arc<CallPermit>>,
 }
 
-impl UnderWay {
-    /// Finds the call a seat, and a place there for what its server asks; else says what is full.
+impl ActiveCall {
+    /// Takes a permit for the call and one for a server request, or returns the exhausted quota.
     pub(super) fn sit(
         &mut self,
         quota: &Arc<SuspendedQuota>,
@@ -61,7 +63,7 @@ impl UnderWay {
     }
 }
 
-/// A request with its own memory, fit to outlive the one it came in.
+/// An owned request that may outlive the one it came in.
 #[derive(Debug)]
 pub(super) struct Called {
     id: OwnedRequestId,
@@ -69,9 +71,9 @@ pub(super) struct Called {
     pub(super) params: Option<RawBuf>,
     pub(super) era: Era,
     owner: Option<Owner>,
-    pub(super) can: ClientCan,
+    pub(super) capabilities: ClientCapabilities,
     level: Option<LogLevel>,
-    speaker: Speaker,
+    identity: ClientIdentity,
     pub(super) key: KeyId,
     /// The validity of that key; the call ends with it.
     pub(super) validity: KeyValidity,
@@ -81,21 +83,21 @@ pub(super) struct Called {
 }
 
 impl Called {
-    pub(super) fn of(asked: &Asked<'_>, visit: &super::Visit) -> Self {
+    pub(super) fn of(asked: &Asked<'_>, authorized: &super::AuthorizedRequest) -> Self {
         Self {
             id: asked.id.to_owned(),
             method: asked.method.to_owned(),
             params: asked.params.whole.map(Raw::to_buf),
             era: asked.era,
             owner: asked.owner,
-            can: asked.can,
+            capabilities: asked.capabilities,
             level: asked.level,
-            speaker: asked.speaker,
-            key: visit.caller.key,
-            validity: visit.caller.validity.clone(),
-            project: visit.caller.project.clone(),
-            agent: visit.caller.agent.clone(),
-            scope: visit.scope.clone(),
+            identity: asked.identity,
+            key: authorized.caller.key,
+            validity: authorized.caller.validity.clone(),
+            project: authorized.caller.project.clone(),
+            agent: authorized.caller.agent.clone(),
+            scope: authorized.scope.clone(),
         }
     }
 
@@ -106,13 +108,13 @@ impl Called {
             params: self.params.as_ref().map(RawBuf::as_raw).into(),
             era: self.era,
             owner: self.owner,
-            can: self.can,
+            capabilities: self.capabilities,
             level: self.level,
-            speaker: self.speaker,
+            identity: self.identity,
         }
     }
 
-    /// Makes a call for tests, of the handshake era.
+    /// Creates a handshake-era call for tests.
     #[cfg(test)]
     pub(super) fn example(id: &OwnedRequestId, owner: Option<Owner>) -> Self {
         Self {
@@ -121,9 +123,9 @@ impl Called {
             params: None,
             era: Era::Handshake,
             owner,
-            can: ClientCan::NOTHING,
+            capabilities: ClientCapabilities::NOTHING,
             level: None,
-            speaker: Speaker::Anyone,
+            identity: ClientIdentity::Anyone,
             key: KeyId::from_random(1),
             validity: KeyValidity::default(),
             project: ProjectName::local(),
@@ -138,26 +140,26 @@ impl Called {
     }
 }
 
-/// One request that waits for a call.
+/// A request that waits for a call.
 #[derive(Debug)]
-pub(super) struct Turn {
-    /// The id that the answer carries.
+pub(super) struct Waiter {
+    /// The id of the response.
     pub(super) id: OwnedRequestId,
-    /// The token of this request, raw, if it is another than the call's first.
+    /// The raw progress token of this request, if it differs from the call's first.
     pub(super) token: Token,
 }
 
-/// Under which token a request hears of progress.
+/// The progress token of a request.
 #[derive(Debug)]
 pub(super) enum Token {
-    /// The one that the call began with.
+    /// That of the call's first request.
     First,
-    /// One of its own, or none: then it hears of none.
+    /// Its own, or none: then it gets no progress.
     Own(Option<Box<str>>),
 }
 
-impl Turn {
-    /// Makes the answer to this request.
+impl Waiter {
+    /// Creates the response to this request.
     pub(super) fn answer(
         &self,
         call: &Called,

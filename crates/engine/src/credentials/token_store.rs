@@ -1,5 +1,5 @@
-//! What is kept of a sign-in, sealed: the tokens, bound to the URL they are for, and the client
-//! that was registered. Entry points: [`Kept`], [`Registration`] and [`Token`].
+//! What is stored of a sign-in, sealed: the tokens, bound to the URL they are for, and the registered
+//! client. Entry points: [`StoredTokens`], [`Registration`] and [`Token`].
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// The tokens of one server.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredTokens {
     /// The server's URL when they were got; they are sent nowhere else.
     pub(super) url: String,
     /// What the authorization server gave, and which one that was.
@@ -28,7 +28,7 @@ pub(super) struct Kept {
     pub(super) client: Registration,
 }
 
-impl Kept {
+impl StoredTokens {
     /// Tells whether the tokens are for this server, by the authorization server that it may have.
     pub(super) fn is_of(&self, target: &Target) -> bool {
         let given = self.stored.issuer.as_deref();
@@ -110,7 +110,7 @@ impl Token {
         self.ends_ms().is_none_or(|end| unix_ms() < end)
     }
 
-    /// Tells whether it need not be renewed yet. A short one is used for half its life.
+    /// Tells whether it need not be renewed yet. A short one is used for half its lifetime.
     pub(super) fn is_fresh(&self) -> bool {
         let Some(lifetime) = self.lifetime else {
             return true;
@@ -166,7 +166,7 @@ mod tests {
         assert!(!token(3600, 3541).is_fresh());
         assert!(token(3600, 3541).is_valid());
         assert!(!token(3600, 3601).is_valid());
-        assert!(token(30, 5).is_fresh(), "a short one for half its life");
+        assert!(token(30, 5).is_fresh(), "a short one for half its lifetime");
         assert!(!token(30, 16).is_fresh());
         let endless = serde_json::json!({"access_token": "a", "token_type": "bearer"});
         let endless = Token::of(&stored(endless, 0)).unwrap();

@@ -1,5 +1,5 @@
-//! How a life of a server begins: handle and runner put together over what they share, and the
-//! runner kept running, should it ever panic. Starts nothing by itself; whoever calls owns the task.
+//! Builds the handle and the runner of one instance of a server over what they share, and keeps the
+//! runner running if it panics. Starts nothing itself; the caller owns the task.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use arc_swap::ArcSwap;
 use futures_util::FutureExt;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::mcp::ClientCan;
+use gantry_model::mcp::ClientCapabilities;
 use gantry_model::restart::History;
 use gantry_model::spec::ServerSpec;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::catalog::ServerCatalog;
-use super::handle::{Live, ServerHandle};
+use super::handle::{LinkState, ServerHandle};
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
@@ -28,39 +28,39 @@ use super::runner::remote::RemoteState;
 use super::runner::{ExitCell, RunnerContext, ServerRunner, UsageCell};
 use super::status::ServerStatus;
 use super::topics::Topics;
-use super::waiting::Waiting;
+use super::waiting::WaitingCallers;
 use crate::clock::Stopwatch;
 use crate::credentials::Credentials;
 use crate::known_secrets::KnownSecrets;
 use crate::schema::Permits;
 
-/// How long a runner that panicked stays away.
+/// The delay before a runner that panicked is restarted.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// What a life begins with.
-pub(crate) struct Begins {
+/// What an instance is built from.
+pub(crate) struct InstanceParts {
     pub(crate) id: ServerId,
     pub(crate) created_ms: u64,
-    pub(crate) first: State,
-    pub(crate) live: Live,
+    pub(crate) first: ServerState,
+    pub(crate) live: LinkState,
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
     pub(crate) logs: Arc<Logs>,
-    /// What is taken out of all that it says.
+    /// Redacted from everything it sends.
     pub(crate) known: Arc<KnownSecrets>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: CancellationToken,
-    /// What the server is told that its client can do.
-    pub(crate) declares: ClientCan,
-    /// Notes that the server, which is of the stateless era, knows no handshake.
+    /// The client capabilities that are declared to the server.
+    pub(crate) declares: ClientCapabilities,
+    /// Set if the server, which is of the stateless era, refuses the handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
-    /// What a remote server is shown of us.
+    /// The credentials for a remote server.
     pub(crate) credentials: Option<Credentials>,
-    /// What its one client wants to hear of; none if it serves all.
+    /// The subscriptions of its one client; none if it serves all.
     pub(crate) topics: Option<Arc<Topics>>,
 }
 
-impl Begins {
-    /// Makes the handle and the runner of a life.
+impl InstanceParts {
+    /// Builds the handle and the runner.
     pub(crate) fn assemble(
         self,
         context: &Arc<RunnerContext>,
@@ -70,8 +70,8 @@ impl Begins {
         let mut status = ServerStatus::new(self.first);
         status.reason = spec.held().map(|(_, why)| why.to_owned());
         let (status_tx, status) = watch::channel(status);
-        // One place: an order that was not taken yet is the same order as the next.
-        let (orders_tx, orders) = mpsc::channel(1);
+        // One slot: a command that was not taken yet equals the next one.
+        let (commands_tx, commands) = mpsc::channel(1);
         let usage = UsageCell::default();
         let shown_usage = Arc::clone(&usage);
         let handle = ServerHandle {
@@ -82,7 +82,7 @@ impl Begins {
             live,
             status,
             wake: Arc::new(Notify::new()),
-            orders: orders_tx,
+            commands: commands_tx,
             stop: self.stop,
             stopped: CancellationToken::new(),
             catalog: self.catalog,
@@ -93,7 +93,7 @@ impl Begins {
                 cell.as_ref().and_then(|read| read())
             }),
             known: self.known,
-            waiting: Waiting::new(spec.calls.queue),
+            waiting: WaitingCallers::new(spec.calls.queue),
             credentials: self.credentials.clone(),
             retries: RetryBudget::default(),
             permits: Permits::new(&context.checks),
@@ -103,13 +103,13 @@ impl Begins {
         let remote = spec.launch.remote().map(RemoteState::new);
         let runner = ServerRunner {
             id: self.id,
-            policy: spec.life.restart.policy().unwrap_or_default(),
+            policy: spec.lifecycle.restart.policy().unwrap_or_default(),
             spec,
             context: Arc::clone(context),
             live: live_tx,
             status: status_tx,
             wake: Arc::clone(&handle.wake),
-            orders,
+            commands,
             stop: handle.stop.clone(),
             catalog: Arc::clone(&handle.catalog),
             logs: Arc::clone(&handle.logs),
@@ -118,7 +118,12 @@ impl Begins {
             exit: ExitCell::default(),
             history: History::default(),
             watch: Stopwatch::start(),
-            era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
+            era_hint: handle
+                .catalog
+                .load()
+                .handshake
+                .as_ref()
+                .map(|handshake| handshake.era),
             declares: self.declares,
             refuses: self.refuses,
             remote,
@@ -138,11 +143,11 @@ impl ServerRunner {
                 Ok(()) => break,
                 Err(_panic) => {
                     error!(server = %self.spec.name, "the server's runner panicked");
-                    let what = "the runner failed inside the gateway and starts anew";
+                    let what = "the runner failed inside the gateway and is restarted";
                     self.context
                         .events
                         .report(&self.spec.name, EventKind::StartFailed, what);
-                    // What panicked once may do so again; the next start sets it right then.
+                    // What panicked once may do so again; then the next start cleans up.
                     let cut = AssertUnwindSafe(|| self.cut_short(what));
                     drop(std::panic::catch_unwind(cut));
                     if self.stop.is_cancelled() {

@@ -1,8 +1,7 @@
-//! Reads a query into a type, and says in plain words what is wrong with it: unknown, repeated and
-//! missing parameters, and values of the wrong kind.
+//! Parses a query into a type, and reports unknown, repeated, missing and malformed parameters.
 //!
-//! What is allowed is taken from the description of the API that is served (`openapi`), so that both
-//! say the same. Entry points: [`read`], then [`Mistakes::told`].
+//! The allowed values come from the served OpenAPI document, so both always agree. Entry points:
+//! [`read`], then [`QueryErrors::into_problem`].
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -10,30 +9,28 @@ use serde_json::Value;
 use crate::api::openapi;
 use crate::config::diagnostic::meant;
 use crate::http::error::{FieldIssue, Problem};
+use crate::http::shown;
 
-/// Mistakes of one query that are told at most.
+/// Maximum number of errors reported per query.
 const MOST: usize = 8;
-/// Characters of a name or value that are shown.
-const SHOWN: usize = 48;
-
 /// What is wrong with a query.
 #[derive(Debug)]
-pub(super) struct Mistakes(Vec<Mistake>);
+pub(super) struct QueryErrors(Vec<QueryError>);
 
 #[derive(Debug, PartialEq, Eq)]
-enum Mistake {
+enum QueryError {
     /// No parameter has this name.
     Unknown(String),
-    /// A parameter stands there more than once.
+    /// A parameter is repeated.
     Repeated(String),
-    /// A parameter that must be there is not.
+    /// A required parameter is missing.
     Missing(String),
     /// A value of the wrong kind.
     Value { name: String, text: String },
 }
 
 /// Reads a query.
-pub(super) fn read<T: DeserializeOwned>(query: &str) -> Result<T, Mistakes> {
+pub(super) fn read<T: DeserializeOwned>(query: &str) -> Result<T, QueryErrors> {
     let error = match parse(query) {
         Ok(asked) => return Ok(asked),
         Err(error) => error,
@@ -41,9 +38,9 @@ pub(super) fn read<T: DeserializeOwned>(query: &str) -> Result<T, Mistakes> {
     let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
     let mut pairs: Vec<(String, String)> = pairs.collect();
     let mut mistakes = vec![classified(&error, &pairs)];
-    // Without what is known to be wrong, the rest is read again: all mistakes are told at once.
+    // Without the known errors, the rest is parsed again: all errors are reported at once.
     while mistakes.len() < MOST {
-        let name = mistakes.last().map_or("", Mistake::name);
+        let name = mistakes.last().map_or("", QueryError::name);
         let before = pairs.len();
         pairs.retain(|(known, _)| known != name);
         if pairs.len() == before {
@@ -60,7 +57,7 @@ pub(super) fn read<T: DeserializeOwned>(query: &str) -> Result<T, Mistakes> {
         }
         mistakes.push(next);
     }
-    Err(Mistakes(mistakes))
+    Err(QueryErrors(mistakes))
 }
 
 type ParseError = serde_path_to_error::Error<serde::de::value::Error>;
@@ -70,26 +67,26 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, ParseError> {
     serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs))
 }
 
-/// Tells from serde's own words what kind of mistake it is.
-fn classified(error: &ParseError, pairs: &[(String, String)]) -> Mistake {
+/// Classifies serde's error message.
+fn classified(error: &ParseError, pairs: &[(String, String)]) -> QueryError {
     let text = error.inner().to_string();
     let named = || text.split('`').nth(1).unwrap_or_default().to_owned();
     if text.starts_with("missing field") {
-        return Mistake::Missing(named());
+        return QueryError::Missing(named());
     }
     if text.starts_with("duplicate field") {
-        return Mistake::Repeated(named());
+        return QueryError::Repeated(named());
     }
     let name = error.path().to_string();
     if text.starts_with("unknown field") {
-        return Mistake::Unknown(name);
+        return QueryError::Unknown(name);
     }
     let value = pairs.iter().find(|(known, _)| *known == name);
     let text = value.map(|(_, text)| text.clone()).unwrap_or_default();
-    Mistake::Value { name, text }
+    QueryError::Value { name, text }
 }
 
-impl Mistake {
+impl QueryError {
     fn name(&self) -> &str {
         match self {
             Self::Unknown(name) | Self::Repeated(name) | Self::Missing(name) => name,
@@ -132,9 +129,9 @@ impl Mistake {
     }
 }
 
-impl Mistakes {
-    /// Puts the mistakes of a query into words, for the route it was sent to.
-    pub(super) fn told(self, path: &str) -> Problem {
+impl QueryErrors {
+    /// Describes the errors of a query, for its route.
+    pub(super) fn into_problem(self, path: &str) -> Problem {
         let parameters = parameters(path);
         let told = self.0.iter().map(|mistake| {
             let message = mistake.message();
@@ -162,7 +159,7 @@ impl Mistakes {
     }
 }
 
-/// Returns the parameters of a route's query, as they are described.
+/// Returns the documented query parameters of a route.
 fn parameters(path: &str) -> Vec<Value> {
     let document: Value = serde_json::from_str(openapi::text()).unwrap_or_default();
     let methods = document["paths"][path].as_object().into_iter().flatten();
@@ -200,11 +197,6 @@ fn allowed(schema: &Value) -> Option<String> {
     }
 }
 
-fn shown(text: &str) -> String {
-    let short = text.chars().take(SHOWN);
-    short.flat_map(char::escape_debug).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
@@ -223,13 +215,13 @@ mod tests {
         since: Option<String>,
     }
 
-    fn wrong(query: &str) -> Vec<Mistake> {
+    fn wrong(query: &str) -> Vec<QueryError> {
         read::<Shape>(query).map_or_else(|mistakes| mistakes.0, |_| Vec::new())
     }
 
     #[test]
     fn every_mistake_of_a_query_is_found() {
-        let value = |name: &str, text: &str| Mistake::Value {
+        let value = |name: &str, text: &str| QueryError::Value {
             name: name.into(),
             text: text.into(),
         };
@@ -240,20 +232,20 @@ mod tests {
         }
         assert_eq!(
             wrong("agent=a&limit=1&limit=2"),
-            [Mistake::Repeated("limit".into())]
+            [QueryError::Repeated("limit".into())]
         );
         assert_eq!(
             wrong("agent=a&since=1&since_ms=2"),
-            [Mistake::Repeated("since".into())]
+            [QueryError::Repeated("since".into())]
         );
-        assert_eq!(wrong(""), [Mistake::Missing("agent".into())]);
+        assert_eq!(wrong(""), [QueryError::Missing("agent".into())]);
         assert_eq!(
             wrong("limit=x&count=maybe&lmit=3"),
             [
                 value("limit", "x"),
                 value("count", "maybe"),
-                Mistake::Unknown("lmit".into()),
-                Mistake::Missing("agent".into()),
+                QueryError::Unknown("lmit".into()),
+                QueryError::Missing("agent".into()),
             ]
         );
     }
@@ -261,8 +253,8 @@ mod tests {
     #[test]
     fn what_is_allowed_stands_in_the_description() {
         let told = |query: &str| {
-            let mistakes = Mistakes(wrong(query));
-            let problem = mistakes.told("/api/v1/calls");
+            let mistakes = QueryErrors(wrong(query));
+            let problem = mistakes.into_problem("/api/v1/calls");
             let issue = &problem.issues()[0];
             (issue.path.clone(), issue.message.clone())
         };

@@ -1,5 +1,5 @@
-//! What a view tells beside its lists: what servers want models to know, and what is not listed
-//! because another offers the same.
+//! What a view says beside its lists: the instructions of servers, and what is not listed because
+//! another server offers the same.
 
 use super::{Collision, View};
 
@@ -15,8 +15,8 @@ impl View {
         let mut joined = String::new();
         let mut left_out = 0_usize;
         for entry in self.servers().filter(|entry| entry.listed) {
-            let hello = entry.catalog.hello.as_deref();
-            let text = hello.and_then(|hello| hello.instructions.as_deref());
+            let handshake = entry.catalog.handshake.as_deref();
+            let text = handshake.and_then(|handshake| handshake.instructions.as_deref());
             let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
                 continue;
             };

@@ -1,10 +1,9 @@
-//! What `gantry up` prints: a row for each server, then how to use the gateway.
+//! The output of `gantry up`: a row for each server, then how to use the gateway.
 //!
-//! Rows come first, one for each server, with the cause and what to do if it failed; log lines wait
-//! until the screen is whole. A server that takes long does not hold the rest back: after a while it has
-//! a row as one that is starting, the endpoint is shown, and what became of it follows. On a terminal a
-//! line that turns says who is awaited. Never prints a key, only where it is. With `--json` the gateway is told in one line on stdout, and the rest on stderr. Entry point:
-//! [`StartupReport::tell`].
+//! A failed server's row has the cause and what to do; log lines wait until the screen is complete.
+//! A slow server does not delay the rest: it is shown as starting, and its result follows. Never
+//! prints a key, only its file. With `--json`, one line of JSON goes to stdout and the rest to
+//! stderr. Entry point: [`StartupReport::tell`].
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 use gantry_engine::{Engine, HostReport, IsolationReport, Listener, ServerStatus, ServerView};
 use gantry_model::id::ServerName;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -21,24 +20,24 @@ use crate::config::diagnostic::Diagnostic;
 use crate::config::plan::Plan;
 use crate::data_folder::DataFolder;
 
-use super::super::doubts;
 use super::super::files::brief;
 use super::super::progress::Progress;
 use super::super::screen::Screen;
+use super::super::unchecked_tools;
 
 /// How long the endpoint waits for servers, so that their rows come first.
 const MOMENT: Duration = Duration::from_millis(1500);
 
-/// The same where a person looks, who would rather see the rows whole.
+/// The same at a terminal, where complete rows matter more.
 const WHILE: Duration = Duration::from_secs(5);
 
-/// How long servers may start before the line turns that says who is awaited.
+/// How long servers may start before a spinner shows them.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// How often the line turns; the servers are looked at only when one changed.
+/// The interval of the spinner; servers are checked only when one changed.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How many of those who are awaited are named.
+/// How many of the starting servers are named.
 const NAMED: usize = 3;
 
 /// What is printed, and where.
@@ -49,26 +48,26 @@ pub(super) struct StartupReport<'a> {
     pub(super) plan: &'a Plan,
     pub(super) began: Instant,
     pub(super) form: Form,
-    /// Signs a browser in, once. Only a terminal shows it: logs are read by others.
+    /// A single-use sign-in link. Shown on a terminal only, since logs are read by others.
     pub(super) link: Option<String>,
 }
 
 /// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In words, with something to try.
+    /// Text, with something to try.
     Words,
-    /// In one line of JSON, for a program.
+    /// One line of JSON, for a program.
     Json,
 }
 
 impl StartupReport<'_> {
-    /// Tells everything; ends when no server is starting any more.
+    /// Prints everything; ends when no server is starting.
     pub(super) async fn tell(&self, engine: &Engine) {
         self.screen
             .line(&self.screen.strong(&format!("Gantry {VERSION}")));
         self.screen.line("");
-        // Those whose server has a row are told there.
+        // Notices about a server with a row are shown in the row.
         let named = self.plan.off.iter().map(|spec| spec.name.as_str());
         let named: HashSet<&str> = named.collect();
         let rowless = self.plan.mistakes.iter();
@@ -78,7 +77,7 @@ impl StartupReport<'_> {
         }
         let ignored = self.plan.ignored.iter().map(ToString::to_string);
         let shadows = self.plan.shadows.iter().map(ToString::to_string);
-        // What waits of a server has its row.
+        // A server that needs approval has its row.
         let files = self.plan.unapproved.iter();
         let files = files.filter(|file| file.gateway.is_some());
         let settings = files.map(|file| {
@@ -98,7 +97,7 @@ impl StartupReport<'_> {
             (Form::Words | Form::Json, _) => MOMENT,
         };
         let mut late = false;
-        // Before the first look, so that nothing that happens meanwhile is missed.
+        // Before the first check, so that no event in between is missed.
         let mut feed = engine.default_project().listen();
         loop {
             let (mut lines, waiting) = self.servers(engine, &mut told);
@@ -141,7 +140,7 @@ impl StartupReport<'_> {
         }
     }
 
-    /// Returns a row for each server that has come up or failed since, and who is still on the way.
+    /// Returns a row for each server that started or failed since, and the ones still starting.
     fn servers(
         &self,
         engine: &Engine,
@@ -165,17 +164,17 @@ impl StartupReport<'_> {
         (lines, waiting)
     }
 
-    /// Returns the row of a server that is neither up nor down when the endpoint is shown.
+    /// Returns the row of a server that is still starting when the endpoint is shown.
     fn starting(&self, name: &ServerName, width: usize) -> String {
         let name = format!("{:width$}", name.as_str());
         format!("  {} {name}  still starting", self.screen.faint("…"))
     }
 
-    /// Says, after servers that came late, how many there are and where, so that the endpoint is the
-    /// last thing on the screen.
+    /// After late servers, repeats how many are ready and the endpoint, so that it is the last
+    /// line.
     fn all_there(&self, engine: &Engine) {
         let servers = engine.default_project().servers();
-        let is_ready = |server: &&ServerView| server.status.state == State::Ready;
+        let is_ready = |server: &&ServerView| server.status.state == ServerState::Ready;
         let ready = servers.iter().filter(is_ready).count();
         self.screen.line("");
         self.screen.line(&format!(
@@ -199,14 +198,14 @@ impl StartupReport<'_> {
         let row =
             |mark: String, what: &str, why: String| Some(format!("  {mark} {name}  {what}{why}"));
         match status.state {
-            State::Starting | State::Restarting => None,
-            // It is tried again this very moment: what comes of it is told.
-            State::Failed | State::BackingOff | State::Disconnected
+            ServerState::Starting | ServerState::Restarting => None,
+            // It is being restarted: the result will be shown.
+            ServerState::Failed | ServerState::BackingOff | ServerState::Disconnected
                 if status.next_try_in().is_some_and(|wait| wait.is_zero()) =>
             {
                 None
             }
-            State::Ready => {
+            ServerState::Ready => {
                 let mut offer =
                     offer(status.tools, status.resources, status.prompts) + &caveats(status);
                 if let Some(first) = server.collisions.first() {
@@ -215,27 +214,28 @@ impl StartupReport<'_> {
                     offer.push_str(&format!("; {count} {what} hidden behind `{behind}`"));
                 }
                 let after = screen.faint(&after);
-                // Its lists could not be had.
+                // Its tools could not be listed.
                 let mark = match status.reason {
                     Some(_) => screen.doubtful("!"),
                     None => screen.good("✓"),
                 };
                 row(mark, &format!("ready, {offer}  {after}"), why())
             }
-            State::Idle => row(
+            ServerState::Idle => row(
                 screen.faint("○"),
                 "starts with its first use",
                 String::new(),
             ),
-            State::Disabled => row(screen.faint("○"), "disabled", why()),
-            State::Misconfigured => row(screen.bad("✗"), "left out", why()),
-            State::NeedsApproval => row(screen.doubtful("!"), "needs approval", why()),
-            State::NeedsSignIn => row(screen.doubtful("!"), "needs a sign-in", why()),
-            State::Unresponsive => row(screen.doubtful("!"), "does not answer", why()),
-            State::Disconnected => row(screen.bad("✗"), "not connected", failure(server)),
-            State::BackingOff | State::Failed | State::Stopping | State::Stopped => {
-                row(screen.bad("✗"), "not running", failure(server))
-            }
+            ServerState::Disabled => row(screen.faint("○"), "disabled", why()),
+            ServerState::Misconfigured => row(screen.bad("✗"), "left out", why()),
+            ServerState::NeedsApproval => row(screen.doubtful("!"), "needs approval", why()),
+            ServerState::NeedsSignIn => row(screen.doubtful("!"), "needs a sign-in", why()),
+            ServerState::Unresponsive => row(screen.doubtful("!"), "does not answer", why()),
+            ServerState::Disconnected => row(screen.bad("✗"), "not connected", failure(server)),
+            ServerState::BackingOff
+            | ServerState::Failed
+            | ServerState::Stopping
+            | ServerState::Stopped => row(screen.bad("✗"), "not running", failure(server)),
         }
     }
 
@@ -248,7 +248,7 @@ impl StartupReport<'_> {
         }
     }
 
-    /// Returns where the gateway is, where its keys are, what it enforces, and how its servers are now.
+    /// Returns endpoint, key files, isolation and server states as JSON.
     fn gateway(&self, engine: &Engine) -> Value {
         let servers = engine.default_project().servers();
         let servers = servers.iter().map(|server| {
@@ -278,7 +278,7 @@ impl StartupReport<'_> {
         })
     }
 
-    /// Tells where the gateway is, where its keys are, what it enforces, and how to try it.
+    /// Prints endpoint, key files, isolation and an example.
     fn usage(&self, engine: &Engine) {
         let (screen, url) = (&self.screen, self.url);
         let (agent, admin) = (self.folder.agent_key(), self.folder.admin_key());
@@ -318,11 +318,11 @@ impl StartupReport<'_> {
     }
 }
 
-/// Waits until something happened to a server, or until a time.
+/// Waits for a server event, or until a deadline.
 async fn wait(feed: &mut Listener, until: Option<Instant>) {
     let changed = async {
         feed.changed().await;
-        // What happened is seen by looking.
+        // The event itself does not matter; the servers are checked again.
         feed.skip();
     };
     match until {
@@ -331,23 +331,23 @@ async fn wait(feed: &mut Listener, until: Option<Instant>) {
     }
 }
 
-/// Returns how wide the column of names is.
+/// Returns the width of the name column.
 fn width(servers: &[ServerView]) -> usize {
     let names = servers.iter().map(|server| server.spec.name.as_str().len());
     names.max().unwrap_or(0)
 }
 
-/// Returns a text of others in one line.
+/// Returns foreign text in one line.
 fn safe_line(text: &str) -> String {
     Screen::safe(text).replace('\n', " ")
 }
 
-/// Says in one line why a server is not there, and what to do.
+/// Describes in one line why a server is not ready, and what to do.
 fn failure(server: &ServerView) -> String {
     let (status, name) = (&server.status, &server.spec.name);
     let crash = status.last_crash.as_ref().map(|crash| crash.how.as_str());
     let why = crash.or(status.reason.as_deref()).unwrap_or_default();
-    // The search path is long, and `gantry status` has it.
+    // `PATH` is long, and `gantry status` shows it.
     let (cause, is_missing) = match why.split_once(" not found (searched ") {
         Some((program, _)) => (format!("{program} not found"), true),
         None => (why.to_owned(), false),
@@ -360,7 +360,7 @@ fn failure(server: &ServerView) -> String {
     format!(": {}; {advice}", safe_line(&cause))
 }
 
-/// Says how many servers are ready, and who is awaited for how long.
+/// Returns how many servers are ready, and the ones still starting.
 fn awaited(ready: usize, waiting: &[ServerName], elapsed: Duration) -> String {
     let mut names: Vec<&str> = waiting.iter().map(ServerName::as_str).collect();
     names.truncate(NAMED);
@@ -376,7 +376,7 @@ fn awaited(ready: usize, waiting: &[ServerName], elapsed: Duration) -> String {
     )
 }
 
-/// Returns what the running servers are held by, or what this machine could hold them by.
+/// Returns the isolation of the running servers, or what this machine can enforce.
 fn isolation(engine: &Engine) -> String {
     let servers = engine.default_project().servers();
     let report = servers
@@ -415,9 +415,10 @@ fn offer(tools: usize, resources: usize, prompts: usize) -> String {
     parts.join(", ")
 }
 
-/// Says how many tools have unchecked parts or are refused, and one reason for each.
+/// Returns how many tools have unchecked parts or are refused, with one reason each.
 fn caveats(status: &ServerStatus) -> String {
-    let counts = doubts::counts(status.unchecked_tools as u64, status.refused_tools as u64);
+    let counts =
+        unchecked_tools::counts(status.unchecked_tools as u64, status.refused_tools as u64);
     let Some(counts) = counts else {
         return String::new();
     };
@@ -434,7 +435,7 @@ fn caveats(status: &ServerStatus) -> String {
     format!(", {counts} ({})", reasons.join("; "))
 }
 
-/// Returns a command that lists the tools, as a shell takes it.
+/// Returns a shell command that lists the tools.
 fn curl(url: &str, key: &Path) -> [String; 3] {
     [
         format!(

@@ -1,5 +1,5 @@
-//! What a server listed and what came of it: tools with parts that are not checked, tools that are
-//! refused, and why. Shown by `up`, `ls` and `status` in the same words.
+//! Tools of a server that are refused or not fully checked, and why. Shown by `up`, `ls` and
+//! `status` in the same words.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use super::failure::Failure;
 use super::format::{list, number, text};
 use super::screen::Screen;
 
-/// How many reasons of one server are shown in a list of servers.
+/// How many reasons per server are shown in a list of servers.
 const SHOWN: usize = 3;
 
-/// Says how many tools have unchecked parts and how many are refused; nothing if none are.
+/// Returns how many tools have unchecked parts and how many are refused; nothing if none.
 pub(super) fn counts(unchecked: u64, refused: u64) -> Option<String> {
     let mut parts = Vec::new();
     if unchecked > 0 {
@@ -23,13 +23,13 @@ pub(super) fn counts(unchecked: u64, refused: u64) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Says the same of a server in an answer.
+/// Returns the same for a server in a response.
 pub(super) fn counts_of(server: &Value) -> Option<String> {
     let count = |pointer: &str| number(server, pointer).unwrap_or_default();
     counts(count("/unchecked_tools"), count("/refused_tools"))
 }
 
-/// Returns how many tools a server offers, with what is to be said of them.
+/// Returns the number of tools of a server, with these counts.
 pub(super) fn tools_of(server: &Value) -> String {
     let tools = text(server, "/tools");
     match counts_of(server) {
@@ -55,7 +55,7 @@ fn reasons(server: &Value) -> Vec<String> {
     unchecked.chain(excluded).collect()
 }
 
-/// Tells, below a list of servers, why some of their tools are refused or not checked in full.
+/// Explains, below a list of servers, why some of their tools are refused or not fully checked.
 pub(super) async fn explain(
     client: &Client,
     servers: &[Value],

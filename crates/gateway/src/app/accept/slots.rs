@@ -1,10 +1,10 @@
-//! Who is connected, and who makes room: places for connections, counted by address.
+//! Connection slots, counted by address, and which connection is closed when they run out.
 //!
-//! An address is an IPv4 address or an IPv6 /64, which one subscriber has. No address has more than
-//! its bound; the last eighth of all places is for addresses with few connections; and when there is
-//! no place, a connection without a request is closed at the address with the most that has one, if
-//! whoever comes has fewer. It is no `Quota`: a connection has no project until its first key, and one
-//! that rests gives way. Nothing here waits. Entry point: [`Seats::take`].
+//! An address is an IPv4 address or an IPv6 /64. No address exceeds its limit; the last eighth of
+//! all slots is reserved for addresses with few connections; when no slot is free, an idle
+//! connection of the address with the most is closed for an address with fewer. Not a `Quota`: a
+//! connection has no project before its first key, and idle ones give way. Never waits. Entry
+//! point: [`Slots::take`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -17,20 +17,20 @@ use tokio_util::sync::CancellationToken;
 use super::Bounds;
 use crate::app::connection::Watch;
 
-/// An address with fewer connections than this may have the last places.
+/// Below this number of connections an address may use the reserved slots.
 const FEW: usize = 64;
-/// The part of all places that is kept for addresses with few connections: one in so many.
+/// The reserved share of all slots: one in this many.
 const RESERVED: usize = 8;
 
 /// Who is connected.
 #[derive(Debug, Clone)]
-pub(super) struct Seats {
+pub(super) struct Slots {
     bounds: Bounds,
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<Occupied>>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct Occupied {
     all: usize,
     next: u64,
     /// The connections of each address, oldest first.
@@ -43,19 +43,19 @@ struct Occupant {
     close: CancellationToken,
 }
 
-/// A place among the connections, given back when dropped.
+/// A connection's slot, released when dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Slot {
     /// What the connection is doing.
     pub(super) watch: Arc<Watch>,
-    /// Ends the connection for somebody else's sake.
+    /// Closes the connection in favour of another.
     pub(super) close: CancellationToken,
     address: IpAddr,
     number: u64,
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<Occupied>>,
 }
 
-impl Seats {
+impl Slots {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -63,8 +63,8 @@ impl Seats {
         }
     }
 
-    /// Finds a place for a connection from an address, if need be another's.
-    pub(super) fn take(&self, address: IpAddr) -> Option<Seat> {
+    /// Takes a slot for a connection from an address, closing another connection if necessary.
+    pub(super) fn take(&self, address: IpAddr) -> Option<Slot> {
         let address = counted(address);
         let mut taken = self.lock();
         let own = taken.by_address.get(&address).map_or(0, BTreeMap::len);
@@ -84,7 +84,7 @@ impl Seats {
         };
         let of_address = taken.by_address.entry(address).or_default();
         of_address.insert(number, occupant);
-        Some(Seat {
+        Some(Slot {
             watch,
             close,
             address,
@@ -93,11 +93,11 @@ impl Seats {
         })
     }
 
-    /// Tells whether an address with so many connections may have one of the free places.
+    /// Returns whether an address with this many connections may take a free slot.
     fn has_room(&self, all: usize, own: usize) -> bool {
         let bounds = self.bounds;
         let free = bounds.connections.saturating_sub(all);
-        // Who lets one address have all places wants none kept.
+        // If one address may have all slots, none are reserved.
         let is_reserved = own >= FEW && bounds.per_address < bounds.connections;
         let kept = match is_reserved {
             true => bounds.connections / RESERVED,
@@ -106,7 +106,7 @@ impl Seats {
         free > kept
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, Occupied> {
         self.taken.lock()
     }
 }
@@ -119,10 +119,10 @@ fn counted(address: IpAddr) -> IpAddr {
     }
 }
 
-impl Taken {
-    /// Closes a connection of an address that has more than whoever comes would have, of the one
-    /// with the most that can spare any: one that never brought a request, else the oldest that has
-    /// none just now. If all have one, the oldest goes whose head is long in coming.
+impl Occupied {
+    /// Closes a connection of the address with the most connections, if it has more than the new
+    /// one would: preferably one without any request so far, then the oldest idle one, else the
+    /// oldest with a slow head.
     fn make_room(&mut self, own: usize) -> bool {
         let larger = self
             .by_address
@@ -155,7 +155,7 @@ impl Taken {
         let Some(held) = self.by_address.get_mut(&address) else {
             return;
         };
-        // Who was closed for another's sake has left before.
+        // A connection that was closed in favour of another has left already.
         if held.remove(&number).is_some() {
             self.all -= 1;
         }
@@ -165,7 +165,7 @@ impl Taken {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.taken.lock();
         taken.leave(self.address, self.number);
@@ -183,118 +183,118 @@ mod tests {
     #[test]
     fn seats_are_bounded_in_all_and_by_address() {
         // fault A2
-        let seats = Seats::new(Bounds {
+        let slots = Slots::new(Bounds {
             connections: 3,
             per_address: 1,
         });
         let (far, near) = (address("192.0.2.1"), address("127.0.0.1"));
-        let first = seats.take(far).unwrap();
-        assert!(seats.take(far).is_none());
-        assert!(seats.take(address("::ffff:192.0.2.1")).is_none());
-        let _near = seats.take(near).unwrap();
-        assert!(seats.take(near).is_none(), "loopback is held to it too");
-        let _beside = seats.take(address("127.0.0.2")).unwrap();
-        assert!(seats.take(address("127.0.0.3")).is_none());
+        let first = slots.take(far).unwrap();
+        assert!(slots.take(far).is_none());
+        assert!(slots.take(address("::ffff:192.0.2.1")).is_none());
+        let _near = slots.take(near).unwrap();
+        assert!(slots.take(near).is_none(), "loopback is held to it too");
+        let _beside = slots.take(address("127.0.0.2")).unwrap();
+        assert!(slots.take(address("127.0.0.3")).is_none());
         drop(first);
-        assert!(seats.take(far).is_some());
+        assert!(slots.take(far).is_some());
     }
 
     // fault A2
     #[test]
     fn a_subscriber_of_ipv6_is_one_address() {
-        let seats = Seats::new(Bounds {
+        let slots = Slots::new(Bounds {
             connections: 8,
             per_address: 2,
         });
         let _held: Vec<_> = ["2001:db8::1", "2001:db8::ffff:1"]
-            .map(|text| seats.take(address(text)).unwrap())
+            .map(|text| slots.take(address(text)).unwrap())
             .into();
-        assert!(seats.take(address("2001:db8:0:0:abcd::1")).is_none());
-        assert!(seats.take(address("2001:db8:0:1::1")).is_some());
+        assert!(slots.take(address("2001:db8:0:0:abcd::1")).is_none());
+        assert!(slots.take(address("2001:db8:0:1::1")).is_some());
     }
 
     // fault A2: two addresses that take all they can leave room for others, and each other.
     #[test]
     fn a_few_addresses_cannot_take_all_places() {
-        let seats = Seats::new(Bounds {
+        let slots = Slots::new(Bounds {
             connections: 1024,
             per_address: 512,
         });
         let fill = |text: &str| {
             let address = address(text);
-            std::iter::from_fn(move || seats.take(address)).take(2_000)
+            std::iter::from_fn(move || slots.take(address)).take(2_000)
         };
         let first: Vec<_> = fill.clone()("192.0.2.1").collect();
         assert_eq!(first.len(), 512);
         let second: Vec<_> = fill.clone()("192.0.2.2").collect();
-        let closed = first.iter().filter(|seat| seat.close.is_cancelled());
+        let closed = first.iter().filter(|slot| slot.close.is_cancelled());
         // The reserve is free, and both have the same.
         let closed = closed.count();
         assert_eq!((second.len(), first.len() - closed), (448, 448));
         let third: Vec<_> = fill("192.0.2.3").take(FEW).collect();
         assert_eq!(third.len(), FEW);
-        assert!(second.iter().all(|seat| !seat.close.is_cancelled()));
+        assert!(second.iter().all(|slot| !slot.close.is_cancelled()));
     }
 
     #[test]
     fn who_has_a_request_is_not_closed() {
-        let seats = Seats::new(Bounds {
+        let slots = Slots::new(Bounds {
             connections: 3,
             per_address: 3,
         });
         let held: Vec<_> = (0..3)
-            .map(|_| seats.take(address("192.0.2.1")).unwrap())
+            .map(|_| slots.take(address("192.0.2.1")).unwrap())
             .collect();
         held[0].watch.begin_for_test();
         held[1].watch.begin_for_test();
-        let late = seats.take(address("192.0.2.2")).unwrap();
-        let closed: Vec<_> = held.iter().map(|seat| seat.close.is_cancelled()).collect();
+        let late = slots.take(address("192.0.2.2")).unwrap();
+        let closed: Vec<_> = held.iter().map(|slot| slot.close.is_cancelled()).collect();
         assert_eq!(closed, [false, false, true]);
-        assert!(seats.take(address("192.0.2.3")).is_none(), "all are busy");
+        assert!(slots.take(address("192.0.2.3")).is_none(), "all are busy");
         drop(held);
         drop(late);
-        assert_eq!(seats.lock().all, 0);
-        assert!(seats.lock().by_address.is_empty());
+        assert_eq!(slots.lock().all, 0);
+        assert!(slots.lock().by_address.is_empty());
     }
 
     // fault A2: an address whose connections are all busy costs nobody a place that another can spare.
     #[test]
     fn who_comes_gets_the_place_of_any_larger_address() {
-        let seats = Seats::new(Bounds {
+        let slots = Slots::new(Bounds {
             connections: 5,
             per_address: 5,
         });
-        let take = |text: &str| seats.take(address(text)).unwrap();
+        let take = |text: &str| slots.take(address(text)).unwrap();
         let busy: Vec<_> = (0..3).map(|_| take("192.0.2.1")).collect();
-        busy.iter().for_each(|seat| seat.watch.begin_for_test());
+        busy.iter().for_each(|slot| slot.watch.begin_for_test());
         let idle: Vec<_> = (0..2).map(|_| take("192.0.2.2")).collect();
         let _late = take("192.0.2.3");
-        assert!(busy.iter().all(|seat| !seat.close.is_cancelled()));
-        let closed: Vec<_> = idle.iter().map(|seat| seat.close.is_cancelled()).collect();
+        assert!(busy.iter().all(|slot| !slot.close.is_cancelled()));
+        let closed: Vec<_> = idle.iter().map(|slot| slot.close.is_cancelled()).collect();
         assert_eq!(closed, [true, false]);
         // One that has no more than who comes keeps it.
-        assert!(seats.take(address("192.0.2.4")).is_none());
+        assert!(slots.take(address("192.0.2.4")).is_none());
     }
 
     // fault A2
     #[tokio::test(start_paused = true)]
     async fn a_head_on_its_way_is_not_cut_unless_it_takes_long() {
-        let seats = Seats::new(Bounds {
+        let slots = Slots::new(Bounds {
             connections: 3,
             per_address: 3,
         });
         let held: Vec<_> = (0..3)
-            .map(|_| seats.take(address("192.0.2.1")).unwrap())
+            .map(|_| slots.take(address("192.0.2.1")).unwrap())
             .collect();
         held[0].watch.begin_for_test();
         held[1].watch.begin_head_for_test();
-        let closed = || held.iter().map(|seat| seat.close.is_cancelled());
-        let first = seats.take(address("192.0.2.2")).unwrap();
+        let closed = || held.iter().map(|slot| slot.close.is_cancelled());
+        let first = slots.take(address("192.0.2.2")).unwrap();
         assert_eq!(closed().collect::<Vec<_>>(), [false, false, true]);
         drop(first);
-        let beside = seats.take(address("192.0.2.1")).unwrap();
+        let beside = slots.take(address("192.0.2.1")).unwrap();
         beside.watch.begin_for_test();
-        let late = || seats.take(address("192.0.2.2"));
+        let late = || slots.take(address("192.0.2.2"));
         assert!(late().is_none(), "nobody can spare a place");
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
         assert!(late().is_some());

@@ -1,4 +1,4 @@
-//! How a server's life is watched and bounded: the policy, and its options.
+//! How a server is started, health-checked, restarted and stopped: the policy, and its options.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::options::{ANY_TIME, Field, Kind, SOME_TIME, ServerOption, option, pla
 use super::{Launch, period};
 use crate::restart::{PolicyError, RestartPolicy};
 
-/// How a server's life is watched and bounded.
+/// How a server is started, health-checked, restarted and stopped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LifePolicy {
+pub struct LifecyclePolicy {
     /// Longest wait for `initialize` and the first listing: a first `npx` downloads.
     #[serde(with = "period")]
     pub handshake: Duration,
@@ -78,9 +78,9 @@ pub struct RestartSpec {
     #[serde(with = "period")]
     pub window: Duration,
     /// The waits after that, one after the other; the last repeats.
-    #[serde(with = "period::list")]
-    pub ladder: Vec<Duration>,
-    /// How long a server must have been healthy for the count to start anew.
+    #[serde(rename = "ladder", with = "period::list")]
+    pub backoff: Vec<Duration>,
+    /// How long a server must have been healthy for the count to reset.
     #[serde(with = "period")]
     pub reset_after: Duration,
 }
@@ -90,7 +90,7 @@ impl Default for RestartSpec {
         Self {
             at_once: 3,
             window: Duration::from_secs(60),
-            ladder: [5, 15, 45, 120, 300].map(Duration::from_secs).to_vec(),
+            backoff: [5, 15, 45, 120, 300].map(Duration::from_secs).to_vec(),
             reset_after: Duration::from_secs(600),
         }
     }
@@ -102,14 +102,14 @@ impl RestartSpec {
         RestartPolicy::new(
             self.at_once,
             self.window,
-            self.ladder.clone(),
+            self.backoff.clone(),
             self.reset_after,
             0.1,
         )
     }
 }
 
-impl Default for LifePolicy {
+impl Default for LifecyclePolicy {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(60),
@@ -125,7 +125,7 @@ impl Default for LifePolicy {
     }
 }
 
-impl LifePolicy {
+impl LifecyclePolicy {
     /// Returns the defaults for a server of this kind: one that is somewhere else runs already, and
     /// nothing has to be fetched before it can answer.
     pub fn of(launch: &Launch) -> Self {
@@ -150,48 +150,48 @@ pub enum WhenUnresponsive {
     Reconnect,
 }
 
-/// The options of a server's life.
+/// The options of the lifecycle.
 pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "handshake_timeout",
         SOME_TIME,
         "How long it may take to start: `initialize` and the first listing.",
-        |spec| Some(Field::Period(&mut spec.life.handshake)),
+        |spec| Some(Field::Period(&mut spec.lifecycle.handshake)),
     )
     .old_names(&["life.handshake"]),
     option(
         "probe_timeout",
         ANY_TIME,
         "How long `server/discover` may stay unanswered before `initialize` is sent.",
-        |spec| Some(Field::Period(&mut spec.life.probe)),
+        |spec| Some(Field::Period(&mut spec.lifecycle.probe)),
     )
     .old_names(&["life.probe"]),
     option(
         "health_every",
         SOME_TIME,
         "How often a quiet server is pinged.",
-        |spec| Some(Field::Period(&mut spec.life.health_every)),
+        |spec| Some(Field::Period(&mut spec.lifecycle.health_every)),
     )
     .old_names(&["life.health_every"]),
     option(
         "health_timeout",
         SOME_TIME,
         "How long it may take to answer the ping.",
-        |spec| Some(Field::Period(&mut spec.life.health_timeout)),
+        |spec| Some(Field::Period(&mut spec.lifecycle.health_timeout)),
     )
     .old_names(&["life.health_timeout"]),
     option(
         "when_unresponsive",
         Kind::Choice(&["keep", "reconnect"]),
         "What follows when it does not: it is marked and left alone, or ended and started again.",
-        |spec| plain(&mut spec.life.when_unresponsive),
+        |spec| plain(&mut spec.lifecycle.when_unresponsive),
     )
     .old_names(&["life.when_unresponsive"]),
     option(
         "stop_grace",
         ANY_TIME,
         "Time between SIGTERM and SIGKILL when it is stopped or restarted.",
-        |spec| Some(Field::Period(&mut spec.life.stop_grace)),
+        |spec| Some(Field::Period(&mut spec.lifecycle.stop_grace)),
     )
     .old_names(&["life.stop_grace"]),
     option(
@@ -199,7 +199,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         SOME_TIME,
         "With `start = \"lazy\"`: it is stopped after that long without a call, and the next call starts \
          it again. Subscriptions to its resources do not keep it; they are renewed then.",
-        |spec| Some(Field::MaybePeriod(&mut spec.life.idle_stop)),
+        |spec| Some(Field::MaybePeriod(&mut spec.lifecycle.idle_stop)),
     )
     .absent("off"),
     option(
@@ -208,7 +208,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         "After which exits it is started again: all, all but those with code 0, none.",
         |spec| {
             spec.launch.hosting()?;
-            plain(&mut spec.life.restart_when)
+            plain(&mut spec.lifecycle.restart_when)
         },
     ),
     option(
@@ -217,7 +217,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         "How many exits within `restart.window` are followed by an immediate restart.",
         |spec| {
             spec.launch.hosting()?;
-            plain(&mut spec.life.restart.at_once)
+            plain(&mut spec.lifecycle.restart.at_once)
         },
     )
     .old_names(&["life.restart.at_once"]),
@@ -227,7 +227,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         "The time within which exits are counted.",
         |spec| {
             spec.launch.hosting()?;
-            Some(Field::Period(&mut spec.life.restart.window))
+            Some(Field::Period(&mut spec.lifecycle.restart.window))
         },
     )
     .old_names(&["life.restart.window"]),
@@ -237,7 +237,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         "The waits before further restarts, one after the other; the last repeats.",
         |spec| {
             spec.launch.hosting()?;
-            Some(Field::Periods(&mut spec.life.restart.ladder))
+            Some(Field::Periods(&mut spec.lifecycle.restart.backoff))
         },
     )
     .old_names(&["restart.ladder", "life.restart.ladder"]),
@@ -247,7 +247,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         "How long it must have been healthy for the count to reset.",
         |spec| {
             spec.launch.hosting()?;
-            Some(Field::Period(&mut spec.life.restart.reset_after))
+            Some(Field::Period(&mut spec.lifecycle.restart.reset_after))
         },
     )
     .old_names(&["life.restart.reset_after"]),

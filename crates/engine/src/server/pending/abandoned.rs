@@ -1,29 +1,29 @@
-//! Calls that a server was sent and whose callers have left: it may still speak of them, and what it
-//! says then is for nobody else's ears (fault T4), nor is it about anybody else's call (fault S7).
-//! Bounded in number and in time: it is for nobody else's ears as long as a late answer is waited for,
-//! lest one call that was left silence a server for good. Entry points: [`Owed::is_to_other_than`] and [`Owed::is_any`].
+//! Calls that were sent and whose callers have left. The server may still send messages about them,
+//! which must reach no other client (fault T4) and end no other call (fault S7). Bounded in number,
+//! and in time by the wait for a late response, so that one abandoned call does not block messages
+//! for good. Entry points: [`AbandonedCalls::may_be_of_other_than`] and [`AbandonedCalls::is_any`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Party;
+use super::CallOwner;
 
 /// How many are remembered.
 const MOST: usize = 256;
 /// How long a server may answer a call that nobody waits for, without saying which.
 const LONGEST: Duration = Duration::from_secs(600);
 
-pub(super) struct Owed {
+pub(super) struct AbandonedCalls {
     /// How long a server may speak of a call that was left.
     late: Duration,
-    calls: VecDeque<(u64, Party, Instant)>,
+    calls: VecDeque<(u64, CallOwner, Instant)>,
     /// When the newest of those was left that there was no room for.
     forgotten: Option<Instant>,
 }
 
-impl Owed {
+impl AbandonedCalls {
     pub(super) fn new(late: Duration) -> Self {
         Self {
             late,
@@ -33,26 +33,26 @@ impl Owed {
     }
 
     /// Remembers a call whose caller has left.
-    pub(super) fn add(&mut self, id: u64, party: Party) {
+    pub(super) fn add(&mut self, id: u64, owner: CallOwner) {
         if self.calls.len() >= MOST
             && let Some((.., since)) = self.calls.pop_front()
         {
             self.forgotten = Some(since);
         }
-        self.calls.push_back((id, party, Instant::now()));
+        self.calls.push_back((id, owner, Instant::now()));
     }
 
     /// Forgets a call that the server has answered all the same.
-    pub(super) fn paid(&mut self, id: u64) {
+    pub(super) fn answered(&mut self, id: u64) {
         if !self.calls.is_empty() {
-            self.calls.retain(|(owed, ..)| *owed != id);
+            self.calls.retain(|(abandoned, ..)| *abandoned != id);
         }
     }
 
     /// Tells whether the server may still speak of a call of somebody else's.
-    pub(super) fn is_to_other_than(&self, party: Option<&Party>) -> bool {
-        let is_theirs = |(_, whose, since): &(u64, Party, Instant)| {
-            Some(whose) != party && since.elapsed() < self.late
+    pub(super) fn may_be_of_other_than(&self, owner: Option<&CallOwner>) -> bool {
+        let is_theirs = |(_, whose, since): &(u64, CallOwner, Instant)| {
+            Some(whose) != owner && since.elapsed() < self.late
         };
         // Whose those were that there was no room for is not known.
         self.calls.iter().any(is_theirs) || self.has_forgotten(self.late)

@@ -1,8 +1,9 @@
-//! What tells a secret where nobody declared one: the name that it stands under, and its own look.
+//! Detects secrets that nobody declared: by the name they stand under, and by their own form.
 //!
-//! A net for command lines and variables, not a promise. A value that is found is taken out of all that
-//! the server says, so one that may well be an ordinary word or number is no secret, whatever its name.
-//! Entry points: [`is_given_secret`], [`looks_secret`], [`hide_arguments`] and [`secret_arguments`].
+//! A heuristic for command lines and variables, not a promise. A detected value is redacted from
+//! everything the server sends, so a value that may well be an ordinary word or number is not a
+//! secret, whatever its name. Entry points: [`is_given_secret`], [`looks_secret`], [`hide_arguments`]
+//! and [`secret_arguments`].
 
 use super::names::{Hint, hint_of, is_harmless};
 use super::{ADMIN_KEY, AGENT_KEY, is_credential};

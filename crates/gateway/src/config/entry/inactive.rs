@@ -1,20 +1,20 @@
-//! The spec of an entry that is not run, because it is switched off or wrong: what it says as it is
-//! written, only to be shown with the reason.
+//! The spec of an entry that is disabled or invalid: its content as written, shown with the reason.
 //!
-//! Fills no variable and checks nothing. Entry points: [`disabled`] and [`misconfigured`].
+//! Expands no variable and checks nothing. Entry points: [`disabled`] and [`misconfigured`].
 
 use std::collections::BTreeMap;
 
 use gantry_model::diagnose::Diagnose as _;
 use gantry_model::spec::{
-    ImageLaunch, Launch, Off, ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source, Written,
+    ImageLaunch, InactiveReason, Launch, ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source,
+    Written,
 };
 
 use super::Entry;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::document::{Document, Value};
 
-/// Returns the spec of an entry that its file switches off; nothing if its name is none.
+/// Returns the spec of a disabled entry; nothing if its name is invalid.
 pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec> {
     let switch = ["disabled", "enabled"].into_iter().find_map(|key| {
         let node = entry.node.find(key)?;
@@ -26,21 +26,21 @@ pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec>
         "disabled" => "remove `disabled` there",
         _ => "set `enabled` to `true` there",
     };
-    let why = format!("switched off at `{path}:{line}`; {change} to let it run");
-    shown(entry, Off::Disabled(why))
+    let why = format!("disabled at `{path}:{line}`; {change} to let it run");
+    shown(entry, InactiveReason::Disabled(why))
 }
 
-/// Returns the spec of an entry that cannot be used; nothing if its name is none.
+/// Returns the spec of an invalid entry; nothing if its name is invalid.
 pub(super) fn misconfigured(entry: &Entry, mistakes: &[Diagnostic]) -> Option<ServerSpec> {
     let diagnostics = mistakes.iter().map(|diagnostic| match diagnostic.hint() {
         Some(hint) => format!("{}; {hint}", diagnostic.in_its_file()),
         None => diagnostic.in_its_file(),
     });
     let why = diagnostics.collect::<Vec<_>>().join("; ");
-    shown(entry, Off::Misconfigured(why))
+    shown(entry, InactiveReason::Misconfigured(why))
 }
 
-fn shown(entry: &Entry, off: Off) -> Option<ServerSpec> {
+fn shown(entry: &Entry, inactive: InactiveReason) -> Option<ServerSpec> {
     let name = entry.name.parse().ok()?;
     let text = |key: &str| match &entry.node.find(key)?.value {
         Value::Text(text) => Some(text.clone()),
@@ -73,7 +73,7 @@ fn shown(entry: &Entry, off: Off) -> Option<ServerSpec> {
     let mut spec = ServerSpec::new(name, launch);
     spec.description = text("description");
     spec.source = Source::File;
-    spec.off = Some(off);
+    spec.inactive = Some(inactive);
     Some(spec)
 }
 
@@ -91,7 +91,7 @@ fn arguments(entry: &Entry) -> Vec<String> {
     texts.collect()
 }
 
-/// Returns the names of its variables, without what they hold.
+/// Returns the names of its variables, without values.
 fn variables(entry: &Entry) -> BTreeMap<String, String> {
     let table = ["env", "environment"].into_iter();
     let mut table = table.filter_map(|name| entry.node.find(name)?.as_table());

@@ -1,4 +1,5 @@
-//! What of the folder waits for approval, said on stderr: a client that lists no tools says nothing of it.
+//! Reports on stderr which servers of the folder need approval, since a client that lists no tools
+//! does not say why.
 //!
 //! Entry point: [`tell`].
 
@@ -9,16 +10,16 @@ use tokio::time::timeout;
 
 use crate::data_folder::DataFolder;
 
-use super::super::Surroundings;
+use super::super::CliContext;
 use super::super::format::{list, quoted, text};
 use super::super::screen::Screen;
 
-/// How long the gateway may take to say it; the client is served in any case.
+/// How long the gateway may take to answer; the client is served in any case.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Says which servers wait, and what to type.
-pub(super) async fn tell(surroundings: &Surroundings, folder: &DataFolder, working: Option<&Path>) {
-    let Ok(client) = surroundings.admin_of(folder) else {
+/// Prints which servers need approval, and the command to type.
+pub(super) async fn tell(context: &CliContext, folder: &DataFolder, working: Option<&Path>) {
+    let Ok(client) = context.admin_of(folder) else {
         return;
     };
     let Ok(Ok(servers)) = timeout(ANSWER, client.get_all("/api/v1/mcp/servers")).await else {
@@ -37,12 +38,12 @@ pub(super) async fn tell(surroundings: &Surroundings, folder: &DataFolder, worki
     if let Some(place) = place {
         command.push_str(&format!("cd {} && ", quoted(place)));
     }
-    command.push_str(&surroundings.screen.command("approve"));
+    command.push_str(&context.screen.command("approve"));
     let names = waiting.join(", ");
     for line in [
         format!("gantry: these servers are not approved and offer nothing yet: {names}"),
-        format!("gantry: to see what they would run and let them, type: {command}"),
+        format!("gantry: to review and approve them, run: {command}"),
     ] {
-        surroundings.screen.error_line(&Screen::safe(&line));
+        context.screen.error_line(&Screen::safe(&line));
     }
 }
