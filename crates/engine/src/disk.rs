@@ -201,6 +201,12 @@ impl Disks {
         Ok(place)
     }
 
+    /// Unmounts everything; the servers have ended. Blocks.
+    pub(crate) fn close(&self) {
+        let _one = self.inner.changing.lock();
+        self.inner.unmount_all();
+    }
+
     /// Refuses to start anything more when the disk of the gateway is nearly full.
     fn admit(&self) -> Result<(), DiskError> {
         let (free, needed) = self.free();
@@ -226,12 +232,18 @@ impl Disks {
     }
 }
 
+impl Inner {
+    fn unmount_all(&self) {
+        for (_, root) in self.mounted.lock().drain() {
+            loop_image::unmount(&root);
+        }
+    }
+}
+
 impl Drop for Inner {
     /// Every server has ended by now.
     fn drop(&mut self) {
-        for root in self.mounted.lock().values() {
-            loop_image::unmount(root);
-        }
+        self.unmount_all();
     }
 }
 

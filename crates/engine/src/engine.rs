@@ -322,6 +322,9 @@ impl Engine {
         for project in self.inner.projects.load_full().values() {
             project.acts.settle().await;
         }
+        let disks = self.inner.machine.hosted.disks().clone();
+        // What stays mounted is found by the next start.
+        drop(tokio::task::spawn_blocking(move || disks.close()).await);
         if let Err(error) = self.inner.machine.store.close().await {
             warn!(
                 error = &error as &dyn std::error::Error,

@@ -2,11 +2,12 @@
 //! conformance suites expect (`fixture`), an authorization server (`authserver`), a maker of process
 //! trees (`treegen`), and eyes on `/proc`.
 //! Plain threads, no runtime: a test that waits for this crate to compile is a test that is not run.
-//! Start at [`Evilpeer`], [`fixture`], [`procs`] and [`journal`].
+//! Images of it are made by [`image`]. Start at [`Evilpeer`], [`fixture`], [`procs`] and [`journal`].
 
 pub mod authserver;
 pub mod bin;
 pub mod fixture;
+pub mod image;
 pub mod journal;
 pub mod peer;
 pub mod procs;

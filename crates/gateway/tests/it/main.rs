@@ -20,6 +20,7 @@ mod faults_stdio;
 mod first_minute;
 mod guarded;
 mod harness;
+mod hosting;
 mod matrix;
 mod oauth;
 mod projects;

@@ -74,6 +74,13 @@ fn act(peer: &Arc<Peer>, call: &Call<'_>) -> Result<Outcome, String> {
         }
         "whoami" => text(&call.meta.to_string()),
         "mirror" => text(call.raw),
+        "shell" if peer.options.inside => shell(call.word("script")?),
+        "eat" if peer.options.inside => {
+            let bytes = usize::try_from(call.count("bytes")?).unwrap_or(usize::MAX);
+            // Written, so that it is really there; never given back.
+            Box::leak(vec![7_u8; bytes].into_boxed_slice());
+            text("eaten")
+        }
         tools::HEADERS => {
             let session = peer.session.lock().expect("nothing panics under this lock");
             text(&session.headers.to_string())
@@ -122,6 +129,22 @@ impl Call<'_> {
         self.arguments[name]
             .as_u64()
             .ok_or_else(|| format!("`{name}` must be a whole number"))
+    }
+}
+
+/// Runs a script and returns what it prints, its complaints included.
+fn shell(script: &str) -> Value {
+    let ran = process::Command::new("/bin/sh")
+        .args(["-c", script])
+        .stdin(process::Stdio::null())
+        .output();
+    match ran {
+        Ok(ran) => {
+            let mut said = String::from_utf8_lossy(&ran.stdout).into_owned();
+            said.push_str(&String::from_utf8_lossy(&ran.stderr));
+            text(&said)
+        }
+        Err(error) => failure(&error.to_string()),
     }
 }
 

@@ -25,6 +25,8 @@ usage: evilpeer [http [--port N] [--kind streamable|sse] [--until-eof]] [FLAGS] 
   --fault-calls N           faults end after N tool calls more
   --everywhere              faults in replies also hit other replies than those to tools/call; over
                             HTTP from the first request on
+  --inside                  the tools `shell` (runs a script, returns what it prints) and `eat` (takes
+                            that many bytes of memory, and keeps them)
   --seed K                  for the faults that are random (default 1)
 
 Tools: echo add fail rpc_error slow crash bad_output env fds pid big big_line stderr whoami mirror

@@ -49,6 +49,8 @@ pub(crate) struct Options {
     /// Faults in replies also hit replies to other requests than `tools/call`.
     pub(crate) everywhere: bool,
     pub(crate) seed: u64,
+    /// Adds the tools that look around and use things up where it runs.
+    pub(crate) inside: bool,
     /// Where it serves HTTP, if it does.
     pub(crate) place: Option<Place>,
     /// Set when this process was started again with signals ignored.
@@ -82,6 +84,7 @@ impl Options {
                 "--fault-after" => options.fault_after = number(value()?)?,
                 "--fault-calls" => options.fault_calls = Some(number(value()?)?),
                 "--everywhere" => options.everywhere = true,
+                "--inside" => options.inside = true,
                 "--seed" => options.seed = number(value()?)?,
                 "--deaf" => options.deaf = true,
                 other => return Err(format!("no flag `{other}`; see `evilpeer --help`")),
@@ -110,6 +113,7 @@ impl Default for Options {
             fault_calls: None,
             everywhere: false,
             seed: 1,
+            inside: false,
             place: None,
             deaf: false,
         }

@@ -17,6 +17,9 @@ pub(super) const SAY: &str = "say";
 pub(crate) fn all(peer: &Peer) -> Vec<Value> {
     let faults = peer.faults();
     let mut tools = built_in();
+    if peer.options.inside {
+        tools.extend(inside());
+    }
     if peer.options.place.is_some() {
         tools.push(tool(
             HEADERS,
@@ -60,6 +63,7 @@ pub(crate) fn exists(peer: &Peer, name: &str) -> bool {
     };
     let faults = peer.faults();
     BUILT_IN.contains(&name)
+        || (peer.options.inside && INSIDE.contains(&name))
         || (peer.options.place.is_some() && name == HEADERS)
         || within(FILLER, fillers(peer))
         || within(GROWN, grown(peer))
@@ -86,6 +90,27 @@ fn grown(peer: &Peer) -> usize {
         .lock()
         .expect("nothing panics under this lock")
         .grown
+}
+
+/// Tools of a peer that was asked to look around.
+const INSIDE: [&str; 2] = ["shell", "eat"];
+
+fn inside() -> Vec<Value> {
+    let (text, integer) = (json!({"type": "string"}), json!({"type": "integer"}));
+    vec![
+        tool(
+            "shell",
+            "Runs a script and returns what it prints",
+            json!({"script": text}),
+            &["script"],
+        ),
+        tool(
+            "eat",
+            "Takes that many bytes of memory and keeps them",
+            json!({"bytes": integer}),
+            &["bytes"],
+        ),
+    ]
 }
 
 const BUILT_IN: &[&str] = &[

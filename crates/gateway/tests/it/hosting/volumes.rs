@@ -1,0 +1,43 @@
+//! Rows 1.19 and 1.20: volumes keep their content over crash, restart, removal and the gateway's end.
+
+use serde_json::{Value, json};
+
+use super::{RUNGS, Rig, SECOND, USERS};
+
+// rows 1.19 and 1.20, fault C13
+#[test]
+fn volumes_survive_crashes_restarts_and_removal() {
+    for user in USERS {
+        let rig = Rig::new(user);
+        for rung in RUNGS {
+            let members = json!({"volumes": ["/data", "/var/lib/state"]});
+            rig.server(rung, rung, &members);
+            let write = format!("echo {rung} > /data/kept; echo 2 > /var/lib/state/x; cat /data/kept");
+            assert_eq!(rig.shell(rung, &write), rung);
+            rig.call(rung, "crash", json!({"code": 1}));
+            let again = |now: &Value| now["state"] == "ready" && now["restart_count"] == 1;
+            rig.gantry.wait_status(rung, 10 * SECOND, again);
+            assert_eq!(rig.shell(rung, "cat /data/kept"), rung);
+            let path = format!("/api/v1/mcp/servers/{rung}");
+            assert!(rig.gantry.rest("DELETE", &path, None).status < 300);
+            let volumes = rig.gantry.rest("GET", "/api/v1/volumes", None).json();
+            let own = volumes["items"].as_array().unwrap().iter();
+            let own = own.filter(|volume| volume["server"] == rung);
+            assert_eq!(own.count(), 2, "{volumes:#}");
+            rig.server(rung, rung, &members);
+            assert_eq!(rig.shell(rung, "cat /data/kept /var/lib/state/x"), format!("{rung}\n2"));
+            // What is no volume is gone with the instance.
+            assert_eq!(rig.shell(rung, "echo 1 > /tmp/gone; cat /tmp/gone"), "1");
+            let path = format!("/api/v1/mcp/servers/{rung}/restart");
+            assert!(rig.gantry.rest("POST", &path, None).status < 300);
+            rig.gantry.wait_state(rung, "ready", 20 * SECOND);
+            let said = rig.shell(rung, "cat /tmp/gone");
+            assert!(said.contains("No such file"), "{said}");
+        }
+        let path = format!("/api/v1/mcp/servers/{}?volumes=true", RUNGS[0]);
+        assert!(rig.gantry.rest("DELETE", &path, None).status < 300);
+        let volumes = rig.gantry.rest("GET", "/api/v1/volumes", None).json();
+        let gone = volumes["items"].as_array().unwrap().iter();
+        assert_eq!(gone.filter(|volume| volume["server"] == RUNGS[0]).count(), 0);
+    }
+}

@@ -1,0 +1,188 @@
+//! Makes an image for tests: a scripted server, its libraries and busybox, as the archive that `docker
+//! save` writes. Entry points: [`Archive::peer`] and [`Archive::save`].
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::bin;
+
+/// What busybox is called by in the image.
+const APPLETS: [&str; 16] = [
+    "sh", "cat", "sleep", "ls", "id", "wget", "nc", "dd", "mkdir", "rm", "touch", "hostname", "seq",
+    "grep", "chmod", "mount",
+];
+const BLOCK: usize = 512;
+
+/// An image that is being made.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    name: String,
+    files: BTreeMap<String, Entry>,
+    config: Map<String, Value>,
+}
+
+#[derive(Debug, Clone)]
+enum Entry {
+    Folder(u32),
+    File(Vec<u8>, u32),
+    Link(String),
+}
+
+impl Archive {
+    /// Begins an image with `evilpeer` as its entry point, `treegen`, and busybox.
+    pub fn peer(name: &str) -> Self {
+        let mut archive = Self {
+            name: name.to_owned(),
+            files: BTreeMap::new(),
+            config: Map::new(),
+        };
+        archive.program(&bin::evilpeer(), "bin/evilpeer");
+        archive.program(&bin::treegen(), "bin/treegen");
+        let busybox = ["/bin/busybox", "/usr/bin/busybox"].map(Path::new);
+        let busybox = busybox.into_iter().find(|path| path.is_file());
+        archive.program(busybox.expect("busybox is installed"), "bin/busybox");
+        for applet in APPLETS {
+            let link = Entry::Link("busybox".to_owned());
+            archive.files.insert(format!("bin/{applet}"), link);
+        }
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000:node:/home/node:/bin/sh\n";
+        archive
+            .file("etc/passwd", passwd.as_bytes(), 0o644)
+            .file("etc/group", b"root:x:0:\nnode:x:1000:\n", 0o644)
+            .file("image", name.as_bytes(), 0o644)
+            .folder("tmp", 0o1777)
+            .config("Entrypoint", json!(["/bin/evilpeer", "--inside"]))
+            .config("Env", json!(["PATH=/bin", "FROM_IMAGE=yes"]))
+    }
+
+    /// Adds a file.
+    #[must_use]
+    pub fn file(mut self, path: &str, content: &[u8], mode: u32) -> Self {
+        let entry = Entry::File(content.to_vec(), mode);
+        self.files.insert(path.to_owned(), entry);
+        self
+    }
+
+    /// Adds a folder.
+    #[must_use]
+    pub fn folder(mut self, path: &str, mode: u32) -> Self {
+        self.files.insert(path.to_owned(), Entry::Folder(mode));
+        self
+    }
+
+    /// Sets a member of the image's configuration, such as `User`.
+    #[must_use]
+    pub fn config(mut self, member: &str, value: Value) -> Self {
+        self.config.insert(member.to_owned(), value);
+        self
+    }
+
+    fn program(&mut self, program: &Path, name: &str) {
+        let content = fs::read(program).expect("the program is there");
+        self.files
+            .insert(name.to_owned(), Entry::File(content, 0o755));
+        for library in libraries(program) {
+            let content = fs::read(&library).expect("a library is there");
+            let name = library.to_string_lossy();
+            let name = name.trim_start_matches('/').to_owned();
+            self.files.insert(name, Entry::File(content, 0o755));
+        }
+    }
+
+    /// Writes the archive.
+    pub fn save(&self, to: &Path) -> io::Result<()> {
+        let layer = self.layer();
+        let digest: String = Sha256::digest(&layer)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let architecture = match std::env::consts::ARCH {
+            "aarch64" => "arm64",
+            _ => "amd64",
+        };
+        let config = json!({
+            "os": "linux",
+            "architecture": architecture,
+            "config": self.config,
+            "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
+        });
+        let manifest =
+            json!([{"Config": "config.json", "RepoTags": [self.name], "Layers": ["layer.tar"]}]);
+        let mut tar = Tar(Vec::new());
+        tar.add("manifest.json", manifest.to_string().as_bytes(), 0o644);
+        tar.add("config.json", config.to_string().as_bytes(), 0o644);
+        tar.add("layer.tar", &layer, 0o644);
+        File::create(to)?.write_all(&tar.finish())
+    }
+
+    fn layer(&self) -> Vec<u8> {
+        let mut tar = Tar(Vec::new());
+        for (path, entry) in &self.files {
+            match entry {
+                Entry::Folder(mode) => tar.entry(path, b'5', *mode, &[], ""),
+                Entry::File(content, mode) => tar.add(path, content, *mode),
+                Entry::Link(target) => tar.entry(path, b'2', 0o777, &[], target),
+            }
+        }
+        tar.finish()
+    }
+}
+
+/// Returns the libraries that a program is linked with, its loader included.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let said = Command::new("ldd").arg(program).output();
+    let said = said.expect("ldd is installed").stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let words = said.split_whitespace();
+    let paths = words.filter(|word| word.starts_with('/') && !word.ends_with(':'));
+    paths.map(PathBuf::from).collect()
+}
+
+/// A tar archive in the ustar form.
+struct Tar(Vec<u8>);
+
+impl Tar {
+    fn add(&mut self, path: &str, content: &[u8], mode: u32) {
+        self.entry(path, b'0', mode, content, "");
+    }
+
+    fn entry(&mut self, path: &str, kind: u8, mode: u32, content: &[u8], target: &str) {
+        assert!(path.len() < 100 && target.len() < 100, "short names only");
+        let mut header = [0_u8; BLOCK];
+        let mut put = |at: usize, text: &str| {
+            header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        };
+        put(0, path);
+        put(100, &format!("{mode:07o}"));
+        put(108, "0000000");
+        put(116, "0000000");
+        put(124, &format!("{:011o}", content.len()));
+        put(136, "00000000000");
+        put(148, "        ");
+        put(157, target);
+        put(257, "ustar");
+        put(263, "00");
+        header[156] = kind;
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        self.0.extend_from_slice(&header);
+        self.0.extend_from_slice(content);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        let length = self.0.len().next_multiple_of(BLOCK);
+        self.0.resize(length, 0);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.0.resize(self.0.len() + 2 * BLOCK, 0);
+        self.0
+    }
+}
