@@ -1,5 +1,5 @@
 //! Registries that lie, flood, stall and lead astray. Of each: the pull ends within its deadline and
-//! 64 MiB, the error names the image, the registry and what to do, and the store is whole. row 1.1
+//! 64 MiB, the error names the image, the registry and what to do, and the store is whole. fault C4
 
 mod blobs;
 mod manifests;
