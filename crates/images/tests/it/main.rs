@@ -1,6 +1,7 @@
 //! What whoever uses the image store meets.
 
 mod arena;
+mod encrypted;
 mod hostile;
 mod hostile_registries;
 mod limits;
@@ -10,6 +11,7 @@ mod puller;
 mod pulls;
 mod real_registry;
 mod sample;
+mod saved;
 mod scripted;
 mod tarball;
 
