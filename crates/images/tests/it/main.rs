@@ -1,4 +1,5 @@
 //! What whoever uses the image store meets.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod arena;
 mod encrypted;
