@@ -86,6 +86,7 @@ impl Case {
         self
     }
 
+    #[expect(clippy::print_stdout, reason = "the table of what was tried")]
     async fn check(self) {
         let name = self.name;
         let mut puller = Puller::with(self.patience, limits());

@@ -5,6 +5,7 @@ mod arena;
 mod encrypted;
 mod hostile;
 mod hostile_registries;
+mod import;
 mod limits;
 mod memory;
 mod overlay;
