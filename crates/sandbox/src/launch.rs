@@ -80,6 +80,11 @@ struct Pipes {
 }
 
 impl Notes {
+    /// Whether a step was noted at all.
+    pub(crate) fn has(&self, stage: u8) -> bool {
+        self.missing.iter().any(|note| note.stage == stage)
+    }
+
     /// Returns the errno with which a step failed.
     pub(crate) fn failed(&self, stage: u8) -> Option<io::Error> {
         let note = self.missing.iter().find(|note| note.stage == stage)?;

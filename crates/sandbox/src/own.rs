@@ -49,6 +49,8 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sys",
     "/proc/sysrq-trigger",
 ];
+/// As many as the kernel takes.
+const MOST_LAYERS: usize = 500;
 const SHARED_MEMORY: &str = "mode=1777,size=64m,nr_inodes=4k";
 
 /// A root and what the rest of the plan has to know of it.
@@ -100,6 +102,9 @@ pub(crate) fn layout(
     way: Way,
     owner: Owner,
 ) -> Result<Layout, SpawnError> {
+    if let RootBase::Layers { lower, .. } = &root.base {
+        check_layers(lower)?;
+    }
     let mut layout = Layout::default();
     layout.begin(root, way);
     if let Some(user) = &command.user {
@@ -373,6 +378,21 @@ fn bound(
     // Outer before inner.
     shown.sort_by_key(|(target, ..)| target.components().count());
     Ok(shown)
+}
+
+/// Refuses what is no name of a layer below their folder.
+fn check_layers(lower: &[String]) -> Result<(), SpawnError> {
+    let is_name = |name: &String| {
+        let mut parts = Path::new(name).components();
+        !name.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+    };
+    match lower.iter().find(|name| !is_name(name)) {
+        None if (1..=MOST_LAYERS).contains(&lower.len()) => Ok(()),
+        None => Err(SpawnError::Layers { count: lower.len() }),
+        Some(name) => Err(SpawnError::Target {
+            target: PathBuf::from(name),
+        }),
+    }
 }
 
 /// Refuses a place in the root that is none.
