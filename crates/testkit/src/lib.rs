@@ -9,6 +9,7 @@ pub mod bin;
 pub mod fixture;
 pub mod journal;
 pub mod peer;
+pub mod probes;
 pub mod procs;
 pub mod proof;
 pub mod tree;

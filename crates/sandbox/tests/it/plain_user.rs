@@ -37,3 +37,8 @@ fn has_roots_of_its_own() {
 fn has_gvisor() {
     again("gvisor::");
 }
+
+#[test]
+fn is_not_harmed_from_inside() {
+    again("attack::");
+}
