@@ -44,7 +44,7 @@ async fn is_proved_and_other_programs_are_not() {
         fs::read_to_string("/proc/version").unwrap().trim()
     );
     // Known by now.
-    let start = std::time::Instant::now();
+    let start = tokio::time::Instant::now();
     assert_eq!(sandbox.probe_runtime(&runsc()).await.unwrap(), proof);
     assert!(start.elapsed() < Duration::from_millis(100));
     let folder = tempfile::tempdir().unwrap();
