@@ -12,6 +12,7 @@ use gantry_sandbox::{
     Syscalls,
 };
 
+mod denied;
 mod images;
 
 pub(crate) use images::Layers;
