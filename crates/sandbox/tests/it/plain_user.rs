@@ -42,3 +42,13 @@ fn has_gvisor() {
 fn is_not_harmed_from_inside() {
     again("attack::");
 }
+
+#[test]
+fn is_reached_inside() {
+    again("inside::an_image");
+}
+
+#[test]
+fn runs_ordinary_programs_under_the_allow_list() {
+    again("syscalls::");
+}
