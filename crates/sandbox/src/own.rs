@@ -8,20 +8,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::command::{Command, Network};
+use crate::command::Command;
 use crate::error::SpawnError;
 use crate::hidden::Hidden;
-use crate::host_parts;
+use crate::host_parts::{self, SERVER_HOME, hosts, resolver};
 use crate::protocol::{
     STEP_APART, STEP_AROUND, STEP_DEVICE, STEP_FOR_USER, STEP_HAND_OVER, STEP_IN_ROOT,
     STEP_IN_SCRATCH, STEP_READ_ONLY, STEP_WRITABLE,
 };
 use crate::root::{MountKind, OwnRoot, RootBase};
 use crate::steps::Step;
-
-/// Who a hosted command is in its own root.
-pub(crate) const SERVER_ID: u32 = 1000;
-pub(crate) const SERVER_HOME: &str = "/home/server";
 
 /// The devices of every root.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -412,16 +408,4 @@ fn is_empty(folder: &Path) -> bool {
         let mut names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
         names.all(|name| name == "lost+found")
     })
-}
-
-pub(crate) fn hosts(host_name: &str) -> String {
-    format!("127.0.0.1\tlocalhost {host_name}\n::1\tlocalhost ip6-localhost ip6-loopback\n")
-}
-
-/// The resolver's configuration: the host's where the host's network is given.
-pub(crate) fn resolver(network: Network) -> String {
-    match network {
-        Network::Full => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
-        Network::None | Network::Inside => String::new(),
-    }
 }
