@@ -16,9 +16,11 @@ test *filter:
 review:
     cargo insta review
 
-# Writes what is generated: the REST API's description, the JSON Schema and the reference of options.
+# Writes what is generated: the REST API's description, the JSON Schema, the reference of options, and
+# the schema of new databases.
 gen:
-    -cargo nextest run -p gantry --lib --no-fail-fast the_committed
+    -cargo nextest run -p gantry -p gantry-store --lib --no-fail-fast the_committed
+    if [ -e target/sqlite_schema.sql ]; then mv target/sqlite_schema.sql crates/store/migrations/; fi
     for file in openapi.json gantry.schema.json configuration.md; do if [ -e target/$file ]; then mv target/$file docs/$file; fi; done
 
 # Runs the gateway with the example server.

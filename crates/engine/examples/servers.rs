@@ -35,6 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             cwd: None,
             profile: Profile::Local,
             limits: Default::default(),
+            hosting: Default::default(),
             written: Default::default(),
         };
         let mut spec = ServerSpec::process(name.parse()?, launch);

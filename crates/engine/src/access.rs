@@ -1,6 +1,6 @@
-//! Keys and whom they speak for. A key is 256 random bits behind a prefix that tells its kind; only
-//! its SHA-256 is kept, looked up in memory and compared in constant time. `agents` has who they
-//! speak for. Each key has a [`KeyValidity`] that every caller of it carries: revocation and the
+//! Keys and agents. A key is 256 random bits behind a prefix that shows its kind; only its SHA-256 is
+//! stored, looked up in memory and compared in constant time. `agents` has the agents that keys
+//! belong to. Each key has a [`KeyValidity`] that every caller of it carries; revocation and the
 //! removal of its agent end it here, expiry in `expiry`.
 
 mod agents;
@@ -29,7 +29,7 @@ use crate::random::random;
 
 use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
-use self::keys::{Entry, KeyDigest, Keys};
+use self::keys::{KeyDigest, KeyEntry, Keys};
 
 const ADMIN_PREFIX: &str = gantry_model::secret::ADMIN_KEY;
 const AGENT_PREFIX: &str = gantry_model::secret::AGENT_KEY;
@@ -147,7 +147,7 @@ impl Access {
                     agent: row.agent,
                     validity,
                 };
-                keys.insert(Entry {
+                keys.insert(KeyEntry {
                     digest: row.digest,
                     caller,
                     expires_ms: row.expires_ms,
@@ -200,7 +200,7 @@ impl Access {
         }
     }
 
-    /// Lets a key begin anew that expired by a clock that was set back since; what was started with it
+    /// Revives a key that expired by a clock that was set back since; what was started with it
     /// before has ended.
     fn renewed(&self, digest: &KeyDigest) -> Option<Caller> {
         let mut caller = None;
@@ -351,7 +351,7 @@ impl Access {
     /// Refuses a change that takes valid admin keys and leaves none: nobody could undo it.
     fn keep_an_admin(&self, goes: impl Fn(&Caller) -> bool) -> Result<(), EngineError> {
         let keys = self.keys.load();
-        let is_admin = |entry: &&Entry| entry.caller.kind == KeyKind::Admin && entry.has_time();
+        let is_admin = |entry: &&KeyEntry| entry.caller.kind == KeyKind::Admin && entry.has_time();
         let (going, staying): (Vec<_>, Vec<_>) = keys
             .all()
             .filter(is_admin)

@@ -1,7 +1,7 @@
-//! Administrative acts on record: written before their effect, ended after it, so that what was cut
-//! off shows as unfinished. Values are JSON in which every secret is a fingerprint (`values`).
-//! Attempts that were refused are counted, so that a flood of them stays a few rows (`refused`).
-//! Entry points: [`Acts::begin`] and [`Acts::refused`].
+//! The log of administrative acts: each is written before its effect and completed after it, so that
+//! one that was interrupted shows as unfinished. Values are JSON with a fingerprint in place of every
+//! secret (`values`). Refused attempts are counted, so that a flood of them stays a few rows
+//! (`refused`). Entry points: [`Acts::begin`] and [`Acts::refused`].
 
 mod refused;
 pub(crate) mod values;
@@ -191,7 +191,7 @@ pub(crate) struct Acts {
 
 /// An act that is under way; without an end it stays unfinished.
 #[must_use]
-pub(crate) struct Begun {
+pub(crate) struct OpenAct {
     store: Store,
     /// Its number, or what to write if there is none yet.
     record: Result<u64, Box<ActRow>>,
@@ -208,17 +208,17 @@ impl Acts {
     }
 
     /// Writes down that an act is about to be done; without that it must not be.
-    pub(crate) async fn begin(&self, by: &Actor, draft: Draft) -> Result<Begun, EngineError> {
+    pub(crate) async fn begin(&self, by: &Actor, draft: Draft) -> Result<OpenAct, EngineError> {
         let id = self.store.put_act(&draft.row(&self.project, by)).await?;
         by.recorded.store(true, Ordering::Release);
-        Ok(Begun {
+        Ok(OpenAct {
             store: self.store.clone(),
             record: Ok(id),
         })
     }
 
     /// Writes down that an act is about to be done which must not wait for a database that is away.
-    pub(crate) async fn begin_anyway(&self, by: &Actor, draft: Draft) -> Begun {
+    pub(crate) async fn begin_anyway(&self, by: &Actor, draft: Draft) -> OpenAct {
         let row = draft.row(&self.project, by);
         let put = tokio::time::timeout(PATIENCE, self.store.put_act(&row)).await;
         by.recorded.store(true, Ordering::Release);
@@ -235,7 +235,7 @@ impl Acts {
                 Err(Box::new(row))
             }
         };
-        Begun {
+        OpenAct {
             store: self.store.clone(),
             record,
         }
@@ -265,7 +265,7 @@ impl Acts {
     }
 }
 
-impl Begun {
+impl OpenAct {
     /// Writes down what became of the act.
     pub(crate) async fn end<T, E: Diagnose>(self, result: &Result<T, E>) {
         self.end_with(result, None, None).await;

@@ -1,12 +1,12 @@
-//! The memory that answers take from the moment a server has given them until their clients have
-//! read them.
+//! The memory that responses take from the moment a server sent them until their clients have read
+//! them.
 //!
 //! One pool for all, shared between agents without a fixed part for each: an agent may hold as much
-//! as it leaves free for all others. One agent alone comes to half of it, two to a third each, and
-//! whoever comes next always finds room. The same holds for projects as soon as two of them hold
-//! anything. Long answers leave some of that to shorter ones, and short ones need none. Nothing here
-//! waits: what does not fit is not kept. It is no `Quota`, since its shares move with what
-//! others hold. Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
+//! as it leaves free for all others. One agent alone gets half of the pool, two get a third each, and
+//! a newcomer always finds room. The same holds for projects as soon as two of them hold anything.
+//! Long responses leave a part of that to shorter ones; short ones need no permit. Nothing here
+//! waits: what does not fit is refused. This is not a `Quota`, since shares depend on what others
+//! hold. Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
@@ -24,7 +24,7 @@ const LONG_ANSWER: usize = 256 << 10;
 
 /// What the answers of all projects may take together. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct AnswerPool(Arc<Shared>);
+pub struct AnswerPool(Arc<PoolState>);
 
 /// What the answers of one project may take. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -35,19 +35,19 @@ pub struct AnswerBudget {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PoolState {
     bytes: usize,
-    held: Mutex<Held>,
+    held: Mutex<HeldBytes>,
 }
 
 /// Who holds an answer; who came without a key is one holder too.
-type Holder = (Option<ProjectName>, Option<AgentName>);
+type HolderKey = (Option<ProjectName>, Option<AgentName>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldBytes {
     bytes: usize,
     projects: HashMap<Option<ProjectName>, usize>,
-    holders: HashMap<Holder, usize>,
+    holders: HashMap<HolderKey, usize>,
 }
 
 /// There is no room for an answer.
@@ -78,19 +78,19 @@ impl Display for AnswersFull {
 
 /// What answers take of the budget, given back with the last clone.
 #[derive(Debug, Clone, Default)]
-pub struct AnswerPermit(Vec<Arc<Taken>>);
+pub struct AnswerPermit(Vec<Arc<TakenBytes>>);
 
 #[derive(Debug)]
-struct Taken {
+struct TakenBytes {
     pool: AnswerPool,
-    holder: Holder,
+    holder: HolderKey,
     bytes: usize,
 }
 
 impl AnswerPool {
     /// Makes a pool of so many bytes.
     pub fn new(bytes: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(PoolState {
             bytes,
             held: Mutex::default(),
         }))
@@ -112,7 +112,7 @@ impl AnswerPool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, HeldBytes> {
         self.0.held.lock()
     }
 }
@@ -172,7 +172,7 @@ impl AnswerBudget {
         held.projects.insert(holder.0.clone(), of_project + bytes);
         held.holders.insert(holder.clone(), own + bytes);
         drop(held);
-        Ok(AnswerPermit(vec![Arc::new(Taken {
+        Ok(AnswerPermit(vec![Arc::new(TakenBytes {
             pool: self.pool.clone(),
             holder,
             bytes,
@@ -190,7 +190,7 @@ fn give<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K, bytes: usize) {
     }
 }
 
-impl Drop for Taken {
+impl Drop for TakenBytes {
     fn drop(&mut self) {
         let mut held = self.pool.lock();
         held.bytes = held.bytes.saturating_sub(self.bytes);
@@ -219,7 +219,7 @@ impl AnswerPermit {
     pub fn tie(&self, bytes: Bytes) -> Bytes {
         match self.is_empty() {
             true => bytes,
-            false => Bytes::from_owner(Tied {
+            false => Bytes::from_owner(TiedBytes {
                 bytes,
                 _permit: self.clone(),
             }),
@@ -227,12 +227,12 @@ impl AnswerPermit {
     }
 }
 
-struct Tied {
+struct TiedBytes {
     bytes: Bytes,
     _permit: AnswerPermit,
 }
 
-impl AsRef<[u8]> for Tied {
+impl AsRef<[u8]> for TiedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,9 +1,10 @@
-//! The record of every call: in the journal before it is sent, and again before it is answered.
+//! The record of every call: an intent in the journal before it is sent, an outcome before it is
+//! answered.
 //!
-//! `Audit::intent` hands out a `Ticket`, which the call's end turns into an outcome, however it
-//! ends. A background task imports the journal into the database. A slow or absent database stops
-//! no call; only a journal that cannot be written refuses them. Never keeps a credential, never
-//! waits for another call (but with `disk` for the disk). Entry point `Audit::open`.
+//! `Audit::intent` returns a `Ticket`, which writes the outcome however the call ends. A background
+//! task imports the journal into the database. A slow or absent database stops no call; only a
+//! journal that cannot be written does. Stores no credential, and waits for no other call (with
+//! durability `disk` for the disk). Entry point: `Audit::open`.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -49,11 +50,11 @@ pub use policy::{AuditPolicy, Bodies, Durability};
 pub(crate) use ticket::Ticket;
 
 use damage::DamageLog;
-use importer::{JournalImporter, Lost, Show};
+use importer::{JournalImporter, LostOutcomes, RowPolicy};
 use journal::{Claim, Journal};
 use places::Places;
 use record::{IntentFields, OutcomeFields};
-use refusals::{Refusals, Verdict};
+use refusals::{RefusalVerdict, Refusals};
 use retention::Retention;
 use segment::Segment;
 
@@ -181,20 +182,39 @@ pub struct AuditHealth {
     pub clock_ahead: Option<Duration>,
 }
 
+impl AuditHealth {
+    /// Returns what administrators of other projects may know: whether calls are recorded, and for how
+    /// long they are kept. The journal and its figures belong to the whole gateway.
+    pub(crate) fn of_other_project(self) -> Self {
+        let reason = (!self.writable).then(|| "calls cannot be recorded".to_owned());
+        Self {
+            writable: self.writable,
+            reason,
+            journal_bytes: 0,
+            folded_lag_records: 0,
+            last_fold_error: None,
+            store_error: None,
+            damage: Vec::new(),
+            retention: self.retention,
+            clock_ahead: None,
+        }
+    }
+}
+
 /// The handle on the record of all calls; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
-    shared: Arc<Shared>,
+    shared: Arc<AuditState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AuditState {
     store: Store,
     journal: Arc<Journal>,
     policy: AuditPolicy,
     importer: tokio::sync::Mutex<JournalImporter>,
     refusals: Mutex<Refusals>,
-    lost: Lost,
+    lost: LostOutcomes,
     damage: DamageLog,
     places: Places,
     import_error: Mutex<Option<String>>,
@@ -256,13 +276,13 @@ impl Audit {
             now,
         );
         match verdict {
-            Verdict::Counted => Ok(false),
-            Verdict::Count(kind) => {
+            RefusalVerdict::Counted => Ok(false),
+            RefusalVerdict::Count(kind) => {
                 let mut encoded = Vec::new();
                 self.encode_refusal(&mut encoded, intent, outcome);
                 Ok(self.refusals().count(&kind, encoded))
             }
-            Verdict::Row => {
+            RefusalVerdict::Row => {
                 let segment = BUFFER.with_borrow_mut(|buffer| {
                     self.encode_refusal(buffer, intent, outcome);
                     self.shared.journal.append(buffer, Claim::Whole)
@@ -276,7 +296,7 @@ impl Audit {
     /// Brings everything recorded so far into the database.
     pub(crate) async fn import_now(&self) -> Result<(), AuditError> {
         self.write_refusals();
-        self.import(Show::Ended).await
+        self.import(RowPolicy::Ended).await
     }
 
     /// Returns the calls that pass the filter, newest first; open ones are `running`.
@@ -377,10 +397,10 @@ impl Audit {
 
     async fn import_for_reading(&self) -> Result<(), AuditError> {
         self.write_refusals();
-        self.import(Show::Open).await
+        self.import(RowPolicy::Open).await
     }
 
-    async fn import(&self, show: Show) -> Result<(), AuditError> {
+    async fn import(&self, show: RowPolicy) -> Result<(), AuditError> {
         let imported = self.shared.importer.lock().await.import(show).await;
         *lock(&self.shared.import_error) = imported.as_ref().err().map(|error| chain(error));
         imported

@@ -1,9 +1,9 @@
-//! What can be used: the tools, prompts and resources of all servers and the native tools, and the
-//! view each caller has of them.
+//! The catalog: the tools, prompts and resources of all servers and the native tools, and each
+//! caller's view of them.
 //!
-//! Holds what runners publish and never asks a server anything. A view is built once for each set
-//! of grants and scope, and again when something changed. Entry points: [`Catalog::update`] from
-//! the supervisor, [`Catalog::view`] on every request.
+//! Holds what runners publish and never asks a server anything. A view is built once for each set of
+//! grants and scope, and rebuilt when something changed. Entry points: [`Catalog::update`] from the
+//! supervisor, [`Catalog::view`] on every request.
 
 mod changes;
 mod own;
@@ -29,11 +29,11 @@ pub use self::view::{Capabilities, Collision, ListedTool};
 pub(crate) use self::view::{Resolution, View};
 use crate::error::EngineError;
 use crate::native::{Native, NativeTool};
-use crate::request::{Scope, Speaker};
+use crate::request::{ClientIdentity, Scope};
 use crate::schema::{CheckPermits, Permits};
 use crate::server::catalog::ServerCatalog;
-use crate::server::handle::{Live, ServerHandle};
-use crate::server::profiles::Party;
+use crate::server::handle::{LinkState, ServerHandle};
+use crate::server::profiles::InstanceOwner;
 
 /// The most views of a project that are kept.
 const MOST_VIEWS: usize = 256;
@@ -73,8 +73,8 @@ pub(crate) struct CatalogEntry {
     pub(crate) catalog: Arc<ServerCatalog>,
     /// Which change of the whole was the last of its part of each list.
     since: ListRevisions,
-    /// What single clients see instead, each of a life of its own.
-    own: Vec<own::Own>,
+    /// What single clients see instead, each of its own instance.
+    own: Vec<own::OwnLists>,
 }
 
 impl CatalogEntry {
@@ -94,7 +94,7 @@ impl CatalogEntry {
 
     /// Tells whether the server's own lists are known and can be had now.
     fn is_current(&self) -> bool {
-        self.listed && self.catalog.hello.is_some()
+        self.listed && self.catalog.handshake.is_some()
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -117,7 +117,7 @@ struct Snapshot {
 }
 
 /// Whose view it is: of which grants, in which scope, and of which client if that has lists of its own.
-type ViewKey = (u64, Scope, Option<Party>);
+type ViewKey = (u64, Scope, Option<InstanceOwner>);
 
 /// A snapshot and the views that were built of it; the least recently used give way.
 #[derive(Default)]
@@ -295,19 +295,33 @@ impl Catalog {
     }
 
     /// Returns what one client of a caller's sees, which may have lists of its own.
-    pub(crate) fn view_for(&self, caller: &Caller, scope: &Scope, who: Speaker) -> Arc<View> {
-        self.view_of(&caller.grants, scope, Party::of(caller, who).as_ref())
+    pub(crate) fn view_for(
+        &self,
+        caller: &Caller,
+        scope: &Scope,
+        who: ClientIdentity,
+    ) -> Arc<View> {
+        self.view_of(
+            &caller.grants,
+            scope,
+            InstanceOwner::of(caller, who).as_ref(),
+        )
     }
 
-    fn view_of(&self, grants: &Arc<GrantSet>, scope: &Scope, party: Option<&Party>) -> Arc<View> {
+    fn view_of(
+        &self,
+        grants: &Arc<GrantSet>,
+        scope: &Scope,
+        owner: Option<&InstanceOwner>,
+    ) -> Arc<View> {
         let state = self.state.load();
-        let party = party.filter(|party| state.snapshot.has_own_lists(party));
-        let key = (grants.fingerprint(), scope.clone(), party.cloned());
+        let owner = owner.filter(|owner| state.snapshot.has_own_lists(owner));
+        let key = (grants.fingerprint(), scope.clone(), owner.cloned());
         if let Some(view) = state.cached(&key, grants) {
             return view;
         }
-        let snapshot = match party {
-            Some(party) => Arc::new(state.snapshot.seen_by(party)),
+        let snapshot = match owner {
+            Some(owner) => Arc::new(state.snapshot.seen_by(owner)),
             None => Arc::clone(&state.snapshot),
         };
         let view = Arc::new(View::build(
@@ -338,10 +352,13 @@ impl Catalog {
     pub(crate) fn cold(&self, caller: &Caller, scope: &Scope) -> Vec<Arc<ServerHandle>> {
         let state = self.state.load();
         let servers = state.snapshot.servers.iter().filter(|entry| {
-            entry.catalog.hello.is_none()
+            entry.catalog.handshake.is_none()
                 && view::is_in(scope, &entry.handle.name)
                 && view::may_use(&caller.grants, &entry.handle.name)
-                && matches!(&*entry.handle.live.borrow(), Live::Cold | Live::Starting)
+                && matches!(
+                    &*entry.handle.live.borrow(),
+                    LinkState::Cold | LinkState::Starting
+                )
         });
         servers.map(|entry| Arc::clone(&entry.handle)).collect()
     }

@@ -1,4 +1,4 @@
-//! What the engine is told at its start. Each room takes its own part, never the whole.
+//! The engine's configuration. Each module takes its own part, never the whole.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,15 +1,15 @@
-//! What a remote server is shown of us: the token of a sign-in, renewed before it ends, kept sealed,
-//! and sent to nobody but the server it is for. A person's own `Authorization` header goes before
-//! it. Never shows or logs a token. Entry points: [`Credentials::bearer`] for every request,
-//! [`Credentials::refused`] when the server said no; signing in is in `sign_in`.
+//! Credentials for remote servers: the token of a sign-in, renewed before it expires, stored sealed,
+//! and sent to no server but its own. A configured `Authorization` header takes precedence. Never
+//! shows or logs a token. Entry points: [`Credentials::bearer`] for every request,
+//! [`Credentials::refused`] when the server refused it; signing in is in `sign_in`.
 
 mod authority;
 mod error;
-mod held;
 mod http;
 mod issuer;
-mod kept;
+mod session;
 mod sign_in;
+mod token_store;
 mod vault;
 
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use tracing::{info, warn};
 pub(crate) use self::authority::Target;
 pub use self::error::SignInError;
 pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInTrust, SignInView};
-pub(crate) use self::vault::{Drawer, Vault};
+pub(crate) use self::vault::{Vault, VaultScope};
 
 use self::authority::{Authority, Renewal, is_forgotten};
-use self::held::{Held, Talk};
-use self::issuer::{Binding, Bound};
-use self::kept::{Kept, Registration, Token};
+use self::issuer::{Binding, BoundIssuer};
+use self::session::{AuthorityDialog, SignInSession};
+use self::token_store::{Registration, StoredTokens, Token};
 
 /// How long who asks waits for a renewal, an exchange or the beginning of a sign-in; the work goes
 /// on after that.
@@ -63,24 +63,24 @@ pub(crate) struct Credentials {
 
 struct Inner {
     target: Target,
-    drawer: Drawer,
+    drawer: VaultScope,
     tracker: TaskTracker,
     /// Read by every request; never held across a wait.
-    held: Mutex<Held>,
+    held: Mutex<SignInSession>,
     /// One talk with the authorization server at a time.
-    turn: AsyncMutex<Talk>,
+    turn: AsyncMutex<AuthorityDialog>,
 }
 
 /// Why a token is wanted now, although there may be one.
 #[derive(Clone, Copy)]
-enum Wanted<'a> {
+enum TokenDemand<'a> {
     /// The one there is ends soon.
     Ending,
     /// The server refused the one there is, in these words.
     Refused(Option<&'a str>),
 }
 
-impl Wanted<'_> {
+impl TokenDemand<'_> {
     fn challenge(&self) -> Option<&str> {
         match self {
             Self::Ending => None,
@@ -91,9 +91,9 @@ impl Wanted<'_> {
 
 impl Credentials {
     /// Takes up what was kept of the last sign-in, unless the server's URL is another since.
-    pub(crate) async fn open(target: Target, drawer: Drawer, tracker: TaskTracker) -> Self {
-        let mut talk = Talk::default();
-        let mut held = Held::default();
+    pub(crate) async fn open(target: Target, drawer: VaultScope, tracker: TaskTracker) -> Self {
+        let mut talk = AuthorityDialog::default();
+        let mut held = SignInSession::default();
         if let Err(error) = talk.read(&target, &drawer).await {
             warn!(server = %target.server, %error, "the sign-in cannot be taken up");
             held.failure = Some(error.to_string());
@@ -140,7 +140,7 @@ impl Credentials {
         let inner = Arc::clone(&self.inner);
         let renewing = self.talk(async move {
             let mut talk = inner.turn().await?;
-            inner.renewed(&mut talk, Wanted::Ending).await
+            inner.renewed(&mut talk, TokenDemand::Ending).await
         });
         let error = match renewing.await {
             Err(error) if !error.needs_person() => error,
@@ -208,7 +208,7 @@ impl Credentials {
                 return Ok(Retry::Now);
             }
             talk.authority = None;
-            let wanted = Wanted::Refused(challenge.as_deref());
+            let wanted = TokenDemand::Refused(challenge.as_deref());
             inner.renewed(&mut talk, wanted).await?;
             if let Some(token) = &mut inner.held().token {
                 token.after_refusal = true;
@@ -259,7 +259,7 @@ impl Credentials {
 impl Inner {
     /// Waits for the turn to talk, as long as somebody may wait for what comes of it: who has not
     /// begun by then has nothing to lose.
-    async fn turn(&self) -> Result<AsyncMutexGuard<'_, Talk>, SignInError> {
+    async fn turn(&self) -> Result<AsyncMutexGuard<'_, AuthorityDialog>, SignInError> {
         let turn = timeout(TALK, self.turn.lock()).await;
         turn.map_err(|_elapsed| self.silent(TALK))
     }
@@ -276,11 +276,11 @@ impl Inner {
     /// Gets a new token, or says what is in the way.
     async fn renewed(
         &self,
-        talk: &mut Talk,
-        wanted: Wanted<'_>,
+        talk: &mut AuthorityDialog,
+        wanted: TokenDemand<'_>,
     ) -> Result<Option<HeaderValue>, SignInError> {
         let current = self.held().token.clone();
-        let ending = matches!(wanted, Wanted::Ending);
+        let ending = matches!(wanted, TokenDemand::Ending);
         if ending && let Some(token) = current.filter(Token::is_fresh) {
             return Ok(Some(token.header));
         }
@@ -293,7 +293,7 @@ impl Inner {
     /// Signs in as the gateway itself; the token is held in memory only.
     async fn exchange(
         &self,
-        talk: &mut Talk,
+        talk: &mut AuthorityDialog,
         challenge: Option<&str>,
     ) -> Result<Option<HeaderValue>, SignInError> {
         if talk.authority.is_none() {
@@ -312,7 +312,9 @@ impl Inner {
         if let Err(error) = self.bind(talk, stored.issuer.as_deref()).await {
             warn!(server = %self.target.server, %error, "its authorization server is not kept");
         }
-        self.target.known.learn(kept::secrets(Some(&stored), []));
+        self.target
+            .known
+            .learn(token_store::secrets(Some(&stored), []));
         let mut held = self.held();
         let header = held.take(&stored);
         if held.granted.is_empty() {
@@ -325,7 +327,7 @@ impl Inner {
     /// Gets new tokens for old ones, from the authorization server that gave them and no other.
     async fn refresh(
         &self,
-        talk: &mut Talk,
+        talk: &mut AuthorityDialog,
         challenge: Option<&str>,
     ) -> Result<Option<HeaderValue>, SignInError> {
         let Some(kept) = talk.kept.clone() else {
@@ -351,10 +353,10 @@ impl Inner {
                 let clients = talk.client.iter().chain([&kept.client]);
                 self.target
                     .known
-                    .learn(kept::secrets(Some(&stored), clients));
+                    .learn(token_store::secrets(Some(&stored), clients));
                 // The old refresh token may be worth nothing already, so that memory comes first.
                 let header = self.held().take(&stored);
-                let kept = Kept { stored, ..kept };
+                let kept = StoredTokens { stored, ..kept };
                 talk.kept = Some(kept.clone());
                 if let Err(error) = self.step(self.drawer.put(TOKENS, &kept)).await {
                     warn!(server = %self.target.server, %error, "renewed tokens are not kept");
@@ -371,8 +373,12 @@ impl Inner {
     }
 
     /// Remembers which authorization server the configured client was shown to.
-    async fn bind(&self, talk: &mut Talk, issuer: Option<&str>) -> Result<(), SignInError> {
-        let bound = Bound::new(&self.target, issuer);
+    async fn bind(
+        &self,
+        talk: &mut AuthorityDialog,
+        issuer: Option<&str>,
+    ) -> Result<(), SignInError> {
+        let bound = BoundIssuer::new(&self.target, issuer);
         if let Some(bound) = bound.filter(|bound| !talk.binding.is(bound)) {
             self.step(self.drawer.put(ISSUER, &bound)).await?;
             talk.binding = Binding::To(bound);
@@ -382,7 +388,7 @@ impl Inner {
 
     /// Forgets a client of ours that the authorization server knows nothing of, so that the next
     /// sign-in registers another.
-    async fn forget_client(&self, talk: &mut Talk, client: &Registration, why: &str) {
+    async fn forget_client(&self, talk: &mut AuthorityDialog, client: &Registration, why: &str) {
         let is_own = self.target.auth.client_id.is_none();
         if is_own && is_forgotten(why) && talk.client.as_ref() == Some(client) {
             talk.client = None;
@@ -391,7 +397,7 @@ impl Inner {
     }
 
     /// Forgets tokens that are worth nothing, and says so.
-    async fn lose(&self, talk: &mut Talk, why: &str) -> SignInError {
+    async fn lose(&self, talk: &mut AuthorityDialog, why: &str) -> SignInError {
         let error = self.hidden(self.needed(why));
         let why = error.to_string();
         info!(server = %self.target.server, why, "the tokens are forgotten");
@@ -427,7 +433,7 @@ impl Inner {
         error.hidden(&self.target.known.redactor())
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, SignInSession> {
         self.held.lock()
     }
 
@@ -453,7 +459,7 @@ impl Inner {
     }
 }
 
-async fn forget(drawer: &Drawer, name: &str) {
+async fn forget(drawer: &VaultScope, name: &str) {
     if let Err(error) = drawer.remove(name).await {
         let error: &dyn std::error::Error = &error;
         warn!(error, "a sealed value could not be removed");

@@ -6,10 +6,10 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
-pub(crate) mod process;
 pub(crate) mod hosted;
 mod hosting;
 pub(crate) mod image;
+pub(crate) mod process;
 mod remote;
 mod report;
 #[cfg(test)]

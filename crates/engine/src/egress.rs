@@ -94,7 +94,10 @@ impl Egress {
     /// Returns the local ports inside, each with what is behind it; the proxy has no destination.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (u16, Option<Destination>)> {
         // A rule for many names has no listener of its own.
-        let single = self.allowed.iter().filter(|rule| !rule.host().contains('*'));
+        let single = self
+            .allowed
+            .iter()
+            .filter(|rule| !rule.host().contains('*'));
         let own = (PROXY_PORT + 1..).zip(single.map(|rule| {
             Some(Destination {
                 host: rule.host().to_owned(),
@@ -181,13 +184,26 @@ impl Egress {
     async fn proxied(self: Arc<Self>, mut inside: TcpStream) -> io::Result<()> {
         let read = timeout(HEAD, read_head(&mut inside)).await;
         let Ok(Some((head, rest))) = read.unwrap_or(Ok(None)) else {
-            return refuse(&mut inside, 400, "this proxy takes CONNECT and http:// requests").await;
+            return refuse(
+                &mut inside,
+                400,
+                "this proxy takes CONNECT and http:// requests",
+            )
+            .await;
         };
         let Some(head) = Head::read(&head) else {
-            return refuse(&mut inside, 400, "this proxy takes CONNECT and http:// requests").await;
+            return refuse(
+                &mut inside,
+                400,
+                "this proxy takes CONNECT and http:// requests",
+            )
+            .await;
         };
         if !self.allows(&head.to) {
-            let why = format!("`{}` is not among the hosts that this server may reach", head.to);
+            let why = format!(
+                "`{}` is not among the hosts that this server may reach",
+                head.to
+            );
             info!(server = %self.server, to = %head.to, "egress refused");
             return refuse(&mut inside, 403, &why).await;
         }

@@ -1,5 +1,5 @@
-//! The engine as a whole: started, asked, drained. It has what belongs to the machine and a map of
-//! projects, and hands every request to the project of its caller.
+//! The engine: built, started, asked, drained. It owns what belongs to the machine and a map of
+//! projects, and hands every request to its caller's project.
 
 mod failed_logins;
 mod record;
@@ -39,7 +39,7 @@ use crate::folder::DataFolder;
 use crate::image_store::Images;
 use crate::machine::{Machine, first_id};
 use crate::project::Project;
-use crate::request::{Announced, Reply, Request, Scope, Speaker};
+use crate::request::{Announced, ClientIdentity, Reply, Request, Scope};
 use crate::schema::CheckPermits;
 use crate::server::topics::{Subscription, UpdateCallback};
 use crate::telemetry::GatewayMetrics;
@@ -417,13 +417,13 @@ impl Engine {
     }
 
     /// Tells whether a client of a caller may read a resource now.
-    pub fn may_read(&self, caller: &Caller, scope: &Scope, who: Speaker, uri: &str) -> bool {
+    pub fn may_read(&self, caller: &Caller, scope: &Scope, who: ClientIdentity, uri: &str) -> bool {
         let may_read = |project: Arc<Project>| project.router.may_read(caller, scope, who, uri);
         self.of(caller).is_some_and(may_read)
     }
 
     /// Tells the servers that ask a client for its roots that these have changed.
-    pub fn roots_changed(&self, caller: &Caller, who: Speaker) {
+    pub fn roots_changed(&self, caller: &Caller, who: ClientIdentity) {
         if let Some(project) = self.of(caller) {
             project.router.roots_changed(caller, who);
         }
@@ -448,7 +448,12 @@ impl Engine {
     }
 
     /// Returns which change was the last of each list that a client of a caller's sees.
-    pub fn list_revisions(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListRevisions {
+    pub fn list_revisions(
+        &self,
+        caller: &Caller,
+        scope: &Scope,
+        who: ClientIdentity,
+    ) -> ListRevisions {
         let revisions = |project: Arc<Project>| project.catalog.revisions(caller, scope, who);
         self.of(caller).map(revisions).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong in the engine, with code, fault and hint.
+//! The engine's errors, with code, fault and hint.
 
 mod full;
 mod text;
@@ -18,10 +18,10 @@ use crate::answers::AnswersFull;
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
 use crate::disk::VolumeError;
-use gantry_images::ImageError;
 use crate::driver::DriverError;
 use crate::request::SuspendedBytes;
 use crate::transport::http::HttpError;
+use gantry_images::ImageError;
 
 use text::{file_shown, key_end_text, more_about, next_try_text};
 

@@ -14,7 +14,7 @@ use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{CallResult, ResultType};
 
 use crate::error::{CallError, Full, Issue};
-use crate::schema::{Permits, Unfit};
+use crate::schema::{Permits, SchemaMismatch};
 use crate::tool::Tool;
 
 /// Judges a call before anything is sent. `item` is the server's own name for what is used; an
@@ -39,11 +39,11 @@ pub(crate) async fn judge(
     match tool {
         Some((tool, permits)) => match tool.check_arguments(arguments, permits).await {
             Ok(()) => Ok(()),
-            Err(Unfit::Issues(issues)) => Err(CallError::Arguments {
+            Err(SchemaMismatch::Issues(issues)) => Err(CallError::Arguments {
                 tool: item.to_owned(),
                 issues,
             }),
-            Err(Unfit::Busy) => Err(CallError::Busy {
+            Err(SchemaMismatch::Busy) => Err(CallError::Busy {
                 server: server.clone(),
                 full: Full::Checks(Permits::AT_ONCE),
                 retry_after: Duration::from_secs(1),
@@ -73,9 +73,9 @@ pub(crate) async fn check_output(
         _ if view.result_type != ResultType::Complete => Ok(()),
         Some(content) => match tool.check_result(content, permits).await {
             Ok(()) => Ok(()),
-            Err(Unfit::Issues(issues)) => Err(issues),
+            Err(SchemaMismatch::Issues(issues)) => Err(issues),
             // The call was made, so that nobody may be told to try again.
-            Err(Unfit::Busy) => Err(whole("it could not be checked in time".into())),
+            Err(SchemaMismatch::Busy) => Err(whole("it could not be checked in time".into())),
         },
         None => Err(whole(
             "`structuredContent` is missing, which the output schema demands".into(),

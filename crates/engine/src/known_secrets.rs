@@ -1,7 +1,7 @@
-//! The secrets that are known of one server: those of its spec, which stay, and those that a sign-in
-//! brings, which come and go. Readers take the redactor of the moment and never wait; the last few
-//! sets of tokens stay hidden, since a server may still repeat one that was replaced. Never shows or
-//! keeps a secret anywhere else. Entry points: [`KnownSecrets::redactor`], [`KnownSecrets::learn`].
+//! The known secrets of one server: those of its spec, and those of a sign-in, which come and go.
+//! Readers take the current redactor and never wait; the last few sets of tokens stay redacted, since
+//! a server may repeat one that was replaced. Entry points: [`KnownSecrets::redactor`],
+//! [`KnownSecrets::learn`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -74,12 +74,12 @@ pub use image_store::Images;
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
-pub use project::volumes::Volumes;
 pub use project::feed::{LogFollower, ServerLoad};
+pub use project::volumes::Volumes;
 pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{
-    Announced, Client, ClientResponse, Lists, Reply, Request, RequestLifetime, RequestOutcome,
-    Scope, ServerRequest, ServerRequests, Speaker, Surface, SuspendedBytes, Word,
+    Announced, CallEvent, Client, ClientIdentity, ClientResponse, Lists, Reply, Request,
+    RequestLifetime, RequestOutcome, Scope, ServerRequest, ServerRequests, Surface, SuspendedBytes,
 };
 pub use request::{CancelReason, SessionChannel};
 pub use server::attempts::{Attempt, Attempts};
@@ -88,8 +88,8 @@ pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;
-pub use server::usage_history::UsageSample;
 pub use server::topics::{LONGEST_URI, Subscription, UpdateCallback};
+pub use server::usage_history::UsageSample;
 pub use supervisor::Applied;
 pub use transport::http::HttpError;
 pub use view::{Health, HealthStatus, ServerView};

@@ -1,8 +1,8 @@
-//! The engine in the words of models' APIs: tools as a request wants them, calls as a model makes
-//! them, answers as it reads them. For who embeds the engine, and for REST.
+//! The engine in the formats of models' APIs: tools as a request wants them, calls as a model makes
+//! them, answers as it reads them. For programs that embed the engine, and for REST.
 //!
-//! Every call goes the way of every other: the same grants, schemas and audit. What goes wrong with
-//! one call is its answer, in words that a model can act on; the others go on. Entry points:
+//! Every call passes the same pipeline, grants, schemas and audit as any other. An error of one call
+//! is its answer, in a form that a model can act on; the others continue. Entry points:
 //! [`Engine::tools_in`], [`Engine::call_from`].
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use gantry_model::shape::{self, Calls, FormError, ModelCall, Shape};
 use crate::answers::AnswerPermit;
 use crate::engine::Engine;
 use crate::error::{CallError, CallFailure};
-use crate::request::{Announced, Lists, Reply, Request, Scope, Speaker, Surface};
+use crate::request::{Announced, ClientIdentity, Lists, Reply, Request, Scope, Surface};
 use crate::server::handshake::trusted;
 
 /// How the calls of a message are made.
@@ -227,7 +227,7 @@ impl Engine {
             client: None,
             timeout: options.timeout,
             lists: Lists::FromCatalog,
-            speaker: Speaker::Anyone,
+            identity: ClientIdentity::Anyone,
             reason: None,
         };
         match self.request_announced(caller, request, announced).await {

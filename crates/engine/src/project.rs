@@ -2,10 +2,10 @@
 //! catalog, secrets, events and topics; what it shares with others is the [`Machine`], whose budgets
 //! are divided by project. A server, agent or event can only be named through its project.
 //!
-//! Callers reach it through `Engine`, which picks the project that a caller carries. What
-//! administrators do is here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`,
-//! `record` (events and administrative acts), `shown` (views), `volumes`, `images`. `follow` takes over what other gateways
-//! that share the store have changed.
+//! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
+//! here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`, `record` (events and
+//! administrative acts), `volumes`, `images`. `follow` applies what other gateways that share the
+//! store have changed.
 
 mod agents;
 mod changes;
@@ -14,7 +14,6 @@ mod files;
 mod follow;
 mod images;
 mod record;
-mod shown;
 mod sign_in;
 pub(crate) mod volumes;
 
@@ -27,7 +26,7 @@ use gantry_model::era::meta::Identity;
 use gantry_model::event::ServerEvent;
 use gantry_model::grant::GrantSet;
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use gantry_store::{CallFilter, CallRow};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -42,12 +41,13 @@ use crate::machine::Machine;
 use crate::native::NativeTool;
 use crate::random::random;
 use crate::router::{Links, Refreshes, Router};
+use crate::server::handle::ServerHandle;
 use crate::server::logs::LogLine;
 use crate::server::runner::RunnerContext;
 use crate::server::topics::TopicTable;
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Metrics;
-use crate::view::{Health, HealthStatus};
+use crate::view::{Health, HealthStatus, ServerView};
 
 /// One tenant of an engine.
 pub struct Project {
@@ -244,6 +244,26 @@ impl Project {
         }
     }
 
+    // ---- servers ----
+
+    /// Returns all servers, in configuration order.
+    pub fn servers(&self) -> Vec<ServerView> {
+        self.views(&self.supervisor.all())
+    }
+
+    /// Returns a server by name or id.
+    pub fn server(&self, server: &str) -> Option<ServerView> {
+        self.views(&[self.supervisor.find(server)?]).pop()
+    }
+
+    fn views(&self, servers: &[Arc<ServerHandle>]) -> Vec<ServerView> {
+        let (nameless, collisions) = (self.catalog.nameless(), self.catalog.collisions());
+        let views = servers.iter().map(|handle| ServerView::of(handle));
+        views
+            .map(|view| view.without(&nameless).beside(&collisions))
+            .collect()
+    }
+
     // ---- health and metrics ----
 
     /// Returns how the gateway and the project's servers are.
@@ -256,9 +276,9 @@ impl Project {
             let status = handle.status.borrow();
             *servers.entry(status.state.as_str()).or_insert(0) += 1;
             // Rows 1.15 and 1.10.
-            let what = if status.state == State::Unresponsive {
+            let what = if status.state == ServerState::Unresponsive {
                 Some("is unresponsive")
-            } else if status.state == State::NeedsSignIn {
+            } else if status.state == ServerState::NeedsSignIn {
                 Some("waits for a person")
             } else {
                 status.health_warning.then_some("keeps crashing")
@@ -269,6 +289,10 @@ impl Project {
             }
         }
         let audit = self.machine.audit.health();
+        let audit = match self.is_default() {
+            true => audit,
+            false => audit.of_other_project(),
+        };
         warnings.extend(audit.clock_ahead.map(clock_is_ahead));
         let status = self.machine.health_status();
         Health {

@@ -46,16 +46,16 @@ pub enum QuotaExceeded {
 
 /// What may be taken, by project and key. Cheap to clone.
 #[derive(Debug)]
-pub struct Quota<K: Eq + Hash>(Arc<Shared<K>>);
+pub struct Quota<K: Eq + Hash>(Arc<QuotaState<K>>);
 
 #[derive(Debug)]
-struct Shared<K> {
+struct QuotaState<K> {
     limits: QuotaLimits,
-    taken: Mutex<Taken<K>>,
+    taken: Mutex<TakenPermits<K>>,
 }
 
 #[derive(Debug)]
-struct Taken<K> {
+struct TakenPermits<K> {
     all: usize,
     projects: HashMap<ProjectName, OfProject<K>>,
 }
@@ -84,9 +84,9 @@ impl<K: Eq + Hash> Clone for Quota<K> {
 impl<K: Eq + Hash + Clone> Quota<K> {
     /// Makes a quota of which nothing is taken.
     pub fn new(limits: QuotaLimits) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(QuotaState {
             limits,
-            taken: Mutex::new(Taken {
+            taken: Mutex::new(TakenPermits {
                 all: 0,
                 projects: HashMap::new(),
             }),
@@ -123,7 +123,7 @@ impl<K: Eq + Hash + Clone> Quota<K> {
 }
 
 impl<K: Eq + Hash> Quota<K> {
-    fn lock(&self) -> MutexGuard<'_, Taken<K>> {
+    fn lock(&self) -> MutexGuard<'_, TakenPermits<K>> {
         self.0.taken.lock()
     }
 }

@@ -9,7 +9,7 @@ use gantry_model::caller::Context;
 use gantry_model::era::Era;
 use gantry_model::id::{CallId, ServerName};
 use gantry_model::jsonrpc::RawBuf;
-use gantry_model::mcp::{ClientCan, LogLevel, Method, Params};
+use gantry_model::mcp::{ClientCapabilities, LogLevel, Method, Params};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -36,11 +36,11 @@ pub enum Lists {
     FromServer,
 }
 
-/// Which client of a caller's speaks. A server that asks its clients has a process for each of them,
-/// and what one changes there only it sees.
+/// Which client of a caller sent a request. A server that sends requests to its clients has an
+/// instance for each of them, and only that client sees what it changes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Speaker {
-    /// One that cannot be asked.
+pub enum ClientIdentity {
+    /// One that declared no capabilities.
     #[default]
     Anyone,
     /// One without a session, known by its key.
@@ -49,7 +49,7 @@ pub enum Speaker {
     Session(u128),
 }
 
-impl Speaker {
+impl ClientIdentity {
     /// Returns the session, if it has one.
     pub(crate) fn session(self) -> Option<u128> {
         match self {
@@ -72,33 +72,33 @@ pub struct Request<'a> {
     pub params: Params<'a>,
     /// What it belongs to in the caller's world.
     pub context: Context,
-    /// How the caller hears of the call while it runs, and can be asked, if it can at all.
+    /// How the caller gets progress, logs and requests while the call runs, if it can.
     pub client: Option<Client>,
     /// A shorter time than the server's own.
     pub timeout: Option<Duration>,
     /// Whether lists come from memory.
     pub lists: Lists,
     /// Which of the caller's clients it is.
-    pub speaker: Speaker,
-    /// Why the caller takes the call back, if it does and says so before the call is dropped.
+    pub identity: ClientIdentity,
+    /// Why the caller cancels the call, if it says so before the call is dropped.
     pub reason: Option<CancelReason>,
 }
 
-/// The longest reason that a server is told.
+/// The longest reason that is sent to a server.
 const LONGEST_REASON: usize = 1024;
 
-/// Why a caller takes its call back, in its own words.
+/// Why a caller cancels its call, in its own words.
 #[derive(Debug, Clone, Default)]
 pub struct CancelReason(Arc<OnceLock<Box<str>>>);
 
 impl CancelReason {
-    /// Says why; only the first word counts, and what is too long of it is cut.
+    /// Sets the reason; only the first counts, truncated if too long.
     pub fn say(&self, why: &str) {
         let why = &why[..why.floor_char_boundary(LONGEST_REASON)];
         self.0.get_or_init(|| why.into());
     }
 
-    /// Returns why, if that was said.
+    /// Returns the reason, if there is one.
     pub(crate) fn said(&self) -> Option<&str> {
         self.0.get().map(|why| &**why)
     }
@@ -109,8 +109,8 @@ impl CancelReason {
 pub struct Client {
     /// The generation of the protocol that the caller speaks.
     pub era: Era,
-    /// What the caller can do for a server that asks it.
-    pub can: ClientCan,
+    /// The capabilities that the caller declared.
+    pub capabilities: ClientCapabilities,
     /// The session it speaks in, if it has one: what concerns a call of one session is never told
     /// to another, nor asked of it, even if both have the same key.
     pub session: Option<u128>,
@@ -119,25 +119,25 @@ pub struct Client {
     pub progress_token: Option<Box<str>>,
     /// From which level on the caller wants to hear what the server logs.
     pub log_level: Option<LogLevel>,
-    /// Takes what is said to the caller before its answer. Progress and logs that do not fit are
-    /// dropped; an ask waits for its place.
-    pub words: mpsc::Sender<Word>,
+    /// Takes what the caller receives before its response. Progress and logs that do not fit are
+    /// dropped; requests wait for a slot.
+    pub events: mpsc::Sender<CallEvent>,
     /// How the caller's session is reached outside of its calls, if it has one.
     pub channel: Option<SessionChannel>,
 }
 
 /// Reaches a session outside of its calls, on the stream that its client listens on. Never waits.
 #[derive(Clone)]
-pub struct SessionChannel(Arc<dyn Fn(Word) -> bool + Send + Sync>);
+pub struct SessionChannel(Arc<dyn Fn(CallEvent) -> bool + Send + Sync>);
 
 impl SessionChannel {
-    /// Makes one of what takes [`Word::Elicited`] and [`Word::Requests`], and tells whether it did.
-    pub fn new(send: impl Fn(Word) -> bool + Send + Sync + 'static) -> Self {
+    /// Makes one of what takes [`CallEvent::Elicited`] and [`CallEvent::Requests`], and tells whether it did.
+    pub fn new(send: impl Fn(CallEvent) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(send))
     }
 
-    pub(crate) fn send(&self, word: Word) -> bool {
-        (self.0)(word)
+    pub(crate) fn send(&self, event: CallEvent) -> bool {
+        (self.0)(event)
     }
 }
 
@@ -147,9 +147,9 @@ impl Debug for SessionChannel {
     }
 }
 
-/// What is said to a caller before its answer.
+/// What a caller receives before its response.
 #[derive(Debug)]
-pub enum Word {
+pub enum CallEvent {
     /// The raw params of a progress notification.
     Progress(Box<str>),
     /// The raw params of a log message.

@@ -1,7 +1,7 @@
-//! The request pipeline: a request is resolved in the caller's view, judged, recorded, sent, answered
-//! and recorded again. A tool of a server that was never listed is judged only after the server is up,
-//! and hence after it was recorded. Lists are served from memory and need none of that. Entry point:
-//! [`Router::request`].
+//! The request pipeline: a request is resolved in the caller's view, checked, recorded, sent,
+//! answered and recorded again. A tool of a server that was never listed is checked only after the
+//! server is up, hence after it was recorded. Lists are served from memory and skip all that. Entry
+//! point: [`Router::request`].
 
 mod answer;
 mod dispatch;
@@ -9,7 +9,6 @@ mod limit;
 mod links;
 mod record;
 mod refreshes;
-pub(crate) mod retry;
 mod subscribe;
 mod target;
 
@@ -33,7 +32,7 @@ use crate::guard;
 use crate::request::{Announced, Client, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
-use crate::server::profiles::{Lease, Wanted};
+use crate::server::profiles::{InstanceLease, InstanceRequest};
 use crate::server::server_requests::SessionForwarder;
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
@@ -43,7 +42,7 @@ use limit::Limit;
 pub(crate) use links::Links;
 use record::Record;
 pub(crate) use refreshes::Refreshes;
-use target::{Place, Target};
+use target::{NameLocation, Target};
 
 /// What requests are answered with.
 pub(crate) struct Router {
@@ -131,14 +130,14 @@ impl Router {
     ) -> Result<Reply, CallError> {
         let warming = async {
             self.warm_up(caller, &request.scope).await;
-            let session = request.speaker.session();
+            let session = request.identity.session();
             self.refreshes.done(&caller.agent, session).await;
             Ok(())
         };
         until_key_ends(caller, warming).await?;
         let view = self
             .catalog
-            .view_for(caller, &request.scope, request.speaker);
+            .view_for(caller, &request.scope, request.identity);
         view.asked_page(list, request).map(Reply::of_ours)
     }
 
@@ -156,17 +155,17 @@ impl Router {
             }
         };
         let reply = match &target.place {
-            Place::Server(server) => Dispatch::new(self, call, target, server).run().await?,
-            Place::Native(native) => {
+            NameLocation::Server(server) => Dispatch::new(self, call, target, server).run().await?,
+            NameLocation::Native(native) => {
                 let answer = native.call(call.caller, call.request, target.arguments);
                 Box::pin(answer).await?
             }
         };
         reply.check(target).await?;
         let reply = reply.redact(target);
-        if let Place::Server(server) = &target.place {
+        if let NameLocation::Server(server) = &target.place {
             let named = (&*reply.result, target.item.as_ref());
-            let client = (&call.caller.agent, call.request.speaker.session());
+            let client = (&call.caller.agent, call.request.identity.session());
             self.links.note(client, &server.name, call.method, named);
         }
         reply.charge(&self.answers, &call.caller.agent, target)
@@ -194,7 +193,7 @@ impl Router {
         server: &ServerHandle,
         limit: Limit,
     ) -> Result<Arc<Link>, CallError> {
-        let within = limit.within(server.spec.life.handshake);
+        let within = limit.within(server.spec.lifecycle.handshake);
         let linked = server.link(&caller.agent, within).await;
         match (linked, limit.passed()) {
             (Err(CallError::Down { .. }), Some(after)) => Err(self.timed_out(server, after)),
@@ -207,10 +206,10 @@ impl Router {
     async fn own_link(
         &self,
         server: &Arc<ServerHandle>,
-        wanted: Wanted<'_>,
+        wanted: InstanceRequest<'_>,
         limit: Limit,
-    ) -> Result<Option<Lease>, CallError> {
-        let within = limit.within(server.spec.life.handshake);
+    ) -> Result<Option<InstanceLease>, CallError> {
+        let within = limit.within(server.spec.lifecycle.handshake);
         let linked = server.profiles.link(server, wanted, within).await;
         let lease = match (linked, limit.passed()) {
             (Err(CallError::Down { .. }), Some(after)) => {
@@ -276,8 +275,8 @@ async fn admit(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
     judge(caller, target).await?;
     match &target.place {
         // Known before the record, so that a flood is counted and not recorded one by one.
-        Place::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),
-        Place::Server(_) | Place::Native(_) => Ok(()),
+        NameLocation::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),
+        NameLocation::Server(_) | NameLocation::Native(_) => Ok(()),
     }
 }
 

@@ -1,10 +1,9 @@
-//! A JSON Schema of a tool's: compiled once, with bounds on what checking a value may cost.
+//! A compiled JSON Schema of a tool, with bounds on what checking a value may cost.
 //!
-//! 2020-12 unless `$schema` says otherwise, and no schema is ever fetched. What cannot be judged, or
-//! could blow up, is taken out before it is compiled and told by [`Schema::unchecked`]; the rest is
-//! judged. Every check is counted, and one that costs more than a little is made on a thread of its
-//! own, of which each server has a few.
-//! Entry points: [`Schema::of_arguments`], [`Schema::check`], [`Permits::run`].
+//! 2020-12 unless `$schema` says otherwise; no schema is ever fetched. What cannot be checked, or
+//! could blow up, is removed before compiling and listed by [`Schema::unchecked`]. Every check is
+//! counted, and an expensive one runs on a blocking thread, of which each server has a few. Entry
+//! points: [`Schema::of_arguments`], [`Schema::check`], [`Permits::run`].
 
 mod budget;
 mod counted;
@@ -52,7 +51,7 @@ const MOST_PARTS: usize = 1 << 20;
 
 /// Why a value is not let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum SchemaMismatch {
     /// It does not fit.
     Issues(Vec<Issue>),
     /// It could not be looked at: too many heavy checks of its server's were under way.
@@ -204,18 +203,18 @@ impl Schema {
         self: &Arc<Self>,
         value: Raw<'_>,
         permits: &Permits,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), SchemaMismatch> {
         if self.cost(value) == Cost::Inline
             && let Some(judged) = self.judge(value, None)
         {
-            return judged.map_err(Unfit::Issues);
+            return judged.map_err(SchemaMismatch::Issues);
         }
         let (schema, text) = (Arc::clone(self), value.to_buf());
         let checked = permits.run(move |until| schema.check_until(text.as_raw(), until));
         let checked = checked.await?;
         checked
             .unwrap_or_else(|| Err(vec![issues::too_costly()]))
-            .map_err(Unfit::Issues)
+            .map_err(SchemaMismatch::Issues)
     }
 
     /// Checks a value on this thread, however heavy that is, within the budget.

@@ -1,10 +1,10 @@
 //! One server: `handle` is what callers hold, `runner` owns its lifecycle, `link` is its open
-//! connection with the calls that are `pending` on it. Calls never pass through the runner. A server
-//! has further lives in `profiles`, each for one client that can be asked; what they ask is the matter
-//! of `server_requests`.
+//! connection with the calls that are `pending` on it. Calls never pass through the runner.
+//! `profiles` has additional instances of the server, each for one client with capabilities;
+//! `server_requests` has the requests that servers send to clients.
 
+pub(crate) mod assemble;
 pub(crate) mod attempts;
-pub(crate) mod begins;
 pub(crate) mod catalog;
 pub(crate) mod fair;
 pub(crate) mod handle;

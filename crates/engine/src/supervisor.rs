@@ -1,7 +1,7 @@
-//! All servers of the project: which there are, in configuration order, and who runs them. Store
-//! first, memory second, event last. What is begun here must be run to its end (`Engine::complete`).
+//! All servers of the project, in configuration order, and their runners. Store first, memory second,
+//! event last. Operations here must run to their end (`Project::complete`).
 //!
-//! A name never has two processes (fault P10): one that leaves is remembered until its process is
+//! A name never has two processes (fault P10): a removed server is remembered until its process is
 //! gone, and only its own name waits for that.
 
 mod files;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerId, ServerName};
-use gantry_model::spec::{Off, ServerSpec, Source, Start};
+use gantry_model::spec::{InactiveReason, ServerSpec, Source, Start};
 use gantry_store::{ServerRow, Store, StoreError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc::error::TrySendError;
@@ -29,7 +29,7 @@ use crate::clock::unix_ms;
 use crate::error::EngineError;
 use crate::leases::Leases;
 use crate::random::random;
-use crate::server::handle::{Live, Order, ServerHandle};
+use crate::server::handle::{LinkState, RunnerCommand, ServerHandle};
 use crate::server::runner::RunnerContext;
 
 pub use files::Applied;
@@ -90,7 +90,7 @@ impl Supervisor {
     pub(crate) async fn boot(&self) -> Result<(), EngineError> {
         let _one = self.changing.lock().await;
         for row in self.store.servers(&self.project).await? {
-            // Servers of files and built-in ones come anew with their files.
+            // Servers of files and built-in ones are read from their files again.
             if row.enabled && row.spec.source == Source::Api {
                 let handle = self.launch(row.id, row.spec, row.created_ms).await;
                 self.lock().push(handle);
@@ -254,14 +254,14 @@ impl Supervisor {
         };
         let handle = self.find(server).ok_or_else(unknown)?;
         let server_name = handle.name.clone();
-        match (&handle.spec.off, &handle.spec.needs_approval) {
-            (Some(Off::Disabled(reason)), _) => {
+        match (&handle.spec.inactive, &handle.spec.needs_approval) {
+            (Some(InactiveReason::Disabled(reason)), _) => {
                 return Err(EngineError::Disabled {
                     server: server_name,
                     reason: reason.clone(),
                 });
             }
-            (Some(Off::Misconfigured(reason)), _) => {
+            (Some(InactiveReason::Misconfigured(reason)), _) => {
                 return Err(EngineError::Misconfigured {
                     server: server_name,
                     reason: reason.clone(),
@@ -278,7 +278,7 @@ impl Supervisor {
         let mut status = handle.status.clone();
         let before = status.borrow().starts;
         handle.profiles.end_all();
-        match handle.orders.try_send(Order::Restart) {
+        match handle.commands.try_send(RunnerCommand::Restart) {
             // An order that has not been taken yet is the same order.
             Ok(()) | Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Closed(_)) if self.stopping.is_cancelled() => {
@@ -288,7 +288,7 @@ impl Supervisor {
         }
         let begun = status.wait_for(|now| now.starts > before);
         // Ending the old process is bounded by its own grace; the answer says what was reached.
-        let bound = handle.spec.life.stop_grace + Duration::from_secs(2);
+        let bound = handle.spec.lifecycle.stop_grace + Duration::from_secs(2);
         drop(tokio::time::timeout(bound, begun).await);
         Ok(handle)
     }
@@ -310,7 +310,8 @@ impl Supervisor {
                 continue;
             }
             let mut live = handle.live.clone();
-            let coming = |state: &Live| !matches!(state, Live::Starting | Live::Cold);
+            let coming =
+                |state: &LinkState| !matches!(state, LinkState::Starting | LinkState::Cold);
             // A server that is not there in time is shown as it is.
             drop(tokio::time::timeout_at(until, live.wait_for(coming)).await);
         }
@@ -326,7 +327,8 @@ impl Supervisor {
             let mut live = handle.live.clone();
             // One that hangs has had its time and slows no further list down. fault P14
             let until = now + within.saturating_sub(handle.coming_for());
-            let settled = |state: &Live| matches!(state, Live::Ready(_) | Live::Down(..));
+            let settled =
+                |state: &LinkState| matches!(state, LinkState::Ready(_) | LinkState::Down(..));
             drop(tokio::time::timeout_at(until, live.wait_for(settled)).await);
         }
     }
@@ -368,7 +370,7 @@ pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<Arc<ServerHandle>>>
     // Held until the catalog has it, so that an older picture never replaces a newer one.
     let servers = servers.lock();
     let entries = servers.iter().map(|handle| {
-        let listed = !matches!(&*handle.live.borrow(), Live::Down(..));
+        let listed = !matches!(&*handle.live.borrow(), LinkState::Down(..));
         let catalog = handle.catalog.load_full();
         let own = handle.profiles.own_lists(&catalog);
         CatalogEntry::new(handle.clone(), listed, catalog).with_own(own)

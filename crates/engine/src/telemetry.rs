@@ -1,6 +1,6 @@
 //! Metrics as Prometheus text: of each project's calls and servers, labelled with the project
 //! ([`Metrics`]), and of the gateway itself ([`GatewayMetrics`]). Counting a call is a few atomic
-//! additions, and one that is dropped on its way is counted too. Entry points: [`Metrics::begin`] and
+//! additions; a dropped call is counted too. Entry points: [`Metrics::begin`] and
 //! [`Metrics::render`].
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Metrics {
     by_status: [Counter<u64, AtomicU64>; STATUSES.len()],
     seconds: Histogram,
     servers: Family<Label, Gauge>,
-    /// One rendering at a time, since the servers are counted anew for each.
+    /// One rendering at a time, since the servers are counted for each.
     rendering: Mutex<()>,
     panics: Counter<u64, AtomicU64>,
 }
@@ -41,13 +41,13 @@ pub(crate) struct GatewayMetrics {
 }
 
 /// A call on its way; dropped before its end, it counts as cancelled, or as failed by a panic.
-pub(crate) struct Begun<'a> {
+pub(crate) struct CallTimer<'a> {
     metrics: &'a Metrics,
     at: Instant,
     open: bool,
 }
 
-impl Begun<'_> {
+impl CallTimer<'_> {
     /// Counts the call as ended; returns how long it took.
     pub(crate) fn end(mut self, status: CallStatus) -> Duration {
         self.open = false;
@@ -57,7 +57,7 @@ impl Begun<'_> {
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for CallTimer<'_> {
     fn drop(&mut self) {
         if self.open {
             let status = match std::thread::panicking() {
@@ -118,8 +118,8 @@ impl Metrics {
     }
 
     /// Counts a call from its beginning, however it ends.
-    pub(crate) fn begin(&self, at: Instant) -> Begun<'_> {
-        Begun {
+    pub(crate) fn begin(&self, at: Instant) -> CallTimer<'_> {
+        CallTimer {
             metrics: self,
             at,
             open: true,

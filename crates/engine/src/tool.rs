@@ -1,9 +1,10 @@
-//! What a server offers, one thing each: its definition byte for byte, and what we must know of it.
+//! A tool, prompt or resource that a server offers: its definition byte for byte, and what the
+//! gateway must know of it.
 //!
-//! A tool is judged when it is listed ([`Tool::admit`]): one that nobody could use is left out with a
-//! reason. Parts of its schemas that cannot be judged are told ([`Tool::unchecked`]) and do it no
-//! harm. What was judged before and remembered ([`Tool::recall`]) is not judged again, and its
-//! schemas are compiled when they are first needed.
+//! A tool is checked when it is listed ([`Tool::admit`]): an unusable one is left out with a reason.
+//! Parts of its schemas that cannot be checked are listed ([`Tool::unchecked`]) and do no harm. A
+//! stored tool ([`Tool::recall`]) is not checked again, and its schemas are compiled when they are
+//! first needed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +15,9 @@ use gantry_model::naming::is_invisible;
 use sha2::{Digest, Sha256};
 
 use crate::error::Issue;
-use crate::schema::{Permits, Schema, SchemaError, Unchecked, Unfit, mirrored, too_costly};
+use crate::schema::{
+    Permits, Schema, SchemaError, SchemaMismatch, Unchecked, mirrored, too_costly,
+};
 
 /// The longest name of a tool; longer than the protocol recommends, since exposed names are cut.
 const LONGEST_NAME: usize = 512;
@@ -170,7 +173,7 @@ impl Tool {
         self: &Arc<Self>,
         value: Option<Raw<'_>>,
         permits: &Permits,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), SchemaMismatch> {
         let schema = self.compiled(Self::input, permits).await?;
         let value = value.unwrap_or(Raw::EMPTY_OBJECT);
         schema.check(value, permits).await
@@ -181,7 +184,7 @@ impl Tool {
         self: &Arc<Self>,
         value: Raw<'_>,
         permits: &Permits,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), SchemaMismatch> {
         let schema = self.compiled(Self::output, permits).await?;
         schema.check(value, permits).await
     }
@@ -192,14 +195,15 @@ impl Tool {
         self: &Arc<Self>,
         which: fn(&Self, compile: bool) -> Option<&Known>,
         permits: &Permits,
-    ) -> Result<&Arc<Schema>, Unfit> {
+    ) -> Result<&Arc<Schema>, SchemaMismatch> {
         if which(self, false).is_none() && which(self, self.is_compiled_here()).is_none() {
             let tool = Arc::clone(self);
             let compile = move |_until| which(&tool, true).is_some();
             permits.run(compile).await?;
         }
-        let schema = which(self, false).ok_or_else(|| Unfit::Issues(vec![too_costly()]))?;
-        usable(schema).map_err(Unfit::Issues)
+        let schema =
+            which(self, false).ok_or_else(|| SchemaMismatch::Issues(vec![too_costly()]))?;
+        usable(schema).map_err(SchemaMismatch::Issues)
     }
 
     /// Tells whether compiling the schemas takes next to no time. A keyword may be written with
@@ -588,7 +592,8 @@ mod tests {
             let tool = Tool::recall(Raw::trusted(definition), "abc", 3).map(Arc::new);
             let tool = tool.unwrap();
             assert_eq!(tool.schema_version(), "3-abc");
-            let Err(Unfit::Issues(issues)) = tool.check_arguments(None, &Permits::default()).await
+            let Err(SchemaMismatch::Issues(issues)) =
+                tool.check_arguments(None, &Permits::default()).await
             else {
                 panic!("a field is missing")
             };

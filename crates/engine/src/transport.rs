@@ -1,5 +1,5 @@
 //! How messages travel to and from a server. A transport moves whole lines or events and knows
-//! nothing of calls, of lifecycles, or of how the server came to life (that is `driver`).
+//! nothing of calls, lifecycles, or how the server was started (that is `driver`).
 
 pub(crate) mod http;
 mod pace;
@@ -23,8 +23,20 @@ pub(crate) enum Failure {
     Exited(String),
     /// The server does not read what it is sent.
     NotReading,
-    /// It waited for a lane, and gave its place up to an agent that has fewer calls there.
-    Displaced,
     /// The remote server could not be reached, or not be understood.
     Remote(HttpError),
+}
+
+impl Failure {
+    /// Returns what the HTTP transport says, if it is one.
+    pub(crate) fn remote(&self) -> Option<&HttpError> {
+        match self {
+            Self::Remote(error) => Some(error),
+            Self::Protocol(_)
+            | Self::TooLarge(_)
+            | Self::Undelivered(_)
+            | Self::Exited(_)
+            | Self::NotReading => None,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What the engine shows of itself.
+//! Views: what administrators see of servers and of the engine's health.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

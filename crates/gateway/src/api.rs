@@ -1,9 +1,9 @@
-//! The REST API under `/api/v1`, one file per noun, beside `/healthz` and `/metrics`.
+//! The REST API under `/api/v1`, one file per noun, and `/healthz` and `/metrics`.
 //!
-//! Every route stands in one of four lists, and the list decides who may come in: the public one, the
-//! one for any key, the one for administrators, and the one for signing in (`session`). What goes out is in `views`, never an engine's
-//! own type. Each route is described beside its handler; `openapi` joins the descriptions, and a test
-//! compares them with the routes. Never names the store. Entry point: `router`.
+//! A route is in one of four lists, which decides who may use it: public, any key, administrators,
+//! and signing in (`session`). Responses are types of `views`, never the engine's. Each route is
+//! described next to its handler; `openapi` collects the descriptions, and a test compares them
+//! with the routes. Entry point: `router`.
 
 mod acts;
 mod agents;
@@ -44,15 +44,15 @@ use gantry_model::spec::{Guarded, ServerSpec};
 use http::request::Parts;
 
 use self::attempt::Attempt;
-use self::history::stream::Streams;
+use self::history::stream::PER_KEY;
 use self::jobs::Jobs;
 use crate::config::guarded;
 use crate::http::auth::{Authenticated, Gate, actor};
 use crate::http::error::{Problem, no_route};
-use crate::http::limits::Bodies;
+use crate::http::limits::{Bodies, Streams, streams};
 use crate::http::wrong_method;
 
-/// The code of an agent's key on an administrator's route.
+/// The error code for an agent's key on an administrator's route.
 const AGENT_KEY: &str = "auth.agent_key";
 
 /// What the routes work with.
@@ -70,7 +70,7 @@ impl Api {
         &self.gate.engine
     }
 
-    /// Returns the project of a caller; one that is gone has no keys.
+    /// Returns the project of a caller; a removed project has no valid keys.
     fn project(&self, caller: &Caller) -> Result<Arc<Project>, Problem> {
         let project = self.engine().project(&caller.project);
         project.ok_or_else(|| Problem::new("auth.wrong_key"))
@@ -82,8 +82,8 @@ impl Api {
         checked.map_err(|error| gantry_engine::EngineError::from(error).into())
     }
 
-    /// Refuses what concerns the gateway as a whole to administrators of other projects than that of
-    /// its folder: there is nothing for them. row 3.2
+    /// Refuses gateway-wide operations to administrators of other projects than the default one:
+    /// they get 404. row 3.2
     fn gateway_only(&self, project: &Project) -> Result<(), Problem> {
         match project.is_default() {
             true => Ok(()),
@@ -97,7 +97,7 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
     let api = Api {
         gate,
         jobs: Jobs::default(),
-        streams: Streams::default(),
+        streams: streams(PER_KEY),
         guarded,
         version,
     };
@@ -135,7 +135,7 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .with_state(api)
 }
 
-/// Lets an administrator's request in, and no other; what is refused is on record. fault U3
+/// Admits administrators only; refused requests are recorded. fault U3
 async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let attempt = Attempt::of(&parts);
@@ -163,7 +163,7 @@ async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Re
     }
 }
 
-/// Notes who was let in, for the handlers; returns who acts.
+/// Stores the caller for the handlers; returns the actor.
 fn enter(parts: &mut Parts, authenticated: Authenticated) -> Actor {
     let by = actor(&authenticated.caller, parts);
     parts.extensions.insert(by.clone());
@@ -174,7 +174,7 @@ fn enter(parts: &mut Parts, authenticated: Authenticated) -> Actor {
     by
 }
 
-/// Lets a request in whose key or session is known, whichever it is. fault U3
+/// Admits any valid key or session. fault U3
 async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match api.gate.anyone(&parts) {
@@ -186,7 +186,7 @@ async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Respon
     }
 }
 
-/// The last part of a path that names something; what is no text names nothing.
+/// The name in the last path segment; one that is not valid UTF-8 is not found.
 pub(crate) struct Named(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
@@ -198,7 +198,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// The administrator that was let in, and where the request came from.
+/// The authenticated administrator, and where the request came from.
 pub(crate) struct By(Actor);
 
 impl<S: Send + Sync> FromRequestParts<S> for By {
@@ -210,7 +210,7 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     }
 }
 
-/// The caller that was let in.
+/// The authenticated caller.
 pub(crate) struct Who(Caller);
 
 impl<S: Send + Sync> FromRequestParts<S> for Who {
@@ -228,7 +228,7 @@ impl FromRef<Api> for Bodies {
     }
 }
 
-/// The project of the key, in which everything that a request names is looked for.
+/// The project of the key; everything a request names is looked up in it.
 pub(crate) struct In(Arc<Project>);
 
 impl FromRequestParts<Api> for In {

@@ -1,13 +1,13 @@
 //! The gateway as a whole: build, serve, drain.
 //!
-//! The caller brings socket, engine and the future that says «stop», so tests bind port 0 and stop
-//! when they like. Nothing here knows what a request means. Entry point: [`serve`].
+//! The caller passes socket, engine and shutdown future, so tests can bind port 0 and stop at any
+//! time. Entry point: [`serve`].
 
 pub mod accept;
-mod again;
 pub mod connection;
 pub mod listen;
 pub(crate) mod routes;
+mod self_wake;
 pub mod signals;
 pub mod users;
 
@@ -26,32 +26,32 @@ use self::routes::AppState;
 use crate::http::{BrowserSessions, HostPolicy, Origin};
 use crate::{api, mcp};
 
-/// The version that every surface shows.
+/// The version shown everywhere.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long answers may still be written after the engine has ended the last call.
+/// How long responses may still be written after the engine has ended the last call.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What can be set about serving.
+/// Options for serving.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How many connections there may be.
+    /// Connection limits.
     pub bounds: accept::Bounds,
     /// How long clients may take.
     pub patience: connection::Patience,
-    /// Names and addresses, beside the loopback ones, by which clients may reach the gateway.
+    /// Host names and addresses, besides loopback, by which clients may reach the gateway.
     pub hosts: Vec<String>,
     /// The origins whose web pages may use the MCP endpoint.
     pub origins: Vec<Origin>,
-    /// The browsers that are signed in; whoever serves can make codes for sign-in links.
+    /// The browser sessions; the caller can create codes for sign-in links.
     pub browsers: BrowserSessions,
-    /// Whether clients are told what servers want models to know, all servers' joined.
+    /// Whether clients get the instructions of all servers, joined.
     pub instructions: mcp::Instructions,
     /// What no hosted server may write to.
     pub guarded: Arc<Guarded>,
 }
 
-/// Serves until `shutdown` is done, then answers what is in flight and drains the engine.
+/// Serves until `shutdown` completes, then answers what is in flight and drains the engine.
 pub async fn serve(
     listener: TcpListener,
     engine: Engine,
@@ -104,7 +104,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Returns where a browser on this machine brings the answer of a sign-in.
+/// Returns the redirect URL of sign-ins for a browser on this machine.
 fn callback(bound: SocketAddr) -> String {
     let mut reached = bound;
     if bound.ip().is_unspecified() {
@@ -116,7 +116,7 @@ fn callback(bound: SocketAddr) -> String {
     format!("http://{reached}{}", api::auth::CALLBACK)
 }
 
-/// Lets this process open as many files as the machine allows: 1,024 are few for connections and pipes.
+/// Raises the limit of open files as far as allowed: 1,024 are few for connections and pipes.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

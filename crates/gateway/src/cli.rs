@@ -1,8 +1,7 @@
-//! The command line: one file per verb, all of them clients of a running gateway but `up`.
+//! The command line: one file per verb. All verbs but `up` are clients of a running gateway.
 //!
-//! Flags, variables and defaults are joined here; a verb sees only what it needs. Prints results to
-//! stdout, errors and logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no gateway.
-//! Entry point: [`main`].
+//! Flags, variables and defaults are merged here. Results go to stdout, errors and logs to stderr.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no gateway. Entry point: [`main`].
 
 mod add;
 mod agent;
@@ -17,10 +16,8 @@ mod calls;
 mod client;
 mod config;
 mod connect;
-mod dial;
 mod diff;
 mod doctor;
-mod doubts;
 mod events;
 mod failure;
 mod files;
@@ -36,6 +33,7 @@ mod logs;
 mod ls;
 mod open;
 mod output;
+mod pool;
 mod progress;
 mod prompt;
 mod reference;
@@ -46,11 +44,10 @@ mod status;
 mod stdio;
 mod tools;
 mod transfer;
-mod trouble;
+mod unchecked_tools;
 mod up;
 mod volumes;
 mod why;
-mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,7 +76,7 @@ struct Arguments {
     verb: Verb,
 }
 
-/// What every verb takes.
+/// The flags of every verb.
 #[derive(Debug, Args)]
 struct Common {
     /// The data folder of the gateway [default: one per working folder, under ~/.local/state/gantry]
@@ -102,9 +99,9 @@ enum Verb {
     Up(up::Options),
     /// Write Gantry into a client's file, or show which clients are connected
     Connect(connect::Options),
-    /// Take the servers of other clients over into `gantry.toml`
+    /// Import the servers of other clients into `gantry.toml`
     Import(import::Options),
-    /// Let the files of this folder run what they ask for
+    /// Approve the files of this folder
     Approve(approve::Options),
     /// Check and explain the configuration
     Config(config::Options),
@@ -118,7 +115,7 @@ enum Verb {
     Auth(auth::Options),
     /// List the servers, what they run and where they came from
     Ls(ls::Options),
-    /// Stop a registered server and forget it, or take a server out of its file
+    /// Stop and remove a registered server, or remove a server from its file
     Rm(rm::Options),
     /// Show the gateway's servers, or everything about one
     Status(status::Options),
@@ -134,27 +131,27 @@ enum Verb {
     Tools(tools::Options),
     /// Call a tool
     Call(call::Options),
-    /// Tell whether an agent may use a tool, and why
+    /// Explain whether an agent may use a tool
     Why(why::Options),
     /// Show the recorded calls, newest last
     Calls(calls::Options),
-    /// Show what was administered, by whom, and what was refused
+    /// Show administrative acts, by whom, and refused attempts
     Audit(audit::Options),
-    /// List, make and revoke keys
+    /// List, create and revoke keys
     Key(key::Options),
-    /// List, make, change and remove agents
+    /// List, create, change and remove agents
     Agent(agent::Options),
     /// Check this machine, the data folder, what servers need, and the running gateway
     Doctor(doctor::Options),
     /// Serve one MCP client on stdin and stdout, through the folder's gateway
     Stdio(stdio::Options),
-    /// Call a tool for a while and tell how fast the answers are
+    /// Call a tool repeatedly and report throughput and latency
     Bench(bench::Options),
     /// Print completions for a shell
     Completions(reference::CompletionOptions),
     /// Print a man page
     Man(reference::ManOptions),
-    /// Write `cli.md` and all man pages into a folder
+    /// Write `cli.md` and all man pages to a folder
     #[command(hide = true)]
     Reference(reference::WriteOptions),
     /// The MCP server that `up` starts when no other is configured
@@ -162,8 +159,8 @@ enum Verb {
     ExampleServer,
 }
 
-/// Where a verb finds its gateway and how it talks to the person.
-struct Surroundings {
+/// What every verb gets: how to find its gateway, and its terminal.
+struct CliContext {
     environment: Environment,
     data: Option<PathBuf>,
     url: Option<String>,
@@ -175,7 +172,7 @@ struct Surroundings {
 pub fn main() -> ExitCode {
     hardening::apply();
     let output = Output::install();
-    // However this ends, also by a panic.
+    // Runs in any case, also after a panic.
     let _flushed = Flushed(output);
     let environment = Environment::of_process();
     let screen = Screen::new(&environment, output);
@@ -197,7 +194,7 @@ pub fn main() -> ExitCode {
     let screen = data
         .as_deref()
         .map_or(screen, |data| screen.with_data(data));
-    let surroundings = Surroundings {
+    let context = CliContext {
         data,
         url: url.or_else(|| named(env::GANTRY_URL)),
         key_file: key_file.or_else(|| named(env::GANTRY_KEY_FILE).map(PathBuf::from)),
@@ -205,7 +202,7 @@ pub fn main() -> ExitCode {
         environment,
     };
     let filter = log.or_else(|| {
-        surroundings
+        context
             .environment
             .filled(env::GANTRY_LOG)
             .map(str::to_owned)
@@ -216,13 +213,13 @@ pub fn main() -> ExitCode {
     } else {
         logging::WARNINGS
     };
-    let done = logging::start(filter.as_deref(), default, &surroundings.screen)
-        .and_then(|()| run(arguments.verb, surroundings));
+    let done = logging::start(filter.as_deref(), default, &context.screen)
+        .and_then(|()| run(arguments.verb, context));
     let code = done.unwrap_or_else(|failure| failure.show(&screen));
     screen.finish(code)
 }
 
-/// Shows what clap says: help and version are no errors, and go to stdout.
+/// Prints clap's message: help and version are not errors, and go to stdout.
 fn refused(error: &clap::Error, screen: &Screen) -> ExitCode {
     let text = error.render();
     let show = |colour: bool| match colour {
@@ -242,38 +239,38 @@ fn refused(error: &clap::Error, screen: &Screen) -> ExitCode {
     }
 }
 
-fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
+fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
     if let Verb::Stdio(options) = verb {
-        return client::block_on(stdio::run(options, surroundings));
+        return client::block_on(stdio::run(options, context));
     }
-    let surroundings = &surroundings;
-    let screen = &surroundings.screen;
+    let context = &context;
+    let screen = &context.screen;
     match verb {
-        Verb::Up(options) => up::run(options, surroundings),
-        Verb::Add(options) => client::block_on(add::run(&options, surroundings)),
-        Verb::Images(options) => client::block_on(images::run(&options, surroundings)),
-        Verb::Volumes(options) => client::block_on(volumes::run(&options, surroundings)),
-        Verb::Auth(options) => client::block_on(auth::run(&options, surroundings)),
-        Verb::Ls(options) => client::block_on(ls::run(&options, surroundings)),
-        Verb::Rm(options) => client::block_on(rm::run(&options, surroundings)),
-        Verb::Connect(options) => client::block_on(connect::run(&options, surroundings)),
-        Verb::Import(options) => import::run(&options, surroundings),
-        Verb::Approve(options) => approve::run(&options, surroundings),
-        Verb::Config(options) => config::run(&options, surroundings),
-        Verb::Status(options) => client::block_on(status::run(&options, surroundings)),
-        Verb::Open(options) => client::block_on(open::run(&options, surroundings)),
-        Verb::Logs(options) => client::block_on(logs::run(&options, surroundings)),
-        Verb::Events(options) => client::block_on(events::run(&options, surroundings)),
-        Verb::Restart(options) => client::block_on(restart::run(&options, surroundings)),
-        Verb::Tools(options) => client::block_on(tools::run(&options, surroundings)),
-        Verb::Call(options) => client::block_on(call::run(&options, surroundings)),
-        Verb::Why(options) => client::block_on(why::run(&options, surroundings)),
-        Verb::Calls(options) => client::block_on(calls::run(&options, surroundings)),
-        Verb::Audit(options) => client::block_on(audit::run(&options, surroundings)),
-        Verb::Key(options) => client::block_on(key::run(&options, surroundings)),
-        Verb::Agent(options) => client::block_on(agent::run(&options, surroundings)),
-        Verb::Doctor(options) => client::block_on(doctor::run(&options, surroundings)),
-        Verb::Bench(options) => client::block_on(bench::run(&options, surroundings)),
+        Verb::Up(options) => up::run(options, context),
+        Verb::Add(options) => client::block_on(add::run(&options, context)),
+        Verb::Images(options) => client::block_on(images::run(&options, context)),
+        Verb::Volumes(options) => client::block_on(volumes::run(&options, context)),
+        Verb::Auth(options) => client::block_on(auth::run(&options, context)),
+        Verb::Ls(options) => client::block_on(ls::run(&options, context)),
+        Verb::Rm(options) => client::block_on(rm::run(&options, context)),
+        Verb::Connect(options) => client::block_on(connect::run(&options, context)),
+        Verb::Import(options) => import::run(&options, context),
+        Verb::Approve(options) => approve::run(&options, context),
+        Verb::Config(options) => config::run(&options, context),
+        Verb::Status(options) => client::block_on(status::run(&options, context)),
+        Verb::Open(options) => client::block_on(open::run(&options, context)),
+        Verb::Logs(options) => client::block_on(logs::run(&options, context)),
+        Verb::Events(options) => client::block_on(events::run(&options, context)),
+        Verb::Restart(options) => client::block_on(restart::run(&options, context)),
+        Verb::Tools(options) => client::block_on(tools::run(&options, context)),
+        Verb::Call(options) => client::block_on(call::run(&options, context)),
+        Verb::Why(options) => client::block_on(why::run(&options, context)),
+        Verb::Calls(options) => client::block_on(calls::run(&options, context)),
+        Verb::Audit(options) => client::block_on(audit::run(&options, context)),
+        Verb::Key(options) => client::block_on(key::run(&options, context)),
+        Verb::Agent(options) => client::block_on(agent::run(&options, context)),
+        Verb::Doctor(options) => client::block_on(doctor::run(&options, context)),
+        Verb::Bench(options) => client::block_on(bench::run(&options, context)),
         Verb::Completions(options) => {
             reference::completions(&options, Arguments::command(), screen)
         }

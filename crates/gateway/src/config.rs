@@ -1,8 +1,8 @@
-//! What the person who runs Gantry wants: flags, variables and files become values here.
+//! Configuration: flags, environment variables and files become values.
 //!
-//! The environment is read in `env` and nowhere else. A file becomes a `document` of values with their
-//! places, `file` finds the servers in it, `entry` makes a spec of each, `plan` joins all files. Nothing
-//! here starts anything. Entry points: [`env::Environment`], [`source::discover`], [`plan::load`].
+//! Only `env` reads the environment. `document` parses a file and keeps the position of each value,
+//! `file` finds the servers in it, `entry` turns each into a spec, `plan` merges all files. Nothing
+//! is started here. Entry points: [`env::Environment`], [`source::discover`], [`plan::load`].
 
 pub mod approval;
 pub mod clients;

@@ -1,8 +1,9 @@
-//! The data folder: where it is, who may enter it, and the small files that the gateway leaves there
-//! for the other verbs (`gateway.json`, `port`, `keys/`). The store and the journal are the engine's.
+//! The data folder: its location, its permissions, and the small files that the gateway leaves
+//! there for the other verbs (`gateway.json`, `port`, `keys/`). The store and the journal belong to
+//! the engine.
 //!
-//! Folders are 0700 and files 0600, symbolic links are refused (fault F5), and files appear whole.
-//! Entry point: [`DataFolder::open`].
+//! Folders are 0700 and files 0600, symbolic links are refused (fault F5), and files are written
+//! atomically. Entry point: [`DataFolder::open`].
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// Neither a flag nor a variable says where it could be.
+    /// Neither a flag nor a variable names one.
     #[error("no data folder is given, and neither `XDG_STATE_HOME` nor `HOME` is set")]
     Nowhere,
     /// It is something else.
@@ -27,7 +28,7 @@ pub enum DataError {
         /// What is there instead.
         found: &'static str,
     },
-    /// It belongs to somebody else.
+    /// Another user owns it.
     #[error("the data folder `{}` belongs to user {owner}, and the gateway runs as user {us}", path.display())]
     Owner {
         /// Which folder.
@@ -52,7 +53,7 @@ pub enum DataError {
         what: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -85,18 +86,21 @@ impl Diagnose for DataError {
     }
 }
 
-/// What a running gateway says about itself in `gateway.json`.
+/// The file that records approvals.
+const APPROVED: &str = "approved.json";
+
+/// What a running gateway publishes in `gateway.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
     /// Its process.
     pub pid: u32,
-    /// Where it listens, without a path.
+    /// Its base URL.
     pub url: String,
-    /// Since when, in milliseconds since 1970.
+    /// When it started, in milliseconds since 1970.
     pub started_ms: u64,
     /// Its version.
     pub version: String,
-    /// Whether a `gantry stdio` started it, and it ends with the last of them.
+    /// Whether a `gantry stdio` started it; it then ends with the last of them.
     #[serde(default)]
     pub on_demand: bool,
     /// The folder that it was started in.
@@ -104,15 +108,15 @@ pub struct Running {
     pub folder: Option<PathBuf>,
 }
 
-/// A folder that is ours alone.
+/// A folder that only its owner can access.
 #[derive(Debug, Clone)]
 pub struct DataFolder {
     path: PathBuf,
 }
 
 impl DataFolder {
-    /// Returns the place of a working folder's data: its name and a hash of its whole path, so that
-    /// two checkouts of one name have two gateways.
+    /// Returns the data folder of a working folder: its name and a hash of its path, so that two
+    /// checkouts of the same name have two gateways.
     pub fn default_path(state_home: Option<PathBuf>, working: &Path) -> Result<PathBuf, DataError> {
         let state_home = state_home.ok_or(DataError::Nowhere)?;
         let name = working
@@ -140,7 +144,7 @@ impl DataFolder {
             .join(format!("{slug}-{:08x}", (hash >> 32) as u32 ^ hash as u32)))
     }
 
-    /// Opens a folder for a gateway: makes it if it is not there, refuses it if it is not ours alone.
+    /// Opens a folder for a gateway: creates it if missing, refuses it unless it is private.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let io = |what, path: &Path| {
             let path = path.to_owned();
@@ -152,19 +156,26 @@ impl DataFolder {
             .create(path)
             .map_err(io("make the folder", path))?;
         check(path)?;
-        // One absolute name from here on, whatever the working folder.
+        // Absolute from here on, whatever the working folder.
         let path = fs::canonicalize(path).map_err(io("find the folder", path))?;
         let folder = Self { path };
-        match DirBuilder::new().mode(0o700).create(folder.keys()) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(io("make the folder", &folder.keys())(error)),
-            Ok(()) => {}
+        for part in [folder.keys(), folder.approvals_folder()] {
+            match DirBuilder::new().mode(0o700).create(&part) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(io("make the folder", &part)(error)),
+                Ok(()) => {}
+            }
+            check(&part)?;
         }
-        check(&folder.keys())?;
+        // Where earlier versions kept it.
+        match fs::rename(folder.path.join(APPROVED), folder.approvals()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            moved => moved.map_err(io("move the approvals to", &folder.approvals()))?,
+        }
         Ok(folder)
     }
 
-    /// Names a folder for the verbs that only look; nothing is made and nothing is checked.
+    /// Names a folder for verbs that only read; nothing is created or checked.
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
@@ -188,7 +199,7 @@ impl DataFolder {
         self.path.join("keys")
     }
 
-    /// Writes a key and nothing else to its file, and waits until it survives the loss of power.
+    /// Writes a key file and syncs it to disk.
     pub fn write_key(&self, file: &Path, key: &str) -> Result<(), DataError> {
         write(file, format!("{key}\n").as_bytes())?;
         for path in [file, &self.keys()] {
@@ -202,28 +213,28 @@ impl DataFolder {
         Ok(())
     }
 
-    /// Writes the keys of a first start, replacing those of one that never came to its end.
+    /// Writes the keys of a first start, replacing those of an unfinished one.
     pub fn write_first_keys(&self, admin: &str, agent: &str) -> Result<(), DataError> {
         self.write_key(&self.admin_key(), admin)?;
         self.write_key(&self.agent_key(), agent)
     }
 
-    /// Has the next gateway here revoke the keys of a label that were made until now; later ones stay.
+    /// Schedules revocation of a label's keys created until now, at the next start here.
     pub fn revoke_later(&self, label: &str, now_ms: u64) -> Result<(), DataError> {
         let mut queued = self.to_revoke();
         queued.insert(label.to_owned(), now_ms);
         self.write_to_revoke(&queued)
     }
 
-    /// Returns the labels of keys that are to be revoked, with the time until which those were made.
+    /// Returns the labels whose keys are to be revoked, each with the latest creation time.
     pub fn to_revoke(&self) -> BTreeMap<String, u64> {
         let text = fs::read(self.to_revoke_file()).ok();
         text.and_then(|text| serde_json::from_slice(&text).ok())
             .unwrap_or_default()
     }
 
-    /// Takes labels off the list, since their keys are revoked or in use again; what was added since
-    /// they were read stays.
+    /// Removes labels from the list, since their keys are revoked or in use again; labels added
+    /// since the list was read are kept.
     pub fn no_longer_revoke(&self, done: &BTreeMap<String, u64>) -> Result<(), DataError> {
         let mut queued = self.to_revoke();
         let before = queued.len();
@@ -239,7 +250,7 @@ impl DataFolder {
         write(&self.to_revoke_file(), &text)
     }
 
-    /// Remembers by its hash the key that a client's file was given.
+    /// Remembers the hash of the key that a client's file was given.
     pub fn note_client_key(&self, label: &str, hash: &str) -> Result<(), DataError> {
         let mut known = self.client_keys();
         if known.insert(label.to_owned(), hash.to_owned()).as_deref() == Some(hash) {
@@ -249,7 +260,7 @@ impl DataFolder {
         write(&self.client_keys_file(), &text)
     }
 
-    /// Returns the hashes of the keys that clients' files were given, by the keys' labels.
+    /// Returns the hashes of the keys that clients' files were given, by label.
     pub fn client_keys(&self) -> BTreeMap<String, String> {
         let text = fs::read(self.client_keys_file()).ok();
         text.and_then(|text| serde_json::from_slice(&text).ok())
@@ -278,42 +289,48 @@ impl DataFolder {
         write(&self.path.join("port"), format!("{port}\n").as_bytes())
     }
 
-    /// Returns the file that says which configuration files were approved.
+    /// Returns the file that records approvals.
     pub fn approvals(&self) -> PathBuf {
-        self.path.join("approved.json")
+        self.approvals_folder().join(APPROVED)
     }
 
-    /// Returns what was approved here, if anything was.
+    /// A folder of its own, since it is watched: what is written beside the store would wake the watch
+    /// with every call.
+    fn approvals_folder(&self) -> PathBuf {
+        self.path.join("approvals")
+    }
+
+    /// Returns the recorded approvals, if any.
     pub fn read_approvals(&self) -> Option<Vec<u8>> {
         fs::read(self.approvals()).ok()
     }
 
-    /// Remembers what is approved here.
+    /// Records approvals.
     pub fn write_approvals(&self, text: &[u8]) -> Result<(), DataError> {
         write(&self.approvals(), text)
     }
 
-    /// Tells the other verbs where the gateway is.
+    /// Publishes the gateway's address for the other verbs.
     pub fn announce(&self, running: &Running) -> Result<(), DataError> {
         let text = serde_json::to_vec_pretty(running)
             .expect("plain fields are always expressible as JSON");
         write(&self.path.join("gateway.json"), &text)
     }
 
-    /// Takes back what [`Self::announce`] said.
+    /// Reverts [`Self::announce`].
     pub fn withdraw(&self) {
         if let Err(error) = fs::remove_file(self.path.join("gateway.json")) {
             tracing::debug!(%error, "`gateway.json` was gone already");
         }
     }
 
-    /// Returns what the gateway here says about itself; it may have been killed since.
+    /// Returns what the gateway here published; it may have been killed since.
     pub fn running(&self) -> Option<Running> {
         serde_json::from_slice(&fs::read(self.path.join("gateway.json")).ok()?).ok()
     }
 }
 
-/// Refuses a folder that is a link, somebody else's, or open to others.
+/// Refuses a folder that is a symbolic link, another user's, or open to others.
 fn check(path: &Path) -> Result<(), DataError> {
     let found = fs::symlink_metadata(path).map_err(|source| DataError::Io {
         what: "look at",
@@ -349,7 +366,7 @@ fn check(path: &Path) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Writes a file that only we may read, whole or not at all; a link in its place is replaced.
+/// Writes a private file atomically; a symbolic link in its place is replaced.
 fn write(path: &Path, content: &[u8]) -> Result<(), DataError> {
     let io = |what| {
         move |source| DataError::Io {
@@ -406,6 +423,19 @@ mod tests {
             DataFolder::default_path(None, Path::new("/a")),
             Err(DataError::Nowhere)
         ));
+    }
+
+    // fault G5: what an earlier version wrote down as approved stays approved.
+    #[test]
+    fn approvals_of_earlier_versions_move_to_their_new_place() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("data");
+        drop(DataFolder::open(&path).unwrap());
+        fs::write(path.join(APPROVED), "{}").unwrap();
+        let folder = DataFolder::open(&path).unwrap();
+        assert_eq!(folder.read_approvals().as_deref(), Some(b"{}".as_slice()));
+        assert!(!path.join(APPROVED).exists());
+        assert_eq!(mode(&folder.approvals_folder()), 0o700);
     }
 
     #[test]

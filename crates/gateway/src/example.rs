@@ -19,7 +19,7 @@ const META: &str = "io.modelcontextprotocol/protocolVersion";
 pub fn run() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut output = io::stdout().lock();
-    // So that its log shows something, too.
+    // So that its log is not empty.
     writeln!(io::stderr(), "serving three tools, a resource and a prompt")?;
     let mut line = Vec::new();
     loop {
@@ -42,7 +42,7 @@ fn answer(line: &[u8]) -> Option<Value> {
         return None;
     }
     let Ok(message) = serde_json::from_slice::<Value>(line) else {
-        let error = json!({"code": -32700, "message": "this is no JSON"});
+        let error = json!({"code": -32700, "message": "invalid JSON"});
         return Some(json!({"jsonrpc": "2.0", "id": null, "error": error}));
     };
     let id = message.get("id")?.clone();
@@ -101,7 +101,7 @@ fn dispatch(method: &str, params: &Value) -> Result<Value, Refusal> {
     }
 }
 
-/// Adds what the stateless generation wants in every result, and in those that may be kept.
+/// Adds the members that the stateless era requires in every result, and in cacheable ones.
 fn completed(method: &str, mut result: Value) -> Value {
     result["resultType"] = json!("complete");
     if method.ends_with("/list") || matches!(method, "server/discover" | "resources/read") {

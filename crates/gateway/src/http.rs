@@ -1,8 +1,8 @@
-//! What every route shares: names and keys are checked here (`hosts`, `auth`), sizes and forms of
-//! content too (`limits`, `media`), and errors get their status (`error`).
+//! What all routes share: host and key checks (`hosts`, `auth`), body limits and content types
+//! (`limits`, `media`), and the mapping of errors to statuses (`error`).
 //!
-//! Foreign pages may read nothing, but for those of configured origins the MCP endpoint (`cors`).
-//! Knows no route: those are in `api` and `mcp`, and `app/routes` joins them.
+//! Web pages of other origins can use the MCP endpoint only, and only if configured (`cors`). The
+//! routes are in `api` and `mcp`; `app/routes` joins them.
 
 pub(crate) mod auth;
 pub(crate) mod context;
@@ -36,13 +36,13 @@ use self::error::Problem;
 /// How many connections there may be in all.
 pub const CONNECTIONS: usize = 10_240;
 
-/// An answer on its way.
+/// A response in progress.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Answers every request.
 pub(crate) type Service = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
 
-/// Waits for an answer; a panic on the way becomes a problem. fault P12
+/// Awaits a response; a panic becomes a problem. fault P12
 pub(crate) fn catch_panic<T>(
     work: impl Future<Output = T>,
 ) -> impl Future<Output = Result<T, Problem>> {
@@ -50,11 +50,11 @@ pub(crate) fn catch_panic<T>(
     caught.map(|done| done.map_err(|_| Problem::panic()))
 }
 
-/// Sets the headers that every answer carries.
-pub(crate) fn seal(headers: &mut HeaderMap) {
+/// Sets the headers that every response carries.
+pub(crate) fn set_security_headers(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let policy = "default-src 'none'; frame-ancestors 'none'";
-    // A page says itself what it needs beside its text.
+    // A page declares its own policy.
     headers
         .entry(CONTENT_SECURITY_POLICY)
         .or_insert(HeaderValue::from_static(policy));
@@ -62,9 +62,14 @@ pub(crate) fn seal(headers: &mut HeaderMap) {
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }
 
-/// Answers a method that a path does not take.
+/// Returns the beginning of a text that a client sent, escaped, for an error message.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_debug).collect()
+}
+
+/// Answers 405.
 pub(crate) async fn wrong_method() -> Problem {
-    Problem::new("http.method").with_detail("this path does not take this method")
+    Problem::new("http.method").with_detail("method not allowed on this path")
 }
 
 #[cfg(test)]

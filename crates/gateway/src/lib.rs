@@ -1,9 +1,10 @@
-//! What Gantry serves: the gateway behind one URL, its REST API and its command line.
+//! The gateway behind one URL, its REST API and its command line.
 //!
 //! # Layout
-//! `config` reads what the person wants, `data_folder` keeps what a gateway keeps beside its database,
-//! `app` builds, serves and drains, `http` is what every route shares, `mcp` and `api` are the routes,
-//! `cli` has one file per verb. What runs is `gantry-engine`.
+//!
+//! `config` reads the configuration, `data_folder` keeps files next to the database, `app` builds,
+//! serves and drains, `http` is shared by all routes, `mcp` and `api` are the routes, `cli` has one
+//! file per verb. The servers are run by `gantry-engine`.
 
 pub mod api;
 pub mod app;

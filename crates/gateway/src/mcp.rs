@@ -1,16 +1,17 @@
-//! The MCP endpoint: `/mcp` for all that a key's agent may use, `/mcp/servers/{name}` for one
+//! The MCP endpoint: `/mcp` for everything the key's agent may use, `/mcp/servers/{name}` for one
 //! server under its own names, `/sse` and `/sse/servers/{name}` for clients of the first protocol
 //! version.
 //!
-//! One URL speaks every protocol generation; `era` of the model tells them apart. A call lives in
-//! its request: when the client goes away, the call is cancelled. Never imports `api`. Entry
-//! points: `router`, `Endpoint::serve`.
+//! One URL speaks every protocol version; `model::era` tells them apart. A call belongs to its
+//! request: when the client disconnects, the call is cancelled. Entry points: `router`,
+//! `Endpoint::serve`.
 
+mod active_call;
 mod answer;
 mod batch;
 mod forward;
-mod hello;
 mod inflight;
+mod initialize;
 mod listen;
 mod no_oauth;
 mod notification_log;
@@ -21,7 +22,6 @@ mod sessions;
 mod sse;
 mod stream;
 mod subscribe;
-mod turn;
 
 use std::sync::{Arc, OnceLock};
 
@@ -44,43 +44,43 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio_util::task::TaskTracker;
 
-pub use self::hello::Instructions;
+pub use self::initialize::Instructions;
 pub use self::sessions::Sessions;
 
 use self::answer::Answer;
 use self::server_requests::SuspendedCalls;
 use self::sessions::Session;
-use self::stream::Desk;
+use self::stream::CallServices;
 use crate::http::auth::Gate;
 use crate::http::error::Problem;
-use crate::http::limits::unread;
+use crate::http::limits::{Streams, streams, unread};
 use crate::http::media::Accepts;
-use crate::http::{Origin, catch_panic, cors, seal};
+use crate::http::{Origin, catch_panic, cors, set_security_headers, shown};
 
 /// What the endpoint works with.
 pub(crate) struct Endpoint {
     gate: Gate,
     sessions: Arc<Sessions>,
-    listeners: listen::Listeners,
+    listeners: Streams,
     streams: sse::Streams,
-    desk: Arc<Desk>,
+    services: Arc<CallServices>,
     identity: Identity,
     instructions: Instructions,
 }
 
-/// Who came, and to which door.
-struct Visit {
+/// An authenticated request, and the scope it addresses.
+struct AuthorizedRequest {
     caller: Caller,
     scope: Scope,
     parts: Parts,
 }
 
-/// Where everything is offered that a key's agent may use.
+/// The path of the endpoint that offers everything the agent may use.
 pub(crate) const PATH: &str = "/mcp";
 
 /// Returns the endpoint's routes.
 pub(crate) fn router(endpoint: Arc<Endpoint>) -> Router {
-    // Clients put a slash behind what people give them.
+    // Users copy URLs with a trailing slash.
     Router::new()
         .route("/mcp", any(everything))
         .route("/mcp/", any(everything))
@@ -132,19 +132,18 @@ fn scope_of(name: Result<Path<String>, PathRejection>) -> Result<Scope, Problem>
 }
 
 fn unknown_server(name: &str) -> Problem {
-    let name: String = name.chars().take(64).flat_map(char::escape_debug).collect();
-    Problem::new("server.unknown").with_detail(format!("no server `{name}`"))
+    Problem::new("server.unknown").with_detail(format!("no server `{}`", shown(name)))
 }
 
 impl Endpoint {
-    /// Makes the endpoint of one gateway.
+    /// Creates the endpoint of a gateway.
     pub(crate) fn new(
         gate: Gate,
         sessions: Arc<Sessions>,
         (version, instructions): (&'static str, Instructions),
     ) -> Arc<Self> {
         let identity = Identity::new("gantry", version);
-        let desk = Desk {
+        let services = CallServices {
             identity: identity.clone(),
             sessions: Arc::clone(&sessions),
             open_requests: Arc::default(),
@@ -154,13 +153,13 @@ impl Endpoint {
             answers: gate.engine.answers().clone(),
         };
         let ending = sessions::follow_keys(Arc::downgrade(&sessions), gate.engine.key_changes());
-        desk.tasks.spawn(ending);
+        services.tasks.spawn(ending);
         Arc::new(Self {
             gate,
             sessions,
-            listeners: listen::listeners(),
+            listeners: streams(listen::PER_KEY),
             streams: sse::Streams::default(),
-            desk: Arc::new(desk),
+            services: Arc::new(services),
             identity,
             instructions,
         })
@@ -171,10 +170,10 @@ impl Endpoint {
     }
 
     fn tasks(&self) -> &TaskTracker {
-        &self.desk.tasks
+        &self.services.tasks
     }
 
-    /// Answers a request to a door that leads to all servers or to one.
+    /// Answers a request to all servers or to one.
     pub(crate) async fn serve(
         self: &Arc<Self>,
         scope: Result<Scope, Problem>,
@@ -187,9 +186,8 @@ impl Endpoint {
         .await
     }
 
-    /// Judges the names that a request is addressed to and comes from, and waits for its answer;
-    /// whatever happens on the way, there is one, with the headers that every answer has. A page of
-    /// an allowed origin may read it. What was posted says whose answer a panic is.
+    /// Checks Host and Origin, and awaits the response; there always is one, with the common
+    /// headers and CORS headers where allowed. After a panic, `posted` says whose response it is.
     async fn guarded<A>(
         &self,
         request: Request,
@@ -229,7 +227,7 @@ impl Endpoint {
             Answer::problem(None, problem).into_response()
         });
         let headers = response.headers_mut();
-        seal(headers);
+        set_security_headers(headers);
         if self.gate.hosts.has_origins() {
             cors::vary(headers);
         }
@@ -243,21 +241,21 @@ impl Endpoint {
         request: Request,
         posted: &OnceLock<Bytes>,
     ) -> Result<Response, Problem> {
-        let (visit, body) = self.admitted(scope, request).await?;
-        match visit.parts.method {
-            Method::POST => self.post(&visit, body, posted).await,
-            Method::GET if !visit.is_stateless() => self.get(&visit),
-            Method::DELETE if !visit.is_stateless() => self.delete(&visit),
+        let (authorized, body) = self.admitted(scope, request).await?;
+        match authorized.parts.method {
+            Method::POST => self.post(&authorized, body, posted).await,
+            Method::GET if !authorized.is_stateless() => self.get(&authorized),
+            Method::DELETE if !authorized.is_stateless() => self.delete(&authorized),
             _ => Ok(wrong_method("POST")),
         }
     }
 
-    /// Says who comes, and to which door; who may not is told so, whatever they still send.
+    /// Authenticates a request; a refused one has its body drained.
     async fn admitted(
         &self,
         scope: Result<Scope, Problem>,
         request: Request,
-    ) -> Result<(Visit, Body), Problem> {
+    ) -> Result<(AuthorizedRequest, Body), Problem> {
         let (parts, body) = request.into_parts();
         match self
             .gate
@@ -265,18 +263,18 @@ impl Endpoint {
             .and_then(|caller| Ok((caller, scope?)))
         {
             Ok((caller, scope)) => {
-                let visit = Visit {
+                let authorized = AuthorizedRequest {
                     caller,
                     scope,
                     parts,
                 };
-                Ok((visit, body))
+                Ok((authorized, body))
             }
             Err(problem) => Err(unread(&parts.headers, body, problem).await),
         }
     }
 
-    /// Returns a server, unless no grant of the caller's names it: then there is none for it.
+    /// Returns a server unless no grant of the caller names it: then it is unknown.
     fn server_of(&self, caller: &Caller, name: &ServerName) -> Option<ServerView> {
         let verdict = caller.grants.check(MethodClass::Lifecycle, name, None);
         match verdict {
@@ -288,22 +286,22 @@ impl Endpoint {
         }
     }
 
-    /// Opens the stream on which a session hears of changes.
-    fn get(self: &Arc<Self>, visit: &Visit) -> Result<Response, Problem> {
-        if !Accepts::of(&visit.parts.headers).events {
+    /// Opens the notification stream of a session.
+    fn get(self: &Arc<Self>, authorized: &AuthorizedRequest) -> Result<Response, Problem> {
+        if !Accepts::of(&authorized.parts.headers).events {
             return Err(Problem::new("http.accept")
                 .with_detail("this answer is `text/event-stream`, which Accept does not allow"));
         }
-        match self.session(visit)? {
-            Some(session) => self.listen_on_session(visit, &session),
-            // Without a session there is nothing to hear.
+        match self.session(authorized)? {
+            Some(session) => self.listen_on_session(authorized, &session),
+            // Without a session there are no notifications.
             None => Ok(wrong_method("POST")),
         }
     }
 
     /// Ends a session.
-    fn delete(&self, visit: &Visit) -> Result<Response, Problem> {
-        let session = self.session(visit)?.ok_or_else(|| {
+    fn delete(&self, authorized: &AuthorizedRequest) -> Result<Response, Problem> {
+        let session = self.session(authorized)?.ok_or_else(|| {
             Problem::new("session.missing")
                 .with_detail("`Mcp-Session-Id` must name the session to end")
         })?;
@@ -312,8 +310,8 @@ impl Endpoint {
     }
 
     /// Returns the session that the request names, if it names one. fault T4
-    fn session(&self, visit: &Visit) -> Result<Option<Arc<Session>>, Problem> {
-        let mut values = visit.parts.headers.get_all(SESSION_HEADER).iter();
+    fn session(&self, authorized: &AuthorizedRequest) -> Result<Option<Arc<Session>>, Problem> {
+        let mut values = authorized.parts.headers.get_all(SESSION_HEADER).iter();
         let Some(value) = values.next() else {
             return Ok(None);
         };
@@ -321,22 +319,25 @@ impl Endpoint {
             None => value.to_str().ok().and_then(|text| text.parse().ok()),
             Some(_) => None,
         };
-        let session = id.and_then(|id| self.sessions.find(id, &visit.caller, &visit.scope));
+        let session = id.and_then(|id| {
+            self.sessions
+                .find(id, &authorized.caller, &authorized.scope)
+        });
         session.map(Some).ok_or_else(|| {
             Problem::new("session.unknown")
                 .with_detail("unknown or expired session")
-                .with_hint("begin anew with `initialize`")
+                .with_hint("start again with `initialize`")
         })
     }
 }
 
-/// `Mcp-Session-Id`, as the header map wants it.
+/// `Mcp-Session-Id`, as a header name.
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
-/// `MCP-Protocol-Version`, as the header map wants it.
+/// `MCP-Protocol-Version`, as a header name.
 const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-impl Visit {
-    /// Tells whether the request's header names a version without sessions and streams.
+impl AuthorizedRequest {
+    /// Returns whether the request's header names a protocol version without sessions.
     fn is_stateless(&self) -> bool {
         let version = self
             .parts
@@ -361,7 +362,7 @@ fn wrong_method(allowed: &'static str) -> Response {
     response
 }
 
-/// Returns up to two values of a header; one that is no text stands as one that nothing equals.
+/// Returns up to two values of a header; an invalid one never matches.
 fn values<'h>(headers: &'h HeaderMap, name: &HeaderName) -> ([&'h str; 2], usize) {
     let mut found = [""; 2];
     let mut count = 0;

@@ -14,11 +14,12 @@ use tokio::time::Instant;
 
 /// The largest window of a zstd frame. Build tools write 8 MiB, at their highest level 32 MiB.
 const LARGEST_WINDOW: u64 = 32 * 1024 * 1024;
-/// The largest window that any number of streams may have at once.
+/// The largest window that [`STREAMS`] streams may have at once.
 const COMMON_WINDOW: u64 = 8 * 1024 * 1024;
-/// One stream at a time has a larger window: several would take too much memory together.
-static LARGE_WINDOW: Semaphore = Semaphore::const_new(1);
-/// How long a stream waits until no other one has a large window.
+/// How many zstd streams are read at once, by all of the process. One with a larger window is alone.
+const STREAMS: u32 = 4;
+static WINDOWS: Semaphore = Semaphore::const_new(STREAMS as usize);
+/// How long a stream waits for the others.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
 /// What a frame begins with.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -93,17 +94,15 @@ impl<R: Read> Read for Plain<R> {
 pub(crate) struct Zstd<R> {
     stream: R,
     decoder: FrameDecoder,
-    /// Held from the first frame with a large window on, since the decoder keeps its memory.
+    /// For the memory of the decoder, which it keeps from frame to frame.
     permit: Option<SemaphorePermit<'static>>,
 }
 
 impl<R: BufRead> Zstd<R> {
     fn new(stream: R) -> Self {
-        let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(LARGEST_WINDOW);
         Self {
             stream,
-            decoder,
+            decoder: decoder(),
             permit: None,
         }
     }
@@ -112,9 +111,8 @@ impl<R: BufRead> Zstd<R> {
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.stream.fill_buf()?.is_empty() {
             let header = frame_header(&mut self.stream)?;
-            if self.permit.is_none() && window(&header).is_some_and(|bytes| bytes > COMMON_WINDOW) {
-                self.permit = Some(large_window()?);
-            }
+            let large = window(&header).is_some_and(|bytes| bytes > COMMON_WINDOW);
+            self.reserve(if large { STREAMS } else { 1 })?;
             match self.decoder.reset((&header[..]).chain(&mut self.stream)) {
                 Ok(()) => return Ok(true),
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
@@ -131,6 +129,28 @@ impl<R: BufRead> Zstd<R> {
             }
         }
         Ok(false)
+    }
+
+    /// Waits until the memory that a frame needs is free.
+    fn reserve(&mut self, permits: u32) -> io::Result<()> {
+        let held = self.permit.as_ref();
+        if held.is_some_and(|held| held.num_permits() >= permits as usize) {
+            return Ok(());
+        }
+        // Whoever waits holds nothing, so that two cannot wait for each other.
+        self.decoder = decoder();
+        self.permit = None;
+        let deadline = Instant::now() + LONGEST_WAIT;
+        loop {
+            match WINDOWS.try_acquire_many(permits) {
+                Ok(permit) => {
+                    self.permit = Some(permit);
+                    return Ok(());
+                }
+                Err(_) if Instant::now() >= deadline => return Err(io::ErrorKind::TimedOut.into()),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
     }
 
     /// Compares the checksum of a frame that ended, where it has one.
@@ -170,16 +190,11 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// Waits until no other stream has a large window.
-fn large_window() -> io::Result<SemaphorePermit<'static>> {
-    let deadline = Instant::now() + LONGEST_WAIT;
-    loop {
-        match LARGE_WINDOW.try_acquire() {
-            Ok(permit) => return Ok(permit),
-            Err(_) if Instant::now() >= deadline => return Err(io::ErrorKind::TimedOut.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
-        }
-    }
+/// Returns a decoder that has taken no memory yet.
+fn decoder() -> FrameDecoder {
+    let mut decoder = FrameDecoder::new();
+    decoder.set_max_window_size(LARGEST_WINDOW);
+    decoder
 }
 
 /// Reads the header of a frame as far as its window size: at most 14 bytes (RFC 8878, 3.1.1.1).

@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat,
-    fchmod, fchown, fgetxattr, flistxattr, fsetxattr, futimens, linkat, mkdirat, mkfifoat, openat,
-    readlinkat, statat, symlinkat, unlinkat, utimensat,
+    fchmod, fchown, fgetxattr, flistxattr, flistxattr_query, fsetxattr, futimens, linkat, mkdirat,
+    mkfifoat, openat, readlinkat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use tokio::time::Instant;
@@ -211,7 +211,7 @@ impl Work<'_> {
 
     /// Copies attributes, owner, mode and time.
     fn describe(&self, from: &OwnedFd, into: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
-        let mut names = vec![0; flistxattr(from, &mut [0_u8; 0][..])?.min(LONGEST_ATTRIBUTE)];
+        let mut names = vec![0; flistxattr_query(from)?.min(LONGEST_ATTRIBUTE)];
         let length = flistxattr(from, &mut names[..])?;
         let names = names[..length].split(|&byte| byte == 0);
         for name in names.filter(|name| name.starts_with(b"user.")) {

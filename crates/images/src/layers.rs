@@ -412,3 +412,6 @@ fn create_file(folder: BorrowedFd<'_>, name: &str) -> Result<File, LayerError> {
         .map(File::from)
         .map_err(LayerError::store("create", name))
 }
+
+#[cfg(test)]
+mod tests;

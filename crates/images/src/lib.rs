@@ -22,6 +22,10 @@ mod registry;
 mod root;
 mod store;
 mod tar;
+#[cfg(test)]
+#[path = "../tests/it/tarball.rs"]
+#[expect(dead_code, reason = "the tests of `tests/it` use the rest")]
+mod tarball;
 mod unpack;
 
 pub use self::config::ImageConfig;

@@ -94,10 +94,8 @@ impl ImageStore {
                 stop.cancel();
                 match work.await {
                     Ok(record) => Ok(record),
-                    Err(_) => Err(failed(RegistryError::Slow {
-                        what: "the whole pull".to_owned(),
-                        waited: limits.pull_deadline,
-                        got: 0,
+                    Err(_) => Err(failed(RegistryError::Deadline {
+                        limit: limits.pull_deadline,
                     })),
                 }
             }
@@ -236,13 +234,13 @@ impl Pull<'_> {
 
     fn layer_error(&self, layer: Digest, source: LayerError) -> ImageError {
         let image = self.image.to_string();
-        match source {
-            LayerError::Cancelled => ImageError::Cancelled { image },
-            source => ImageError::Layer {
-                image,
-                layer,
-                source: Box::new(source),
-            },
+        if matches!(source, LayerError::Cancelled) {
+            return ImageError::Cancelled { image };
+        }
+        ImageError::Layer {
+            image,
+            layer,
+            source: Box::new(source),
         }
     }
 

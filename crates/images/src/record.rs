@@ -289,7 +289,7 @@ mod tests {
         let path = records.path(&kept.reference);
         // What a writer left that was killed.
         fs::write(path.with_extension("new"), b"{\"vers").unwrap();
-        assert_eq!(records.list().unwrap(), [kept.clone()]);
+        assert_eq!(records.list().unwrap(), std::slice::from_ref(&kept));
         let whole = fs::read(&path).unwrap();
         for damage in [
             &whole[..whole.len() / 2],

@@ -76,7 +76,8 @@ pub struct RegistryOptions {
     pub addresses: AddressCheck,
     /// Extra certificate authorities, PEM.
     pub ca: Option<Vec<u8>>,
-    /// The proxy that all requests go through. Its own address is not judged.
+    /// The proxy that all requests go through. Its own address is not judged, and as it resolves the
+    /// names of others, of them only literal addresses are.
     pub proxy: Option<Url>,
     /// Token servers that are shown credentials although they are not of the registry's own domain.
     pub token_servers: Vec<String>,

@@ -194,3 +194,6 @@ impl Work {
         self.tree.set_mode_and_time(file, entry)
     }
 }
+
+#[cfg(test)]
+mod fuzz;

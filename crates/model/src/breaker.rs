@@ -16,7 +16,7 @@ const PROBE_LOST_AFTER: Duration = Duration::from_secs(120);
 
 /// What the breaker says to someone who wants to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BreakerVerdict {
     /// Go ahead.
     Yes,
     /// Go ahead alone: the outcome decides for everybody.
@@ -30,7 +30,7 @@ pub enum Verdict {
 
 /// What the breaker is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// Everybody may try.
     Closed {
         /// How many tries in a row have failed.
@@ -51,7 +51,7 @@ pub enum State {
 /// A circuit breaker for one peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
-    state: State,
+    state: BreakerState,
     threshold: u32,
     open_for: Duration,
 }
@@ -67,7 +67,7 @@ impl Breaker {
     /// Makes a closed breaker; a threshold of 0 is taken as 1.
     pub fn new(threshold: u32, open_for: Duration) -> Self {
         Self {
-            state: State::Closed { failures: 0 },
+            state: BreakerState::Closed { failures: 0 },
             threshold: threshold.max(1),
             open_for,
         }
@@ -79,51 +79,53 @@ impl Breaker {
     }
 
     /// Returns what it is doing.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> BreakerState {
         self.state
     }
 
     /// Decides whether a try may go now; after `Probe` nobody else may until it is reported.
-    pub fn allow(&mut self, now: Duration) -> Verdict {
+    pub fn allow(&mut self, now: Duration) -> BreakerVerdict {
         let may_probe_at = match self.state {
-            State::Closed { .. } => return Verdict::Yes,
-            State::Open { until } => until,
-            State::HalfOpen { lost_at } => lost_at,
+            BreakerState::Closed { .. } => return BreakerVerdict::Yes,
+            BreakerState::Open { until } => until,
+            BreakerState::HalfOpen { lost_at } => lost_at,
         };
         if now < may_probe_at {
-            return Verdict::No {
+            return BreakerVerdict::No {
                 retry_in: may_probe_at - now,
             };
         }
-        self.state = State::HalfOpen {
+        self.state = BreakerState::HalfOpen {
             lost_at: now.saturating_add(PROBE_LOST_AFTER),
         };
-        Verdict::Probe
+        BreakerVerdict::Probe
     }
 
     /// Reports that a try succeeded: the breaker closes.
     pub fn success(&mut self) {
-        self.state = State::Closed { failures: 0 };
+        self.state = BreakerState::Closed { failures: 0 };
     }
 
     /// Reports that a try failed; one that began before the breaker opened does not prolong it.
     pub fn failure(&mut self, now: Duration) {
-        let open = State::Open {
+        let open = BreakerState::Open {
             until: now.saturating_add(self.open_for),
         };
         self.state = match self.state {
-            State::Closed { failures } if failures + 1 < self.threshold => State::Closed {
-                failures: failures + 1,
-            },
-            State::Closed { .. } | State::HalfOpen { .. } => open,
-            State::Open { until } => State::Open { until },
+            BreakerState::Closed { failures } if failures + 1 < self.threshold => {
+                BreakerState::Closed {
+                    failures: failures + 1,
+                }
+            }
+            BreakerState::Closed { .. } | BreakerState::HalfOpen { .. } => open,
+            BreakerState::Open { until } => BreakerState::Open { until },
         };
     }
 
     /// Reports that a try was given up without an outcome: the next to ask becomes the probe.
     pub fn abandon(&mut self, now: Duration) {
-        if let State::HalfOpen { .. } = self.state {
-            self.state = State::Open { until: now };
+        if let BreakerState::HalfOpen { .. } = self.state {
+            self.state = BreakerState::Open { until: now };
         }
     }
 }
@@ -143,7 +145,7 @@ mod tests {
     fn opened(now: Duration) -> Breaker {
         let mut breaker = Breaker::default();
         for _ in 0..3 {
-            assert_eq!(breaker.allow(now), Verdict::Yes);
+            assert_eq!(breaker.allow(now), BreakerVerdict::Yes);
             breaker.failure(now);
         }
         breaker
@@ -153,21 +155,30 @@ mod tests {
     #[test]
     fn three_failures_in_a_row_open_it_for_a_minute_then_one_probe_goes() {
         let mut breaker = opened(at(10));
-        assert_eq!(breaker.allow(at(10)), Verdict::No { retry_in: at(60) });
-        assert_eq!(breaker.allow(at(69)), Verdict::No { retry_in: at(1) });
-        assert_eq!(breaker.allow(at(70)), Verdict::Probe);
-        assert!(matches!(breaker.allow(at(70)), Verdict::No { .. }));
+        assert_eq!(
+            breaker.allow(at(10)),
+            BreakerVerdict::No { retry_in: at(60) }
+        );
+        assert_eq!(
+            breaker.allow(at(69)),
+            BreakerVerdict::No { retry_in: at(1) }
+        );
+        assert_eq!(breaker.allow(at(70)), BreakerVerdict::Probe);
+        assert!(matches!(breaker.allow(at(70)), BreakerVerdict::No { .. }));
         breaker.success();
-        assert_eq!(breaker.allow(at(71)), Verdict::Yes);
+        assert_eq!(breaker.allow(at(71)), BreakerVerdict::Yes);
     }
 
     // row 0.12
     #[test]
     fn a_failed_probe_opens_it_again_and_a_success_between_keeps_it_closed() {
         let mut breaker = opened(at(0));
-        assert_eq!(breaker.allow(at(60)), Verdict::Probe);
+        assert_eq!(breaker.allow(at(60)), BreakerVerdict::Probe);
         breaker.failure(at(65));
-        assert_eq!(breaker.allow(at(66)), Verdict::No { retry_in: at(59) });
+        assert_eq!(
+            breaker.allow(at(66)),
+            BreakerVerdict::No { retry_in: at(59) }
+        );
 
         let mut breaker = Breaker::default();
         for _ in 0..10 {
@@ -175,34 +186,37 @@ mod tests {
             breaker.failure(at(0));
             breaker.success();
         }
-        assert_eq!(breaker.allow(at(0)), Verdict::Yes);
+        assert_eq!(breaker.allow(at(0)), BreakerVerdict::Yes);
     }
 
     #[test]
     fn late_failures_do_not_prolong_it_and_a_lost_probe_does_not_block_for_ever() {
         let mut breaker = opened(at(0));
         breaker.failure(at(30));
-        assert_eq!(breaker.allow(at(60)), Verdict::Probe);
-        assert_eq!(breaker.allow(at(179)), Verdict::No { retry_in: at(1) });
-        assert_eq!(breaker.allow(at(180)), Verdict::Probe);
+        assert_eq!(breaker.allow(at(60)), BreakerVerdict::Probe);
+        assert_eq!(
+            breaker.allow(at(179)),
+            BreakerVerdict::No { retry_in: at(1) }
+        );
+        assert_eq!(breaker.allow(at(180)), BreakerVerdict::Probe);
         breaker.abandon(at(181));
-        assert_eq!(breaker.allow(at(181)), Verdict::Probe);
+        assert_eq!(breaker.allow(at(181)), BreakerVerdict::Probe);
     }
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum BreakerStep {
         Ask,
         Succeed,
         Fail,
         Pass(u64),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = BreakerStep> {
         prop_oneof![
-            3 => Just(Step::Ask),
-            1 => Just(Step::Succeed),
-            3 => Just(Step::Fail),
-            2 => (0_u64..50).prop_map(Step::Pass),
+            3 => Just(BreakerStep::Ask),
+            1 => Just(BreakerStep::Succeed),
+            3 => Just(BreakerStep::Fail),
+            2 => (0_u64..50).prop_map(BreakerStep::Pass),
         ]
     }
 
@@ -218,28 +232,28 @@ mod tests {
             let mut probe_since: Option<Duration> = None;
             for step in steps {
                 match step {
-                    Step::Pass(seconds) => now += at(seconds),
-                    Step::Succeed => {
+                    BreakerStep::Pass(seconds) => now += at(seconds),
+                    BreakerStep::Succeed => {
                         breaker.success();
                         probe_since = None;
-                        prop_assert_eq!(breaker.allow(now), Verdict::Yes);
+                        prop_assert_eq!(breaker.allow(now), BreakerVerdict::Yes);
                     }
-                    Step::Fail => {
+                    BreakerStep::Fail => {
                         breaker.failure(now);
                         probe_since = None;
                     }
-                    Step::Ask => match breaker.allow(now) {
-                        Verdict::Probe => {
+                    BreakerStep::Ask => match breaker.allow(now) {
+                        BreakerVerdict::Probe => {
                             let lost = probe_since.is_none_or(|t| now - t >= PROBE_LOST_AFTER);
                             prop_assert!(lost);
                             probe_since = Some(now);
                         }
-                        Verdict::Yes => prop_assert!(probe_since.is_none()),
-                        Verdict::No { retry_in } => {
+                        BreakerVerdict::Yes => prop_assert!(probe_since.is_none()),
+                        BreakerVerdict::No { retry_in } => {
                             prop_assert!(retry_in > Duration::ZERO);
                             prop_assert!(retry_in <= PROBE_LOST_AFTER);
                             let mut later = breaker.clone();
-                            prop_assert_eq!(later.allow(now + retry_in), Verdict::Probe);
+                            prop_assert_eq!(later.allow(now + retry_in), BreakerVerdict::Probe);
                         }
                     },
                 }

@@ -1,4 +1,4 @@
-//! What happened in a server's life, one line each; stored in `kb.mcp_server_events`.
+//! Lifecycle events of servers, one line each; stored in `kb.mcp_server_events`.
 
 use serde::{Deserialize, Serialize};
 

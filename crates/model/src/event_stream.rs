@@ -72,7 +72,7 @@ impl Events {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Forgets what a cut left half, before the bytes of a stream that was opened anew.
+    /// Forgets what a cut left half, before the bytes of a stream that was reopened.
     pub fn resume(&mut self) {
         self.buffer.clear();
         self.scanned = 0;

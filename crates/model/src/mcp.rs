@@ -14,7 +14,7 @@ mod params;
 mod tool;
 
 pub use call::{CallParams, CallResult, ResultType};
-pub use client::{ClientCan, LogLevel, UnknownLevel, asking_method, may_ask_back};
+pub use client::{ClientCapabilities, LogLevel, UnknownLevel, asking_method, may_ask_back};
 pub use links::linked;
 pub use list::{ListKind, Page, next_cursor_params};
 pub use method::Method;

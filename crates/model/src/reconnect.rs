@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::breaker::{Breaker, State};
+use crate::breaker::{Breaker, BreakerState};
 use crate::spec::{ReconnectSpec, period};
 
 /// The longest wait that a server may ask for. fault H9
@@ -67,7 +67,7 @@ impl Reconnect {
     pub fn failed(&mut self, now: Duration, asked: Option<Duration>, random: f64) -> Wait {
         self.connected = None;
         self.breaker.failure(now);
-        if let State::Open { until } = self.breaker.state() {
+        if let BreakerState::Open { until } = self.breaker.state() {
             let delay = until.saturating_sub(now).max(bounded(asked));
             let failures = self.breaker.threshold();
             return Wait {
@@ -114,8 +114,8 @@ impl Reconnect {
     /// Returns how many connects in a row have failed.
     pub fn failures(&self) -> u32 {
         match self.breaker.state() {
-            State::Closed { failures } => failures,
-            State::Open { .. } | State::HalfOpen { .. } => self.breaker.threshold(),
+            BreakerState::Closed { failures } => failures,
+            BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => self.breaker.threshold(),
         }
     }
 

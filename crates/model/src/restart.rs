@@ -1,7 +1,4 @@
-//! When a server that exited is started again: at once for the first crashes, then on a ladder.
-//!
-//! Knows no clock and draws no random number: `now` is the time since any fixed start. An exit with
-//! code 0 counts like any other. Entry point: `History::record_exit`, then `RestartPolicy::decide`.
+//! When a server that exited is restarted: at once after the first crashes, then with backoff.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +22,7 @@ pub enum PolicyError {
         at_once: u32,
     },
     /// There is no step to wait on.
-    #[error("the ladder of a restart policy must have at least one step")]
+    #[error("the backoff of a restart policy must have at least one step")]
     EmptyLadder,
     /// A duration is zero or longer than a day.
     #[error(
@@ -60,7 +57,7 @@ impl Diagnose for PolicyError {
 pub struct RestartPolicy {
     at_once: u32,
     window: Duration,
-    ladder: Vec<Duration>,
+    backoff: Vec<Duration>,
     reset_after_healthy: Duration,
     jitter: f64,
 }
@@ -72,7 +69,7 @@ impl Default for RestartPolicy {
         Self {
             at_once: 3,
             window: Duration::from_secs(60),
-            ladder: [5, 15, 45, 120, 300].map(Duration::from_secs).to_vec(),
+            backoff: [5, 15, 45, 120, 300].map(Duration::from_secs).to_vec(),
             reset_after_healthy: Duration::from_secs(600),
             jitter: 0.1,
         }
@@ -84,20 +81,20 @@ impl RestartPolicy {
     pub fn new(
         at_once: u32,
         window: Duration,
-        ladder: Vec<Duration>,
+        backoff: Vec<Duration>,
         reset_after_healthy: Duration,
         jitter: f64,
     ) -> Result<Self, PolicyError> {
         if at_once > MOST_AT_ONCE {
             return Err(PolicyError::AtOnce { at_once });
         }
-        if ladder.is_empty() {
+        if backoff.is_empty() {
             return Err(PolicyError::EmptyLadder);
         }
         let parts = [("window", window), ("time of health", reset_after_healthy)];
         for (part, given) in parts
             .into_iter()
-            .chain(ladder.iter().map(|step| ("ladder", *step)))
+            .chain(backoff.iter().map(|step| ("backoff", *step)))
         {
             if given.is_zero() || given > LONGEST {
                 return Err(PolicyError::Duration { part, given });
@@ -109,7 +106,7 @@ impl RestartPolicy {
         Ok(Self {
             at_once,
             window,
-            ladder,
+            backoff,
             reset_after_healthy,
             jitter,
         })
@@ -126,7 +123,7 @@ impl RestartPolicy {
         Self {
             at_once: self.at_once,
             window: scale(self.window),
-            ladder: self.ladder.iter().copied().map(scale).collect(),
+            backoff: self.backoff.iter().copied().map(scale).collect(),
             reset_after_healthy: scale(self.reset_after_healthy),
             jitter: self.jitter,
         }
@@ -144,9 +141,9 @@ impl RestartPolicy {
                 health_warning: false,
             };
         };
-        let last = self.ladder.len().saturating_sub(1);
+        let last = self.backoff.len().saturating_sub(1);
         let step = self
-            .ladder
+            .backoff
             .get(position.min(last))
             .copied()
             .unwrap_or_default();
@@ -172,7 +169,7 @@ impl RestartPolicy {
         }
     }
 
-    /// Tells whether the server is on the ladder, running or not, and deserves a health warning.
+    /// Tells whether the server is on the backoff, running or not, and deserves a health warning.
     pub fn warns(&self, history: &History, now: Duration) -> bool {
         history.position.is_some() && !history.is_forgiven(self, now)
     }
@@ -185,7 +182,7 @@ pub struct History {
     recent: VecDeque<Duration>,
     /// All exits since the last reset.
     crashes: u32,
-    /// The step of the ladder that the last exit led to.
+    /// The step of the backoff that the last exit led to.
     position: Option<usize>,
     healthy_since: Option<Duration>,
 }
@@ -207,7 +204,7 @@ impl History {
             self.recent.pop_front();
         }
         self.recent.push_back(now);
-        // Once on the ladder it climbs until it is forgiven: its own waits would else empty the
+        // Once on the backoff it climbs until it is forgiven: its own waits would else empty the
         // window and send the server back to restarting at once.
         self.position = match self.position {
             Some(position) => Some(position.saturating_add(1)),
@@ -221,7 +218,7 @@ impl History {
         self.healthy_since.get_or_insert(now);
     }
 
-    /// Records that the server runs but is not healthy, so that its time of health starts anew.
+    /// Records that the server runs but is not healthy, so that its healthy time is reset.
     ///
     /// What it was forgiven by then stays forgiven.
     pub fn record_unhealthy(&mut self, policy: &RestartPolicy, now: Duration) {
@@ -286,16 +283,16 @@ pub enum Reason {
     AtOnce,
     /// It crashed too often within the window.
     CrashLoop {
-        /// The step of the ladder, without jitter.
+        /// The step of the backoff, without jitter.
         step: Duration,
         /// How often it crashed within the window.
         crashes: u32,
         /// The window.
         window: Duration,
     },
-    /// It was on the ladder before and has not been healthy for long enough since.
+    /// It was on the backoff before and has not been healthy for long enough since.
     StillUnstable {
-        /// The step of the ladder, without jitter.
+        /// The step of the backoff, without jitter.
         step: Duration,
         /// How often it crashed since it was last forgiven.
         crashes: u32,

@@ -4,22 +4,22 @@
 //! `mask_members` hides what looks like a credential in JSON, `names` and `told` know secrets that
 //! nobody declared. None of them prints, logs or stores anything.
 
+mod detect;
 mod mask;
 mod names;
 mod own;
 mod redact;
-mod told;
 
 use std::fmt;
 use std::hint::black_box;
 
+pub(crate) use self::detect::is_plausible;
+pub use self::detect::{hide_arguments, is_given_secret, looks_secret, secret_arguments, userinfo};
 pub use self::mask::mask_members;
 pub(crate) use self::names::{Hint, hint_of};
 pub use self::names::{is_credential, is_secret_name};
 pub use self::own::{ADMIN_KEY, AGENT_KEY};
 pub use self::redact::Redactor;
-pub(crate) use self::told::is_plausible;
-pub use self::told::{hide_arguments, is_given_secret, looks_secret, secret_arguments, userinfo};
 
 /// What stands in the place of something hidden.
 pub const REDACTED: &str = "[redacted]";

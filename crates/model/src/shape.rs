@@ -1,9 +1,9 @@
-//! Tools, calls and results in the shapes that models' APIs have: MCP, Anthropic, OpenAI (Chat and
+//! Tools, calls and results in the formats of models' APIs: MCP, Anthropic, OpenAI (Chat and
 //! Responses) and Gemini.
 //!
-//! Pure translation: `tools` renders what stands in a request's `tools`, `Calls::read` takes what a
-//! model answered, `answer` renders what the model is told then. Schemas and arguments stay raw.
-//! Which tool a name means is the catalog's business; names are encoded by `naming`.
+//! Pure translation: `tools` renders the `tools` of a request, `Calls::read` parses what a model
+//! answered, `answer` renders the result for the model. Schemas and arguments stay raw. The catalog
+//! maps names to tools; `naming` encodes names.
 
 mod answer;
 mod block;

@@ -1,7 +1,7 @@
-//! What a person wants of a server: its *spec*. Stored as JSON in `kb.project_mcp_servers.config`.
+//! The spec of a server: what is wanted of it. Stored as JSON in `kb.project_mcp_servers.config`.
 //!
-//! Every default is here, with the place in the design that names it, so that the status can show
-//! what is in force. What was observed is in `status`, never here.
+//! Every default is here, so that the status can show what is in force. What is observed is in
+//! `status`.
 
 mod auth;
 mod calls;
@@ -9,7 +9,7 @@ mod check;
 mod filter;
 mod hosting;
 mod image;
-mod life;
+mod lifecycle;
 pub mod options;
 pub mod period;
 mod process;
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::id::ServerName;
-use crate::status::State;
+use crate::status::ServerState;
 
 pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
 pub use self::calls::CallPolicy;
@@ -34,9 +34,9 @@ pub use self::hosting::{
     Provider, Rung, WritableError,
 };
 pub use self::image::{ImageLaunch, Pull};
-pub use self::life::{LifePolicy, RestartSpec, RestartWhen, WhenUnresponsive};
+pub use self::lifecycle::{LifecyclePolicy, RestartSpec, RestartWhen, WhenUnresponsive};
 pub use self::process::{Allowances, ProcessLaunch, Profile, ResourceLimits};
-pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportWish};
+pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportPreference};
 pub use self::url::{UrlError, check_url};
 pub use self::written::Written;
 
@@ -49,17 +49,17 @@ pub struct ServerSpec {
     /// What it is for, in a person's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How it comes to life.
+    /// How it is started.
     pub launch: Launch,
-    /// When it comes to life.
+    /// When it is started.
     #[serde(default)]
     pub start: Start,
     /// How calls to it are let through and bounded.
     #[serde(default)]
     pub calls: CallPolicy,
-    /// How its life is watched and bounded.
-    #[serde(default)]
-    pub life: LifePolicy,
+    /// How it is started, health-checked, restarted and stopped.
+    #[serde(default, rename = "life")]
+    pub lifecycle: LifecyclePolicy,
     /// Where the spec came from, which decides what it may ask for.
     #[serde(default)]
     pub source: Source,
@@ -73,8 +73,8 @@ pub struct ServerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_approval: Option<String>,
     /// Why its file does not let it run; such a spec is there to be shown and is never started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub off: Option<Off>,
+    #[serde(default, rename = "off", skip_serializing_if = "Option::is_none")]
+    pub inactive: Option<InactiveReason>,
     /// The configuration file that it comes from, known while the gateway runs that read it.
     #[serde(skip)]
     pub file: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub struct ServerSpec {
 /// Why a file's entry is not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Off {
+pub enum InactiveReason {
     /// It is switched off there; where, in a sentence.
     Disabled(String),
     /// It cannot be used as it is written; why, in a sentence.
@@ -157,7 +157,7 @@ impl Launch {
     }
 }
 
-/// When a server comes to life.
+/// When a server is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
@@ -204,23 +204,25 @@ impl ServerSpec {
             description: None,
             start: Start::default(),
             calls: CallPolicy::default(),
-            life: LifePolicy::of(&launch),
+            lifecycle: LifecyclePolicy::of(&launch),
             launch,
             source: Source::default(),
             tools: ToolFilter::default(),
             allow: Allowances::default(),
             needs_approval: None,
-            off: None,
+            inactive: None,
             file: None,
         }
     }
 
     /// Returns the state in which the server is held and why, if it may not be started at all.
-    pub fn held(&self) -> Option<(State, &str)> {
-        match (&self.off, &self.needs_approval) {
-            (Some(Off::Disabled(why)), _) => Some((State::Disabled, why)),
-            (Some(Off::Misconfigured(why)), _) => Some((State::Misconfigured, why)),
-            (None, Some(why)) => Some((State::NeedsApproval, why)),
+    pub fn held(&self) -> Option<(ServerState, &str)> {
+        match (&self.inactive, &self.needs_approval) {
+            (Some(InactiveReason::Disabled(why)), _) => Some((ServerState::Disabled, why)),
+            (Some(InactiveReason::Misconfigured(why)), _) => {
+                Some((ServerState::Misconfigured, why))
+            }
+            (None, Some(why)) => Some((ServerState::NeedsApproval, why)),
             (None, None) => None,
         }
     }
@@ -250,10 +252,12 @@ impl ServerSpec {
 
     /// Returns what follows when the server does not answer: as set, else by its profile.
     pub fn when_unresponsive(&self) -> WhenUnresponsive {
-        self.life.when_unresponsive.unwrap_or(match self.profile() {
-            Some(Profile::Hosted) => WhenUnresponsive::Keep,
-            Some(Profile::Local) | None => WhenUnresponsive::Reconnect,
-        })
+        self.lifecycle
+            .when_unresponsive
+            .unwrap_or(match self.profile() {
+                Some(Profile::Hosted) => WhenUnresponsive::Keep,
+                Some(Profile::Local) | None => WhenUnresponsive::Reconnect,
+            })
     }
 
     /// Tells two specs apart for everything that matters to a running server or a remembered catalog.
@@ -263,7 +267,7 @@ impl ServerSpec {
             &self.name,
             &self.launch,
             &self.calls,
-            &self.life,
+            &self.lifecycle,
             &self.tools,
         ))
         .expect("a spec is always expressible as JSON");
@@ -294,7 +298,7 @@ mod tests {
         let spec = spec("x");
         assert_eq!(spec.calls.timeout, Duration::from_secs(30)); // row 1.6
         assert_eq!(spec.calls.timeout_max, Duration::from_secs(600)); // fault S12
-        assert_eq!(spec.life.handshake, Duration::from_secs(60));
+        assert_eq!(spec.lifecycle.handshake, Duration::from_secs(60));
         assert_eq!(spec.concurrency(), 1); // row 1.7
         assert_eq!(spec.when_unresponsive(), WhenUnresponsive::Keep); // row 1.15
     }
@@ -316,9 +320,9 @@ mod tests {
         process(&mut small).limits.cpu = Some(0.0);
         assert!(matches!(small.check(), Err(SpecError::Range { .. }))); // fault G6
         let mut patient = spec("x");
-        (patient.calls.late_grace, patient.life.stop_grace) = (Duration::ZERO, Duration::ZERO);
+        (patient.calls.late_grace, patient.lifecycle.stop_grace) = (Duration::ZERO, Duration::ZERO);
         assert!(patient.check().is_ok());
-        patient.life.stop_grace = Duration::from_secs(86_401);
+        patient.lifecycle.stop_grace = Duration::from_secs(86_401);
         let error = patient.check().unwrap_err().to_string();
         assert_eq!(
             error,

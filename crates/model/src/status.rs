@@ -1,10 +1,10 @@
-//! What is observed of a server: its *status*. Published by its runner, shown by every surface.
+//! The status of a server: what is observed of it. Published by its runner, shown everywhere.
 
 use std::fmt;
 
 /// Where a server is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum ServerState {
     /// Registered and lazy: nobody has needed it yet.
     Idle,
     /// It comes from a file that nobody has approved; nothing of it is started.
@@ -36,7 +36,7 @@ pub enum State {
     Stopped,
 }
 
-impl State {
+impl ServerState {
     /// Returns the state as shown everywhere.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::root::{ImageUser, Root};
+use crate::root::{ImageUser, Mount, Root, RootBase};
 
 /// What any program may need to read to run at all.
 pub(crate) const SYSTEM: [&str; 13] = [
@@ -160,9 +160,15 @@ impl Default for Command {
 
 impl Command {
     /// Returns the absolute paths among the program and its arguments that lie outside of what a
-    /// [`Profile::Hosted`] tree sees: the system's files and its working directory. The program itself
-    /// is always shown, but nothing beside it. Looks at the words only, not at the disk.
+    /// [`Profile::Hosted`] tree sees: the system's files, its working directory and what is mounted for it.
+    /// The program itself is always shown, but nothing beside it. Looks at the words only, not at the
+    /// disk; what an image holds is not known here.
     pub fn outside_view(&self) -> Vec<PathBuf> {
+        let mounts: &[Mount] = match &self.root {
+            Root::Own(root) if root.base != RootBase::HostParts => return Vec::new(),
+            Root::Own(root) => &root.mounts,
+            Root::Host => &[],
+        };
         if self.profile == Profile::Local {
             return Vec::new();
         }
@@ -173,7 +179,8 @@ impl Command {
             Some(_) | None => Path::new(word.as_str()),
         });
         let is_seen = |path: &Path| {
-            let own = self.writable.iter().map(PathBuf::as_path);
+            let mounts = mounts.iter().map(|mount| mount.target.as_path());
+            let own = self.writable.iter().map(PathBuf::as_path).chain(mounts);
             let mut seen = SYSTEM.iter().map(Path::new).chain(own).chain([&*self.cwd]);
             // A server without a place of its own runs in `/`, which opens nothing.
             seen.any(|seen| seen != Path::new("/") && path.starts_with(seen))

@@ -69,6 +69,12 @@ pub enum SpawnError {
         /// The path as it was given.
         target: PathBuf,
     },
+    /// An image has no layers, or more than the kernel puts together.
+    #[error("{count} layers make no root: expected 1 to 500")]
+    Layers {
+        /// How many there are.
+        count: usize,
+    },
     /// Part of a root of the tree's own cannot be made.
     #[error("cannot {step}")]
     Root {

@@ -12,11 +12,12 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use crate::command::{Command, GVisor, Network};
+use crate::host_parts::SERVER_HOME;
 use crate::job::Job;
-use crate::own::{Layout, SERVER_HOME};
-use crate::plan::search_path;
+use crate::own::Layout;
 use crate::protocol::{FLAG_RUNTIME, STEP_AROUND, STEP_DEVICE, STEP_READ_ONLY};
 use crate::root::{OwnRoot, RootBase};
+use crate::search::search_path;
 use crate::steps::Step;
 
 mod probe;

@@ -145,7 +145,7 @@ impl Host {
         );
         let own_user = own_user(identity, mode);
         report.add("own user", own_user.clone().map(|()| "for hosted trees"));
-        let roots = roots::probe(image, reaper, identity, mode, &own_user);
+        let roots = roots::probe(image, reaper, identity, mode, &own_user, &report);
         roots.describe(&mut report);
         Ok(Self {
             own_root: roots.own_root,

@@ -4,12 +4,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::Command;
-use crate::own::{SERVER_HOME, SERVER_ID, hosts, resolver};
-use crate::plan::candidates;
+use crate::command::{Command, Network};
 use crate::protocol::STEP_READ_ONLY;
 use crate::root::OwnRoot;
+use crate::search::candidates;
 use crate::steps::Step;
+
+/// Who a hosted command is in its own root.
+pub(crate) const SERVER_ID: u32 = 1000;
+pub(crate) const SERVER_HOME: &str = "/home/server";
 
 /// Programs and libraries. A link among them stays one.
 const PARTS: [&str; 9] = [
@@ -110,4 +113,16 @@ fn users() -> String {
 
 fn groups() -> String {
     format!("root:x:0:\nserver:x:{SERVER_ID}:\nnogroup:x:65534:\n")
+}
+
+pub(crate) fn hosts(host_name: &str) -> String {
+    format!("127.0.0.1\tlocalhost {host_name}\n::1\tlocalhost ip6-localhost ip6-loopback\n")
+}
+
+/// The resolver's configuration: the host's where the host's network is given.
+pub(crate) fn resolver(network: Network) -> String {
+    match network {
+        Network::Full => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
+        Network::None | Network::Inside => String::new(),
+    }
 }

@@ -21,7 +21,7 @@ use crate::image::{Image, sealed_data};
 use crate::job::Job;
 use crate::protocol::{
     FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_OWN_ROOT, KEEP_ID, KIND_FAILED, KIND_LANDLOCK,
-    KIND_NOTE, KIND_RESIDENT, KIND_SERVER, KIND_STARTED, Record,
+    KIND_NOTE, KIND_RESIDENT, KIND_SERVER, KIND_STARTED, Record, STAGE_STEP,
 };
 use crate::reaper::{Init, Reaper};
 
@@ -80,6 +80,20 @@ struct Pipes {
 }
 
 impl Notes {
+    /// Whether a step was noted at all.
+    pub(crate) fn has(&self, stage: u8) -> bool {
+        self.missing.iter().any(|note| note.stage == stage)
+    }
+
+    /// Returns why a step of making the root failed without which it goes.
+    pub(crate) fn step_failed(&self, index: usize) -> Option<io::Error> {
+        let is_meant = |note: &&Record| {
+            note.stage == STAGE_STEP && usize::try_from(note.data).is_ok_and(|data| data == index)
+        };
+        let note = self.missing.iter().find(is_meant)?;
+        Some(io::Error::from_raw_os_error(note.value))
+    }
+
     /// Returns the errno with which a step failed.
     pub(crate) fn failed(&self, stage: u8) -> Option<io::Error> {
         let note = self.missing.iter().find(|note| note.stage == stage)?;

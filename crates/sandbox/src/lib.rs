@@ -14,6 +14,10 @@
 //! as it can. The init (`init/`) is a static program of a few pages without a standard library,
 //! compiled by `build.rs` and executed from a sealed memory file.
 //!
+//! With [`Root::Own`] B first builds a root in memory, step by step as the job says, and enters it; the
+//! host's is gone then. A gateway that is root also makes a user namespace with ids of the tree's own,
+//! which C enters last. With [`Runtime::GVisor`] C becomes `runsc run`, which serves that root.
+//!
 //! [`Sandbox::probe`] finds out what the host allows; [`Sandbox::spawn`] runs a [`Command`]; its
 //! [`Report`] says of every protection whether it holds, and how or why not. Nothing is dropped in
 //! silence.
@@ -62,6 +66,8 @@ mod protocol;
 mod reaper;
 #[cfg(gantry_init)]
 mod sandbox;
+#[cfg(gantry_init)]
+mod search;
 #[cfg(gantry_init)]
 mod seccomp;
 #[cfg(gantry_init)]

@@ -8,20 +8,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::command::{Command, Network};
+use crate::command::Command;
 use crate::error::SpawnError;
 use crate::hidden::Hidden;
-use crate::host_parts;
+use crate::host_parts::{self, SERVER_HOME, hosts, resolver};
 use crate::protocol::{
     STEP_APART, STEP_AROUND, STEP_DEVICE, STEP_FOR_USER, STEP_HAND_OVER, STEP_IN_ROOT,
     STEP_IN_SCRATCH, STEP_READ_ONLY, STEP_WRITABLE,
 };
 use crate::root::{MountKind, OwnRoot, RootBase};
 use crate::steps::Step;
-
-/// Who a hosted command is in its own root.
-pub(crate) const SERVER_ID: u32 = 1000;
-pub(crate) const SERVER_HOME: &str = "/home/server";
 
 /// The devices of every root.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -49,6 +45,8 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sys",
     "/proc/sysrq-trigger",
 ];
+/// As many as the kernel takes.
+const MOST_LAYERS: usize = 500;
 const SHARED_MEMORY: &str = "mode=1777,size=64m,nr_inodes=4k";
 
 /// A root and what the rest of the plan has to know of it.
@@ -100,6 +98,9 @@ pub(crate) fn layout(
     way: Way,
     owner: Owner,
 ) -> Result<Layout, SpawnError> {
+    if let RootBase::Layers { lower, .. } = &root.base {
+        check_layers(lower)?;
+    }
     let mut layout = Layout::default();
     layout.begin(root, way);
     if let Some(user) = &command.user {
@@ -375,6 +376,21 @@ fn bound(
     Ok(shown)
 }
 
+/// Refuses what is no name of a layer below their folder.
+fn check_layers(lower: &[String]) -> Result<(), SpawnError> {
+    let is_name = |name: &String| {
+        let mut parts = Path::new(name).components();
+        !name.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+    };
+    match lower.iter().find(|name| !is_name(name)) {
+        None if (1..=MOST_LAYERS).contains(&lower.len()) => Ok(()),
+        None => Err(SpawnError::Layers { count: lower.len() }),
+        Some(name) => Err(SpawnError::Target {
+            target: PathBuf::from(name),
+        }),
+    }
+}
+
 /// Refuses a place in the root that is none.
 fn check_target(target: &Path) -> Result<(), SpawnError> {
     let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
@@ -392,16 +408,4 @@ fn is_empty(folder: &Path) -> bool {
         let mut names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
         names.all(|name| name == "lost+found")
     })
-}
-
-pub(crate) fn hosts(host_name: &str) -> String {
-    format!("127.0.0.1\tlocalhost {host_name}\n::1\tlocalhost ip6-localhost ip6-loopback\n")
-}
-
-/// The resolver's configuration: the host's where the host's network is given.
-pub(crate) fn resolver(network: Network) -> String {
-    match network {
-        Network::Full => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
-        Network::None | Network::Inside => String::new(),
-    }
 }

@@ -23,6 +23,7 @@ use crate::protocol::{
     STAGE_UNSHARE, STAGE_USER,
 };
 use crate::root::Root;
+use crate::search::{candidates, search_path};
 use crate::seccomp::{self, Filters, Sockets};
 
 mod own_root;
@@ -52,11 +53,6 @@ const PRIVATE: [(&str, &str); 3] = [
 const HIDDEN_OPTIONS: &str = "mode=755,size=1m";
 /// Of these, where the tree may write.
 const PRIVATE_WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
-
-/// The search path of a command whose environment has none.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// The same in a root of its own.
-const DEFAULT_OWN_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Who the gateway is.
 #[derive(Clone, Copy, Debug)]
@@ -448,31 +444,6 @@ fn limits(
     job.limits
         .extend(processes.map(|pids| (RLIMIT_NPROC, pids.saturating_add(1))));
     (data, processes)
-}
-
-/// Returns the paths to try, in order.
-pub(crate) fn candidates(command: &Command) -> Vec<PathBuf> {
-    if command.program.is_empty() {
-        return Vec::new();
-    }
-    if command.program.contains('/') {
-        return vec![PathBuf::from(&command.program)];
-    }
-    let directories = search_path(command)
-        .split(':')
-        .filter(|directory| !directory.is_empty());
-    directories
-        .map(|directory| Path::new(directory).join(&command.program))
-        .collect()
-}
-
-pub(crate) fn search_path(command: &Command) -> &str {
-    let path = command.env.iter().find(|(name, _)| name == "PATH");
-    let default = match command.root {
-        Root::Host => DEFAULT_PATH,
-        Root::Own(_) => DEFAULT_OWN_PATH,
-    };
-    path.map_or(default, |(_, value)| value)
 }
 
 /// FNV-1a: stable over versions and machines, so that a server keeps its user.

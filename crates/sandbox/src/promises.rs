@@ -15,8 +15,8 @@ use crate::host::{Host, NEW_IPC, NEW_NETWORK, NEW_PID};
 use crate::launch::Notes;
 use crate::plan::Plan;
 use crate::protocol::{
-    FLAG_MOUNT_PROC, KEEP_ID, Record, STAGE_LANDLOCK, STAGE_LOOPBACK, STAGE_PROC, STAGE_RLIMIT,
-    STAGE_SECCOMP,
+    FLAG_MOUNT_PROC, KEEP_ID, Record, STAGE_LANDLOCK, STAGE_LOOPBACK, STAGE_ONE_USER, STAGE_PROC,
+    STAGE_RLIMIT, STAGE_SECCOMP,
 };
 use crate::report::{
     PromiseState::{Enforced, NotAsked, NotEnforced},
@@ -148,6 +148,29 @@ impl Given<'_> {
             let last = u64::from(first) + 65_535;
             let detail = format!("ids of its own, {first} to {last} outside; no other groups");
             return report.add("user", Enforced, detail);
+        }
+        if let Some(plan) = &self.plan.own {
+            let inside = match (plan.runtime == Runtime::Kernel, self.plan.job.uid) {
+                (true, uid) if self.command.user.is_none() => format!("uid {uid}"),
+                (true, _) => "the image's user".to_owned(),
+                (false, _) if self.notes.has(STAGE_ONE_USER) => {
+                    "root, as it has but one id".to_owned()
+                }
+                (false, _) => "the image's user".to_owned(),
+            };
+            let outside = plan.ids.0;
+            if !self.plan.mode.user {
+                let detail = format!("one id of its own, {outside} outside; {inside} inside");
+                return report.add("user", Enforced, detail);
+            }
+            let groups = match groups {
+                0 => String::new(),
+                _ => format!("; {groups} supplementary groups stay, without a number inside"),
+            };
+            let detail = format!(
+                "the gateway's own uid {outside}, {inside} inside{groups}: only root can give another"
+            );
+            return report.add("user", NotEnforced, detail);
         }
         let uid = self.plan.job.uid;
         if uid != KEEP_ID {

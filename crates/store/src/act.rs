@@ -1,7 +1,7 @@
-//! The rows of administrative acts, and what is asked of them.
+//! The rows of administrative acts, and their filter.
 //!
-//! An act is written before its effect as `unfinished` and ended after it; what stays unfinished was
-//! cut off. Values are JSON whose secrets are fingerprints already. Nothing here knows SQL.
+//! An act is written before its effect as `unfinished` and completed after it; one that stays
+//! unfinished was interrupted. Secrets in values are fingerprints already. Nothing here knows SQL.
 
 use std::fmt;
 use std::str::FromStr;

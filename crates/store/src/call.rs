@@ -1,4 +1,4 @@
-//! The rows of the audit (`kb.mcp_tool_call_log`), and how they are asked for.
+//! The rows of the audit (`kb.mcp_tool_call_log`), and their filter.
 //!
 //! One row per call, whatever becomes of it; a row may own its texts or borrow them from the record
 //! that it was read from. Nothing here knows SQL.

@@ -1,4 +1,4 @@
-//! What can go wrong with the store, told apart by what a person or a caller does about it.
+//! The store's errors, distinguished by what a person or a caller does about them.
 //!
 //! `StoreError::from_sqlite` is the one place that reads SQLite's result codes.
 

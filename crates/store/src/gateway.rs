@@ -1,4 +1,4 @@
-//! Who opens the store, which servers it runs, and what the others changed.
+//! The gateway that opens the store, the servers it runs, and what other gateways changed.
 
 use std::path::PathBuf;
 

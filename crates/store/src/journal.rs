@@ -1,4 +1,4 @@
-//! What the store knows of the journal beside the rows: where its run began, and what was damaged.
+//! What the store knows of the journal beside the rows: where its run began, and its damage.
 
 use std::fmt;
 use std::str::FromStr;

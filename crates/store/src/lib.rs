@@ -1,9 +1,10 @@
-//! What Gantry remembers: servers and what is hosted, keys, grants, catalogs, the audit, events and leases.
+//! What Gantry stores: servers and what is hosted, keys, grants, catalogs, the audit, events and
+//! leases.
 //!
 //! `Store` is the only entry point: a cheap handle on a SQLite file, later on a PostgreSQL database
-//! behind the same methods and the same suite of tests. It never decides anything about calls or
-//! servers, and never sees a secret in clear. `row` has the values that go in and out, `sql` the
-//! statements that every database runs, `sqlite` how SQLite runs them.
+//! behind the same methods and the same test suite. It decides nothing about calls or servers, and
+//! never sees a secret in clear. `row` has the values that go in and out, `sql` the statements that
+//! every database runs, `sqlite` how SQLite runs them.
 #![warn(missing_docs)]
 
 mod act;

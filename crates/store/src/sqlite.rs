@@ -40,7 +40,7 @@ use self::connection::Connector;
 pub(crate) use self::file::newest_backup;
 use self::gateways::Registered;
 use self::readers::Readers;
-use self::writer::{Durability, Turn, Writer};
+use self::writer::{Durability, WriteTurn, Writer};
 use crate::error::StoreError;
 use crate::gateway::Gateway;
 
@@ -78,7 +78,7 @@ impl SqliteStore {
         let path = std::path::absolute(path).map_err(|error| StoreError::open(path, error))?;
         let connector = Connector::new(&path, open_timeout)?;
         file::prepare_folder(&path)?;
-        if file::look(&path)? == file::Found::Missing {
+        if file::look(&path)? == file::FileState::Missing {
             migrate::create(&path, migrator, open_timeout).await?;
         }
         let mut connection = connector.writer().await?;
@@ -150,7 +150,7 @@ impl SqliteStore {
         Ok(emptied)
     }
 
-    async fn empty_log(&self, turn: &mut Turn<'_>) -> Result<bool, sqlx::Error> {
+    async fn empty_log(&self, turn: &mut WriteTurn<'_>) -> Result<bool, sqlx::Error> {
         let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
         // The turn is not held for a reader that takes its time.
         let hurry = sqlx::query("PRAGMA busy_timeout = 50");

@@ -1,7 +1,7 @@
-//! The only way to the rows: one method per question, whatever the database.
+//! The store's interface: one method per query, whatever the database.
 //!
-//! `Store` is a cheap clone. Methods either happen as a whole or not at all; none waits without a
-//! bound. What SQLite does of its own is in `sqlite`.
+//! `Store` is a cheap clone. Methods happen as a whole or not at all; none waits without a bound.
+//! What is specific to SQLite is in `sqlite`.
 
 mod hosting;
 

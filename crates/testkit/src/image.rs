@@ -14,8 +14,8 @@ use crate::bin;
 
 /// What busybox is called by in the image.
 const APPLETS: [&str; 16] = [
-    "sh", "cat", "sleep", "ls", "id", "wget", "nc", "dd", "mkdir", "rm", "touch", "hostname", "seq",
-    "grep", "chmod", "mount",
+    "sh", "cat", "sleep", "ls", "id", "wget", "nc", "dd", "mkdir", "rm", "touch", "hostname",
+    "seq", "grep", "chmod", "mount",
 ];
 const BLOCK: usize = 512;
 

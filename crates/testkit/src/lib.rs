@@ -10,6 +10,7 @@ pub mod fixture;
 pub mod image;
 pub mod journal;
 pub mod peer;
+pub mod probes;
 pub mod procs;
 pub mod proof;
 pub mod tree;

@@ -1,7 +1,7 @@
-//! Agents: who keys speak for, what was granted to them, and what they see of it.
+//! Agents: their keys, their grants, and the tools they see.
 //!
-//! Store first, memory second, as with keys. Removing an agent ends its keys; the last admin key
-//! never goes this way. Entry points: `Access::agents` and the three changes.
+//! The store is written first, memory second, as with keys. Removing an agent revokes its keys; the
+//! last admin key cannot be removed this way. Entry points: `Access::agents` and the three changes.
 
 use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, ToolFilter};

@@ -1,8 +1,8 @@
-//! Ends what was started with a key when the key's time has run out.
+//! Ends what was started with a key when the key expires.
 //!
-//! A task sleeps until the next key expires; it looks at the wall clock at least once a second while
-//! there is such a key, since that clock may be set. A key that ended by a clock
-//! that was ahead begins anew with its next use. Entry point: [`Access::watch_expiry`].
+//! A task sleeps until the next key expires and checks the wall clock at least once a second while
+//! there is such a key, since that clock may be set. A key that expired only because the clock was
+//! ahead is valid again at its next use. Entry point: [`Access::watch_expiry`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The keys that are in memory: found by the digest of their text, and by their id.
+//! The keys in memory, found by the digest of their text or by their id.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ pub(super) type KeyDigest = [u8; 32];
 /// All keys there are, expired ones among them.
 #[derive(Clone, Default)]
 pub(super) struct Keys {
-    entries: HashMap<KeyDigest, Entry>,
+    entries: HashMap<KeyDigest, KeyEntry>,
     digests: HashMap<KeyId, KeyDigest>,
 }
 
 /// One key, and whom it speaks for.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(super) struct KeyEntry {
     pub(super) digest: KeyDigest,
     pub(super) caller: Caller,
     pub(super) expires_ms: Option<u64>,
 }
 
-impl Entry {
+impl KeyEntry {
     /// Tells whether the key has not expired by the clock as it is now. What was started with it may
     /// have ended all the same: the clock may have been set back since.
     pub(super) fn has_time(&self) -> bool {
@@ -33,24 +33,24 @@ impl Entry {
 }
 
 impl Keys {
-    pub(super) fn insert(&mut self, entry: Entry) {
+    pub(super) fn insert(&mut self, entry: KeyEntry) {
         self.digests.insert(entry.caller.key, entry.digest);
         self.entries.insert(entry.digest, entry);
     }
 
-    pub(super) fn get(&self, digest: &KeyDigest) -> Option<&Entry> {
+    pub(super) fn get(&self, digest: &KeyDigest) -> Option<&KeyEntry> {
         self.entries.get(digest)
     }
 
-    pub(super) fn get_mut(&mut self, digest: &KeyDigest) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, digest: &KeyDigest) -> Option<&mut KeyEntry> {
         self.entries.get_mut(digest)
     }
 
-    pub(super) fn with_id(&self, id: KeyId) -> Option<&Entry> {
+    pub(super) fn with_id(&self, id: KeyId) -> Option<&KeyEntry> {
         self.entries.get(self.digests.get(&id)?)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &KeyEntry> {
         self.entries.values()
     }
 

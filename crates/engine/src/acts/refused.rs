@@ -1,6 +1,7 @@
-//! Refused attempts: the first of a kind is a row at once, those that follow within a minute are
-//! counted into it. A kind is a key, an act and a code; what was aimed at is the first one's. What is
-//! counted is written at every tenfold, when acts are listed, and at the end. Entry point `Refused::note`.
+//! Refused attempts: the first of a kind is written at once, those that follow within a minute are
+//! counted into its row. A kind is a key, an act and a code; the target is that of the first. The
+//! count is written at every power of ten, when acts are listed, and at the end. Entry point:
+//! `Refused::note`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,14 +19,14 @@ const WINDOW: Duration = Duration::from_secs(60);
 const KINDS: usize = 512;
 
 /// Which key, act and code; all empty for those that share one count.
-type Kind = (String, String, String);
+type RefusalKey = (String, String, String);
 
 pub(super) struct Refused {
     store: Store,
-    kinds: Mutex<HashMap<Kind, Count>>,
+    kinds: Mutex<HashMap<RefusalKey, RefusalCount>>,
 }
 
-struct Count {
+struct RefusalCount {
     since: Instant,
     /// Its row, once that is written.
     row: Option<u64>,
@@ -36,8 +37,8 @@ struct Count {
 }
 
 /// What is to be written of an attempt.
-enum Due {
-    Row(Kind),
+enum RefusalWrite {
+    Row(RefusalKey),
     Count(u64, u64),
     Nothing,
 }
@@ -54,9 +55,9 @@ impl Refused {
     pub(super) async fn note(&self, mut row: ActRow, code: &str) {
         let kind = (row.key.clone(), row.act.clone(), code.to_owned());
         match self.count(kind, Instant::now()) {
-            Due::Nothing => {}
-            Due::Count(id, more) => self.write(id, more).await,
-            Due::Row(kind) => {
+            RefusalWrite::Nothing => {}
+            RefusalWrite::Count(id, more) => self.write(id, more).await,
+            RefusalWrite::Row(kind) => {
                 (row.outcome, row.code) = (ActOutcome::Refused, Some(code.to_owned()));
                 row.ended_ms = Some(row.at_ms);
                 match self.store.put_act(&row).await {
@@ -82,14 +83,14 @@ impl Refused {
         }
     }
 
-    fn count(&self, kind: Kind, now: Instant) -> Due {
+    fn count(&self, kind: RefusalKey, now: Instant) -> RefusalWrite {
         let mut kinds = self.lock();
         if kinds.len() >= KINDS && !kinds.contains_key(&kind) {
             // What is over and written can go.
             kinds.retain(|_, count| now - count.since < WINDOW || count.more > 0);
         }
         let kind = match kinds.len() >= KINDS && !kinds.contains_key(&kind) {
-            true => Kind::default(),
+            true => RefusalKey::default(),
             false => kind,
         };
         match kinds.get_mut(&kind) {
@@ -98,9 +99,9 @@ impl Refused {
                 count.more = count.more.saturating_add(1);
                 match count.row {
                     Some(id) if is_tenfold(count.all) => {
-                        Due::Count(id, std::mem::take(&mut count.more))
+                        RefusalWrite::Count(id, std::mem::take(&mut count.more))
                     }
-                    Some(_) | None => Due::Nothing,
+                    Some(_) | None => RefusalWrite::Nothing,
                 }
             }
             Some(_) | None => {
@@ -111,16 +112,16 @@ impl Refused {
                     if let Some(count) = kinds.get_mut(&kind) {
                         (count.since, count.all, count.more) = (now, 1, 0);
                     }
-                    return Due::Count(id, more.saturating_add(1));
+                    return RefusalWrite::Count(id, more.saturating_add(1));
                 }
-                let count = Count {
+                let count = RefusalCount {
                     since: now,
                     row: None,
                     all: 1,
                     more: 0,
                 };
                 kinds.insert(kind.clone(), count);
-                Due::Row(kind)
+                RefusalWrite::Row(kind)
             }
         }
     }
@@ -147,7 +148,7 @@ impl Refused {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Kind, Count>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RefusalKey, RefusalCount>> {
         self.kinds.lock()
     }
 }
@@ -210,14 +211,17 @@ mod tests {
         let refused = Refused::new(store.clone());
         let kind = || ("k".to_owned(), "a".to_owned(), "c".to_owned());
         let now = Instant::now();
-        assert!(matches!(refused.count(kind(), now), Due::Row(_)));
+        assert!(matches!(refused.count(kind(), now), RefusalWrite::Row(_)));
         refused.lock().get_mut(&kind()).unwrap().row = Some(7);
-        assert!(matches!(refused.count(kind(), now), Due::Nothing));
+        assert!(matches!(refused.count(kind(), now), RefusalWrite::Nothing));
         let later = now + WINDOW;
         // What was not said of the window before is said first.
-        assert!(matches!(refused.count(kind(), later), Due::Count(7, 2)));
+        assert!(matches!(
+            refused.count(kind(), later),
+            RefusalWrite::Count(7, 2)
+        ));
         let later = later + WINDOW;
-        assert!(matches!(refused.count(kind(), later), Due::Row(_)));
+        assert!(matches!(refused.count(kind(), later), RefusalWrite::Row(_)));
         store.close().await.unwrap();
     }
 }

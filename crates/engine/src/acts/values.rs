@@ -1,6 +1,6 @@
-//! What stands on record of a spec, an agent or a key: everything but secrets, of which there is a
-//! fingerprint. It is keyed with the data folder's own key, so that two values can be compared and a
-//! short one cannot be guessed from it. Entry point: [`Values`].
+//! What the log of acts stores of a spec, an agent or a key: everything except secrets, which are
+//! replaced by fingerprints. Fingerprints are keyed with the data folder's own key, so that values
+//! can be compared but short ones cannot be guessed. Entry point: [`Values`].
 
 use gantry_model::caller::{KeyKind, UserTrust};
 use gantry_model::grant::{Grant, ToolFilter};

@@ -1,9 +1,9 @@
-//! The audit's own task: imports, allocates ahead, writes counted refusals, drops what is too old, and
-//! looks whether everything is still there.
+//! The audit's background task: imports the journal, allocates segments ahead, writes counted
+//! refusals, deletes expired rows, and checks that all files are still there.
 //!
-//! A database that fails is asked again after 250 ms, doubling to 2 s; meanwhile the journal keeps
-//! everything. If it has no space, what the journal took ahead of need is given back to it. Entry
-//! point `Audit::run`.
+//! A database that fails is retried after 250 ms, doubling to 2 s; meanwhile the journal keeps
+//! everything. If the database has no space, segments that were allocated ahead are given back. Entry
+//! point: `Audit::run`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use gantry_store::{DamageKind, JournalDamage, StoreError};
 
-use super::chain::{Finding, Held};
+use super::chain::{Finding, SegmentCalls};
 use super::error::AuditError;
-use super::importer::Show;
+use super::importer::RowPolicy;
 use super::journal::Claim;
-use super::retention::{Retention, Turned};
+use super::retention::{ClockChange, Retention};
 use super::{Audit, chain, lock};
 use crate::clock::unix_ms;
 
@@ -35,7 +35,7 @@ const RETENTION_EVERY: Duration = Duration::from_mins(10);
 const DROPPED_AT_ONCE: u32 = 1000;
 
 /// What the task remembers between two turns.
-pub(super) struct Turn {
+pub(super) struct TaskState {
     retry_after: Duration,
     import_at: Instant,
     retention_at: Instant,
@@ -46,7 +46,7 @@ pub(super) struct Turn {
 }
 
 #[cfg(test)]
-impl Turn {
+impl TaskState {
     /// Returns the turn in which everything is due.
     pub(super) fn due() -> Self {
         let now = Instant::now();
@@ -65,7 +65,7 @@ impl Audit {
     /// Keeps the audit going until `stop`, then imports the rest; tells of damage that it finds.
     pub(crate) async fn run(self, stop: CancellationToken, tell: impl Fn(&JournalDamage)) {
         let now = Instant::now();
-        let mut turn = Turn {
+        let mut turn = TaskState {
             retry_after: FIRST_RETRY,
             import_at: now,
             retention_at: now,
@@ -120,7 +120,7 @@ impl Audit {
     }
 
     /// Allocates the next segment ahead of need, and tells when calls are refused for want of it.
-    async fn provide(&self, turn: &mut Turn) {
+    async fn provide(&self, turn: &mut TaskState) {
         if self.shared.journal.wants_segment() {
             let journal = Arc::clone(&self.shared.journal);
             let provided = tokio::task::spawn_blocking(move || journal.provide()).await;
@@ -146,7 +146,7 @@ impl Audit {
     }
 
     /// Looks whether folder, database and segment are still there and can be written.
-    pub(super) async fn check(&self, turn: &mut Turn) {
+    pub(super) async fn check(&self, turn: &mut TaskState) {
         if Instant::now() < turn.check_at {
             return;
         }
@@ -163,7 +163,7 @@ impl Audit {
         if let Ok(Some((segment, kind))) = found.await {
             let journal = &self.shared.journal;
             let file = (kind != DamageKind::Missing).then(|| journal.keep_damaged(segment));
-            let held = Held {
+            let held = SegmentCalls {
                 first: segment,
                 last: segment,
                 calls: journal.calls_in(segment),
@@ -196,7 +196,7 @@ impl Audit {
     }
 
     /// Remembers since when the database has no space, and gives it some in the end.
-    fn make_space(&self, turn: &mut Turn, imported: &Result<(), AuditError>) {
+    fn make_space(&self, turn: &mut TaskState, imported: &Result<(), AuditError>) {
         let full = matches!(imported, Err(AuditError::Store(StoreError::Full { .. })));
         if !full {
             turn.full_since = None;
@@ -208,11 +208,11 @@ impl Audit {
         }
     }
 
-    async fn import_in_turn(&self, turn: &mut Turn) {
+    async fn import_in_turn(&self, turn: &mut TaskState) {
         if Instant::now() < turn.import_at {
             return;
         }
-        let imported = self.import(Show::Ended).await;
+        let imported = self.import(RowPolicy::Ended).await;
         self.make_space(turn, &imported);
         match imported {
             Ok(()) if turn.retry_after > FIRST_RETRY => {
@@ -234,7 +234,7 @@ impl Audit {
     }
 
     /// Drops what is too old, unless the clock is too far ahead to tell. A run drops so much at most.
-    pub(super) async fn drop_old(&self, turn: &mut Turn) {
+    pub(super) async fn drop_old(&self, turn: &mut TaskState) {
         let now = Instant::now();
         self.look_at_clock(now);
         if now < turn.retention_at {
@@ -258,13 +258,15 @@ impl Audit {
     fn look_at_clock(&self, now: Instant) {
         let turned = self.retention().look(unix_ms(), now);
         match turned {
-            Turned::Same => {}
-            Turned::Ahead(by) => tracing::warn!(
+            ClockChange::Same => {}
+            ClockChange::Ahead(by) => tracing::warn!(
                 days = by.as_secs() / 86_400,
                 "the clock is far ahead of what was recorded last: no call is dropped for its age \
                  until `gantry audit confirm-clock`"
             ),
-            Turned::Back => tracing::info!("the clock is plausible again, old calls are dropped"),
+            ClockChange::Back => {
+                tracing::info!("the clock is plausible again, old calls are dropped")
+            }
         }
     }
 

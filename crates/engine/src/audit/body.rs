@@ -1,6 +1,7 @@
-//! What of an argument or a result goes into the journal: never a credential, never too much.
+//! Which part of an argument or a result goes into the journal: never a credential, never more than
+//! the limit.
 //!
-//! Works before the write, so that nothing to hide ever reaches the disk. Entry point `keep`.
+//! Runs before the write, so that nothing to be redacted reaches the disk. Entry point: `keep`.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
-//! Decides what is missing of a journal: from what its segments say of each other, what the mark
-//! says of the last one, and what the store says of the whole.
+//! Decides what is missing from a journal, from what its segments say of each other, what the mark
+//! says of the last one, and what the store says of all.
 //!
-//! Plain functions, no I/O. A kill leaves a torn end behind the mark and nothing else; whatever is
-//! missing before it was taken away. Entry points: `missing`, `limits` and `held`.
+//! Pure functions, no I/O. A kill leaves a torn end behind the mark and nothing else; whatever is
+//! missing before the mark was removed. Entry points: `missing`, `limits` and `held`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::segment::{ChainLink, HEADER, Usage};
 
 /// A segment that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Present {
+pub(super) struct ReadableSegment {
     pub(super) id: u64,
     pub(super) usage: Usage,
 }
@@ -25,13 +25,13 @@ pub(super) struct Finding {
     pub(super) segment: u64,
     /// The file that is kept.
     pub(super) file: Option<String>,
-    pub(super) held: Held,
+    pub(super) held: SegmentCalls,
 }
 
 /// How many calls the segments from `first` to `last` held, at most; those of them that have a row
 /// are not lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct SegmentCalls {
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) calls: Option<u64>,
@@ -39,7 +39,7 @@ pub(super) struct Held {
 
 /// How far a segment's records must be whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Limit {
+pub(super) struct WholeUpTo {
     /// Before this offset everything was written.
     pub(super) end: u64,
     /// So many bytes of it never could be.
@@ -50,7 +50,7 @@ pub(super) struct Limit {
 pub(super) fn missing(
     state: &JournalState,
     mark: Option<&Mark>,
-    present: &[Present],
+    present: &[ReadableSegment],
     set_aside: &BTreeSet<u64>,
 ) -> Vec<Finding> {
     let first_needed = state.position.map(|position| position.segment);
@@ -103,10 +103,10 @@ pub(super) fn missing(
 }
 
 /// Returns how far each segment's records must be whole.
-pub(super) fn limits(mark: Option<&Mark>, present: &[Present]) -> BTreeMap<u64, Limit> {
-    let mut limits: BTreeMap<u64, Limit> = linked(present)
+pub(super) fn limits(mark: Option<&Mark>, present: &[ReadableSegment]) -> BTreeMap<u64, WholeUpTo> {
+    let mut limits: BTreeMap<u64, WholeUpTo> = linked(present)
         .map(|(_, link)| {
-            let limit = Limit {
+            let limit = WholeUpTo {
                 end: link.previous_end,
                 failed: link.previous_failed,
             };
@@ -127,9 +127,9 @@ pub(super) fn limits(mark: Option<&Mark>, present: &[Present]) -> BTreeMap<u64, 
 pub(super) fn held(
     state: &JournalState,
     mark: Option<&Mark>,
-    present: &[Present],
+    present: &[ReadableSegment],
     segment: u64,
-) -> Held {
+) -> SegmentCalls {
     let next = linked(present).find(|(id, _)| *id > segment);
     match (next, mark) {
         (Some((_, link)), _) if link.previous == segment => {
@@ -150,7 +150,7 @@ pub(super) fn held(
 pub(super) fn continued(
     state: &JournalState,
     mark: Option<&Mark>,
-    present: &[Present],
+    present: &[ReadableSegment],
 ) -> ChainLink {
     let last = linked(present).last();
     let last_id = last.map_or(0, |(id, _)| id);
@@ -181,15 +181,15 @@ pub(super) fn continued(
     }
 }
 
-fn linked(present: &[Present]) -> impl Iterator<Item = (u64, ChainLink)> {
+fn linked(present: &[ReadableSegment]) -> impl Iterator<Item = (u64, ChainLink)> {
     present.iter().filter_map(|segment| match segment.usage {
         Usage::Linked(link) => Some((segment.id, link)),
         Usage::Spare | Usage::Unchained => None,
     })
 }
 
-const fn alone(segment: u64, calls: Option<u64>) -> Held {
-    Held {
+const fn alone(segment: u64, calls: Option<u64>) -> SegmentCalls {
+    SegmentCalls {
         first: segment,
         last: segment,
         calls,
@@ -198,13 +198,13 @@ const fn alone(segment: u64, calls: Option<u64>) -> Held {
 
 /// Returns what the segments until `last` held, from the nearest one on of which it is known how
 /// many calls there were before it; `end` is how many there were after `last`.
-fn between(state: &JournalState, present: &[Present], last: u64, end: u64) -> Held {
+fn between(state: &JournalState, present: &[ReadableSegment], last: u64, end: u64) -> SegmentCalls {
     let before = linked(present).take_while(|(id, _)| *id < last).last();
     let before = before.map(|(id, link)| (id, link.calls_before));
     let run = state.run.map(|run| (run.segment, run.calls));
     let run = run.filter(|(first, _)| *first <= last);
     match before.or(run) {
-        Some((first, calls)) => Held {
+        Some((first, calls)) => SegmentCalls {
             first,
             last,
             calls: Some(end.saturating_sub(calls)),
@@ -223,7 +223,7 @@ mod tests {
     const IDENTITY: u32 = 5;
 
     /// Ten calls in each segment of a run that began with segment 1.
-    fn segment(id: u64) -> Present {
+    fn segment(id: u64) -> ReadableSegment {
         let link = ChainLink {
             previous: id - 1,
             previous_end: 500,
@@ -231,7 +231,7 @@ mod tests {
             previous_failed: 0,
             calls_before: 10 * (id - 1),
         };
-        Present {
+        ReadableSegment {
             id,
             usage: Usage::Linked(link),
         }

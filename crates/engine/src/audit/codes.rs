@@ -1,5 +1,5 @@
-//! The codes that only a row of the audit has: no answer carries them, since nobody could be answered
-//! or the answer was the server's own.
+//! Codes that appear in audit rows only: no response carries them, since there was nobody to answer
+//! or the response was the server's own.
 
 /// A code that stands in a row only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

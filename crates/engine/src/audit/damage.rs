@@ -1,7 +1,7 @@
-//! The damage of the journal that nobody has acknowledged: what health and doctor show.
+//! Damage of the journal that nobody has acknowledged, as health and doctor show it.
 //!
-//! Found at start or by the import, counted when the import has read everything that is left, stored,
-//! and told once. Entry point `DamageLog`.
+//! Found at start or by the import, counted when the import has read everything that is left, then
+//! stored and reported once. Entry point: `DamageLog`.
 
 use std::sync::Arc;
 

@@ -1,10 +1,9 @@
 //! Imports the journal into the database: joins each intent with its outcome and writes the rows.
 //!
-//! The position that is stored with the rows never passes an intent whose call is open, unless
-//! that call has a `running` row; so whatever happens, what the journal still holds completes what
-//! the database has. Rows are keyed by call id, hence importing twice changes nothing: what could not
-//! be stored is read again. Never deletes a segment before its rows are safe. What is missing of
-//! what was written is damage, and told. Entry point `JournalImporter::import`.
+//! The stored position never passes an intent whose call is open, unless that call has a `running`
+//! row; so after a crash the rest of the journal completes the database. Rows are keyed by call id,
+//! so importing twice changes nothing. A segment is deleted only after its rows are stored. Records
+//! that should exist and do not are reported as damage. Entry point: `JournalImporter::import`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use parking_lot::Mutex;
 
 mod join;
 
-use super::chain::{Finding, Held, Limit};
+use super::chain::{Finding, SegmentCalls, WholeUpTo};
 use super::codes::RowCode;
 use super::damage::DamageLog;
 use super::error::AuditError;
@@ -24,11 +23,11 @@ use super::journal::{Journal, Position};
 use super::policy::Durability;
 use super::scan::{Chunk, scan};
 use crate::clock::unix_ms;
-use join::{Begun, Joined};
+use join::{IntentLocation, Joined};
 
 /// Which calls get a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Show {
+pub(super) enum RowPolicy {
     /// Those that ended.
     Ended,
     /// Those that are open as well.
@@ -36,23 +35,23 @@ pub(super) enum Show {
 }
 
 /// Calls whose outcome could not be written; their rows will say so.
-pub(super) type Lost = Arc<Mutex<Vec<CallId>>>;
+pub(super) type LostOutcomes = Arc<Mutex<Vec<CallId>>>;
 
 /// What stands between the journal and the database.
 #[derive(Debug)]
 pub(super) struct JournalImporter {
     journal: Arc<Journal>,
-    keeper: Keeper,
+    keeper: RowWriter,
     /// Everything before this was read.
     at: Position,
     /// Where this process's own records begin, while there are some of a former one before it.
     former_until: Option<Position>,
     own: u64,
     open: HashMap<CallId, OpenCall>,
-    lost: Lost,
+    lost: LostOutcomes,
     damage: DamageLog,
     /// How far the segments of the former gateway must be whole, and what they held.
-    former: BTreeMap<u64, (Limit, Held)>,
+    former: BTreeMap<u64, (WholeUpTo, SegmentCalls)>,
     /// Bytes that were written and are no record any more, by segment and offset.
     holes: BTreeMap<(u64, u64), u64>,
     /// Where this process's run begins, until the database knows.
@@ -61,18 +60,18 @@ pub(super) struct JournalImporter {
 
 /// What the import begins with.
 #[derive(Debug)]
-pub(super) struct Former {
+pub(super) struct PriorState {
     /// How far the journal is imported.
     pub(super) position: Position,
     /// The first segment of this process.
     pub(super) own: u64,
     /// How far the segments before it must be whole, and what they held.
-    pub(super) segments: BTreeMap<u64, (Limit, Held)>,
+    pub(super) segments: BTreeMap<u64, (WholeUpTo, SegmentCalls)>,
 }
 
 /// Where rows go.
 #[derive(Debug)]
-struct Keeper {
+struct RowWriter {
     store: Store,
     journal: Arc<Journal>,
     durability: Durability,
@@ -108,16 +107,16 @@ impl JournalImporter {
         store: Store,
         journal: Arc<Journal>,
         durability: Durability,
-        former: Former,
-        lost: Lost,
+        former: PriorState,
+        lost: LostOutcomes,
         damage: DamageLog,
     ) -> Self {
-        let Former { position, own, .. } = former;
+        let PriorState { position, own, .. } = former;
         let run = JournalRun {
             segment: own,
             calls: journal.calls(),
         };
-        let keeper = Keeper {
+        let keeper = RowWriter {
             store,
             journal: Arc::clone(&journal),
             durability,
@@ -147,7 +146,7 @@ impl JournalImporter {
     /// Imports everything that is written by now.
     ///
     /// May be dropped while it waits: nothing is lost or done twice.
-    pub(super) async fn import(&mut self, show: Show) -> Result<(), AuditError> {
+    pub(super) async fn import(&mut self, show: RowPolicy) -> Result<(), AuditError> {
         if let Some(error) = self.journal.gone() {
             return Err(error);
         }
@@ -163,8 +162,8 @@ impl JournalImporter {
         let settled = self.damage.settle(&self.keeper.store).await;
         settled.map_err(AuditError::Store)?;
         match show {
-            Show::Ended => Ok(()),
-            Show::Open => self.store_open(|_| true).await,
+            RowPolicy::Ended => Ok(()),
+            RowPolicy::Open => self.store_open(|_| true).await,
         }
     }
 
@@ -256,12 +255,12 @@ impl JournalImporter {
         let segment = chunk.segment();
         let limit = match self.former.get(&segment) {
             Some((limit, _)) => *limit,
-            None if segment < self.own => Limit::default(),
-            None if segment == bound.segment => Limit {
+            None if segment < self.own => WholeUpTo::default(),
+            None if segment == bound.segment => WholeUpTo {
                 end: bound.offset,
                 failed: self.journal.failed_bytes(segment),
             },
-            None => Limit {
+            None => WholeUpTo {
                 end: self.journal.end_of(segment).unwrap_or(0),
                 failed: self.journal.failed_bytes(segment),
             },
@@ -277,7 +276,7 @@ impl JournalImporter {
             return;
         }
         let held = self.former.get(&segment).map(|(_, held)| *held);
-        let held = held.unwrap_or_else(|| Held {
+        let held = held.unwrap_or_else(|| SegmentCalls {
             first: segment,
             last: segment,
             calls: self.journal.calls_in(segment),
@@ -320,9 +319,9 @@ impl JournalImporter {
         rows.extend(joined.whole.iter().filter_map(|mark| chunk.whole(*mark)));
         for (begun, outcome) in &joined.ended {
             let row = match begun {
-                Begun::Here(intent) => chunk.intent(*intent),
-                Begun::Open => self.open.get(&outcome.id).map(|call| call.row.borrowed()),
-                Begun::Before => {
+                IntentLocation::Here(intent) => chunk.intent(*intent),
+                IntentLocation::Open => self.open.get(&outcome.id).map(|call| call.row.borrowed()),
+                IntentLocation::Before => {
                     let at = chunk.position(*outcome);
                     orphan(orphans.get(&outcome.id), outcome.id, at)
                 }
@@ -401,7 +400,7 @@ impl JournalImporter {
     }
 }
 
-impl Keeper {
+impl RowWriter {
     /// Stores rows, and the position before which the database now has everything.
     async fn save(&mut self, rows: &[CallRow<&str>], position: Position) -> Result<(), AuditError> {
         // Without rows, only leaving a segment is worth a transaction.

@@ -1,8 +1,9 @@
-//! The append-only journal: who writes where, and whether there is room for it.
+//! The append-only journal: where each record goes, and whether there is space for it.
 //!
-//! A short lock hands out a place; each record is then written there with one `pwrite`, waiting
-//! for nobody. With an intent, the room for its outcome is set aside, so that a full disk refuses
-//! new calls and never loses the end of one. Knows nothing of the database. Entry point `append`.
+//! A short lock assigns a position; each record is then written there with one `pwrite`, without
+//! waiting for others. With each intent the space for its outcome is reserved, so that a full disk
+//! refuses new calls and never loses the end of one. Knows nothing of the database. Entry point:
+//! `append`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +26,7 @@ mod disk_share;
 mod space;
 
 pub(super) use disk_share::make_room;
-use space::State;
+use space::SpaceState;
 
 /// The import is woken early when this many records wait for it.
 const MANY: u64 = 4096;
@@ -98,7 +99,7 @@ pub(super) struct Journal {
     /// The room that an open call holds for its outcome.
     promise: u64,
     largest: u64,
-    state: Mutex<State>,
+    state: Mutex<SpaceState>,
     disk: Option<GroupSync>,
     /// Wakes the background task: many records wait, or a segment is wanted.
     pub(super) wake: Notify,
@@ -133,7 +134,7 @@ impl Journal {
             Durability::Os | Durability::Relaxed => None,
         };
         let nowhere = Segment::nowhere(beginning.first).map_err(failed)?;
-        let mut state = State::new(Arc::new(nowhere), beginning.left);
+        let mut state = SpaceState::new(Arc::new(nowhere), beginning.left);
         state.link = beginning.link;
         let body_bytes = policy.stored_body_bytes();
         let journal = Self {
@@ -276,7 +277,7 @@ impl Journal {
         self.write_gathered(&mut self.lock())
     }
 
-    fn write_gathered(&self, state: &mut State) -> Result<(), AuditError> {
+    fn write_gathered(&self, state: &mut SpaceState) -> Result<(), AuditError> {
         if state.gathered.is_empty() {
             return Ok(());
         }
@@ -443,7 +444,7 @@ impl Journal {
         self.disk.as_ref().map_or(0, GroupSync::rounds)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SpaceState> {
         self.state.lock()
     }
 }

@@ -1,12 +1,10 @@
-//! The high-water mark: how far the journal was written, in a small file in a folder of its own.
+//! The high-water mark: how far the journal was written, in a small file in its own folder.
 //!
-//! Of its own, since others watch the data folder for changes and would be woken by every mark; not
-//! in the journal's folder, so that it outlives that.
-//!
-//! Records behind the last one of a cut-off segment leave no trace in it; the mark knows that they
-//! were there. It is written once for some records and whenever a segment is taken into use, so
-//! that it costs a call next to nothing, and may be a few records behind. It is never ahead.
-//! Entry points: `read` and `MarkFile::write`.
+//! The folder is separate from the data folder, which is watched for changes, and from the journal's,
+//! so that the mark survives the loss of that. A truncated segment does not show what was cut off;
+//! the mark does. It is written once for several records and whenever a segment is taken into use, so
+//! that it costs a call next to nothing; it may be a few records behind and is never ahead. Entry
+//! points: `read` and `MarkFile::write`.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -45,11 +43,11 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) struct MarkFile {
     path: PathBuf,
-    written: Mutex<Written>,
+    written: Mutex<MarkWritten>,
 }
 
 #[derive(Debug, Default)]
-struct Written {
+struct MarkWritten {
     file: Option<File>,
     /// The number of the newest mark in the file.
     newest: u64,
@@ -111,7 +109,7 @@ impl MarkFile {
         written.newest > 0
     }
 
-    fn put(&self, written: &mut Written, mark: &Mark) -> io::Result<()> {
+    fn put(&self, written: &mut MarkWritten, mark: &Mark) -> io::Result<()> {
         let file = match &mut written.file {
             Some(file) => file,
             none => {

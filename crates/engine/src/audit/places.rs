@@ -1,8 +1,8 @@
-//! Whether what calls are recorded in is still where it was: the data folder, the journal's folder,
-//! the database and the lock.
+//! Checks that the files that calls are recorded in still exist: the data folder, the journal's
+//! folder, the database and the lock.
 //!
-//! A process keeps writing to files that were removed, and loses all of it when it ends. Nothing is
-//! ever made again here. Entry points: `Places::of` and `Places::gone`.
+//! A process can keep writing to removed files and loses all of it when it ends. Nothing is recreated
+//! here. Entry points: `Places::of` and `Places::gone`.
 
 use std::fs::File;
 use std::io;

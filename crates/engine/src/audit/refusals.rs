@@ -1,8 +1,8 @@
 //! Keeps a flood of refusals from filling the audit.
 //!
-//! The first twenty a second of one project, agent, server, tool and code get a row each; the others of that
-//! second are counted into one row. The count in the database is at most one import behind.
-//! Never writes by itself; entry points `Refusals::judge` and `Refusals::due`.
+//! The first twenty a second with the same project, agent, server, tool and code get a row each; the
+//! others of that second are counted into one row. The count in the database is at most one import
+//! behind. Writes nothing itself; entry points: `Refusals::judge` and `Refusals::due`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,18 +19,18 @@ const KINDS: usize = 1024;
 
 /// What becomes of a refusal.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RefusalVerdict {
     /// It gets a row of its own.
     Row,
     /// It is the first to be counted: its row, given to `count`, stands for those that follow.
-    Count(Kind),
+    Count(RefusalKind),
     /// It was counted.
     Counted,
 }
 
 /// What makes refusals alike.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Kind {
+pub(super) struct RefusalKind {
     project: Box<str>,
     agent: Box<str>,
     server: Box<str>,
@@ -56,7 +56,7 @@ struct Counted {
 /// The refusals of the last second, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    windows: HashMap<Kind, Window>,
+    windows: HashMap<RefusalKind, Window>,
     /// Rows of windows that are over, not written yet.
     ended: Vec<Vec<u8>>,
 }
@@ -70,9 +70,9 @@ impl Refusals {
         tool: &str,
         code: &str,
         now: Instant,
-    ) -> Verdict {
+    ) -> RefusalVerdict {
         let tool = if self.windows.len() < KINDS { tool } else { "" };
-        let kind = Kind {
+        let kind = RefusalKind {
             project: project.into(),
             agent: agent.into(),
             server: server.into(),
@@ -91,20 +91,20 @@ impl Refusals {
         }
         window.seen += 1;
         if window.seen <= ROWS_EACH {
-            return Verdict::Row;
+            return RefusalVerdict::Row;
         }
         match &mut window.counted {
             Some(counted) => {
                 counted.repeats += 1;
-                Verdict::Counted
+                RefusalVerdict::Counted
             }
-            None => Verdict::Count(kind),
+            None => RefusalVerdict::Count(kind),
         }
     }
 
     /// Remembers the encoded row that stands for the refusals of a kind from here on; false if
     /// another was quicker, so that there will be no such row.
-    pub(super) fn count(&mut self, kind: &Kind, encoded: Vec<u8>) -> bool {
+    pub(super) fn count(&mut self, kind: &RefusalKind, encoded: Vec<u8>) -> bool {
         let counted = Counted {
             encoded,
             repeats: 1,
@@ -184,19 +184,19 @@ mod tests {
             refusals.judge(("local", "agent"), "server", tool, "grant.missing", at)
         };
         for _ in 0..ROWS_EACH {
-            assert_eq!(judge(&mut refusals, "t", start), Verdict::Row);
+            assert_eq!(judge(&mut refusals, "t", start), RefusalVerdict::Row);
         }
-        let Verdict::Count(kind) = judge(&mut refusals, "t", start) else {
+        let RefusalVerdict::Count(kind) = judge(&mut refusals, "t", start) else {
             panic!("the first beyond the limit starts the count");
         };
         assert!(refusals.count(&kind, row()));
         assert!(!refusals.count(&kind, row()), "one row stands for all");
-        assert_eq!(judge(&mut refusals, "t", start), Verdict::Counted);
-        assert_eq!(judge(&mut refusals, "another", start), Verdict::Row);
+        assert_eq!(judge(&mut refusals, "t", start), RefusalVerdict::Counted);
+        assert_eq!(judge(&mut refusals, "another", start), RefusalVerdict::Row);
         assert_eq!(refusals.due(start).len(), 1);
         assert_eq!(refusals.due(start).len(), 0, "written once per count");
         let later = start + WINDOW;
-        assert_eq!(judge(&mut refusals, "t", later), Verdict::Row);
+        assert_eq!(judge(&mut refusals, "t", later), RefusalVerdict::Row);
         assert!(refusals.due(later + WINDOW).is_empty());
         assert!(refusals.windows.is_empty());
     }
@@ -209,8 +209,8 @@ mod tests {
         let mut judge =
             |project| refusals.judge((project, "agent"), "server", "tool", "grant.missing", now);
         let first: Vec<_> = (0..=ROWS_EACH).map(|_| judge("one")).collect();
-        assert!(matches!(first.last(), Some(Verdict::Count(_))));
-        assert_eq!(judge("other"), Verdict::Row);
+        assert!(matches!(first.last(), Some(RefusalVerdict::Count(_))));
+        assert_eq!(judge("other"), RefusalVerdict::Row);
     }
 
     #[test]
@@ -221,9 +221,9 @@ mod tests {
         for name in 0..10 * KINDS {
             let tool = name.to_string();
             match refusals.judge(("local", "agent"), "server", &tool, "tool.unknown", now) {
-                Verdict::Row => rows += 1,
-                Verdict::Count(kind) => assert!(refusals.count(&kind, vec![0; 64])),
-                Verdict::Counted => {}
+                RefusalVerdict::Row => rows += 1,
+                RefusalVerdict::Count(kind) => assert!(refusals.count(&kind, vec![0; 64])),
+                RefusalVerdict::Counted => {}
             }
         }
         assert!(rows <= KINDS as u64 + ROWS_EACH);

@@ -1,8 +1,8 @@
-//! Opens the journal's folder and finds out where a former gateway ended, and whether anything of
-//! what it wrote is missing.
+//! Opens the journal's folder, finds out where the previous gateway stopped, and whether anything it
+//! wrote is missing.
 //!
-//! Segments that are imported go; those that are not are read by the importer before anything of this
-//! process. Nothing is repaired in place, and nothing that is damaged is removed. Entry point `open`.
+//! Imported segments are deleted; the others are imported before anything of this process. Nothing is
+//! repaired in place, and nothing damaged is removed. Entry point: `open`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -13,18 +13,18 @@ use std::sync::atomic::AtomicBool;
 use gantry_store::{DamageKind, JournalState, Store};
 use parking_lot::Mutex;
 
-use super::chain::{self, Finding, Held, Limit, Present};
+use super::chain::{self, Finding, ReadableSegment, SegmentCalls, WholeUpTo};
 use super::damage::DamageLog;
 use super::error::AuditError;
 use super::ids::random_bits;
-use super::importer::{Former, JournalImporter, Lost, Show};
+use super::importer::{JournalImporter, LostOutcomes, PriorState, RowPolicy};
 use super::journal::{Beginning, Journal, Position};
 use super::mark::{self, Mark};
 use super::places::Places;
 use super::policy::AuditPolicy;
 use super::refusals::Refusals;
 use super::segment::{Directory, Opened, Segment, Usage};
-use super::{Audit, Shared};
+use super::{Audit, AuditState};
 
 /// Opens the audit; see `Audit::open`.
 pub(super) async fn open(
@@ -46,7 +46,7 @@ pub(super) async fn open(
         });
     let directory = Directory::open(path).map_err(failed)?;
     let mark = mark::read(&mark::path_of(path)).map_err(failed)?;
-    let survey = Survey::of(&directory, &state, mark).map_err(failed)?;
+    let survey = FolderScan::of(&directory, &state, mark).map_err(failed)?;
     let damage = DamageLog::new(known);
     survey
         .findings
@@ -66,8 +66,8 @@ pub(super) async fn open(
         shares_disk,
     };
     let journal = Arc::new(Journal::start(directory, &policy, beginning)?);
-    let lost = Lost::default();
-    let former = Former {
+    let lost = LostOutcomes::default();
+    let former = PriorState {
         position,
         own,
         segments: survey.segments,
@@ -80,7 +80,7 @@ pub(super) async fn open(
         Arc::clone(&lost),
         damage.clone(),
     );
-    let shared = Shared {
+    let shared = AuditState {
         store,
         journal,
         policy,
@@ -97,7 +97,7 @@ pub(super) async fn open(
     let audit = Audit {
         shared: Arc::new(shared),
     };
-    if let Err(error) = audit.import(Show::Ended).await {
+    if let Err(error) = audit.import(RowPolicy::Ended).await {
         let error = super::chain(&error);
         tracing::warn!(error, "the audit journal waits for its database");
     }
@@ -105,17 +105,17 @@ pub(super) async fn open(
 }
 
 /// What was found in the journal's folder.
-struct Survey {
+struct FolderScan {
     identity: u32,
     /// The newest segment that there is, or was.
     newest: u64,
     left: VecDeque<Arc<Segment>>,
     link: super::segment::ChainLink,
     findings: Vec<Finding>,
-    segments: BTreeMap<u64, (Limit, Held)>,
+    segments: BTreeMap<u64, (WholeUpTo, SegmentCalls)>,
 }
 
-impl Survey {
+impl FolderScan {
     /// Opens the segments that are not imported yet, removes the others, and compares all of them with
     /// what the store and the mark know.
     fn of(directory: &Directory, state: &JournalState, mark: Option<Mark>) -> io::Result<Self> {
@@ -140,7 +140,7 @@ impl Survey {
                         let file = Some(directory.name_aside(id));
                         damaged.push((DamageKind::Truncated, id, file));
                     }
-                    present.push(Present { id, usage });
+                    present.push(ReadableSegment { id, usage });
                     left.push_back(Arc::new(segment));
                 }
                 Opened::Unreadable if known.is_none() && directory.is_blank(id)? => {

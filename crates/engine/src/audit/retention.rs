@@ -1,6 +1,6 @@
-//! How long rows are kept, and whether the clock may be believed about it. Age is measured against
-//! the time up to which the clock was believed before: a clock that is far ahead of that drops
-//! nothing until an administrator confirms it. Decides alone; `background` asks and deletes.
+//! How long rows are kept, and whether the clock can be trusted for that. Age is measured against the
+//! time up to which the clock was trusted before: if the clock is far ahead of that, nothing is
+//! deleted until an administrator confirms it. Only decides; `background` deletes.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Retention {
 
 /// What a look at the clock changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turned {
+pub(super) enum ClockChange {
     /// Nothing.
     Same,
     /// It is too far ahead now.
@@ -45,16 +45,16 @@ impl Retention {
     }
 
     /// Looks at the clock.
-    pub(super) fn look(&mut self, clock_ms: u64, now: Instant) -> Turned {
+    pub(super) fn look(&mut self, clock_ms: u64, now: Instant) -> ClockChange {
         let Some((at_ms, since)) = self.believed else {
-            return Turned::Same;
+            return ClockChange::Same;
         };
         let before = self.ahead;
         self.ahead = ahead(at_ms, now.saturating_duration_since(since), clock_ms);
         match (before, self.ahead) {
-            (None, Some(by)) => Turned::Ahead(by),
-            (Some(_), None) => Turned::Back,
-            (None, None) | (Some(_), Some(_)) => Turned::Same,
+            (None, Some(by)) => ClockChange::Ahead(by),
+            (Some(_), None) => ClockChange::Back,
+            (None, None) | (Some(_), Some(_)) => ClockChange::Same,
         }
     }
 
@@ -110,25 +110,25 @@ mod tests {
     #[tokio::test]
     async fn a_clock_far_ahead_is_not_believed_until_it_is_confirmed() {
         let (mut retention, now) = (Retention::default(), Instant::now());
-        assert_eq!(retention.look(NOON, now), Turned::Same);
+        assert_eq!(retention.look(NOON, now), ClockChange::Same);
         retention.start(NOON, now);
-        assert_eq!(retention.look(NOON + 7 * DAY, now), Turned::Same);
+        assert_eq!(retention.look(NOON + 7 * DAY, now), ClockChange::Same);
         let jump = NOON + 100 * DAY;
         let by = Duration::from_millis(100 * DAY);
-        assert_eq!(retention.look(jump, now), Turned::Ahead(by));
-        assert_eq!(retention.look(jump, now), Turned::Same);
+        assert_eq!(retention.look(jump, now), ClockChange::Ahead(by));
+        assert_eq!(retention.look(jump, now), ClockChange::Same);
         assert_eq!(
             (retention.advance(jump, now), retention.ahead()),
             (None, Some(by))
         );
         // Set back, it is believed again, and nothing was lost.
-        assert_eq!(retention.look(NOON + 1, now), Turned::Back);
+        assert_eq!(retention.look(NOON + 1, now), ClockChange::Back);
         assert_eq!(retention.advance(NOON + 1, now), Some(NOON + 1));
         retention.look(jump, now);
         retention.believe(jump, now);
         assert_eq!(
             (retention.look(jump, now), retention.ahead()),
-            (Turned::Same, None)
+            (ClockChange::Same, None)
         );
     }
 
@@ -137,14 +137,14 @@ mod tests {
         let (mut retention, now) = (Retention::default(), Instant::now());
         retention.start(NOON, now);
         let later = now + Duration::from_millis(40 * DAY);
-        assert_eq!(retention.look(NOON + 40 * DAY, later), Turned::Same);
+        assert_eq!(retention.look(NOON + 40 * DAY, later), ClockChange::Same);
         assert_eq!(
             retention.advance(NOON + 40 * DAY, later),
             Some(NOON + 40 * DAY)
         );
         // A clock that was set back does not make an old one of what was reached.
         assert_eq!(retention.advance(NOON, later), Some(NOON + 40 * DAY));
-        assert_eq!(retention.look(NOON + 45 * DAY, later), Turned::Same);
+        assert_eq!(retention.look(NOON + 45 * DAY, later), ClockChange::Same);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reads the journal back, in order, a chunk at a time.
 //!
-//! A killed process leaves holes and torn records behind; the scan steps over them and takes up
-//! again at the next place where a valid record stands. Entry point `scan`.
+//! A killed process leaves gaps and torn records; the scan skips them and continues at the next valid
+//! record. Entry point: `scan`.
 
 use std::io;
 

@@ -1,7 +1,7 @@
-//! Durability `disk`: one thread that syncs for all who wait at that moment.
+//! Durability `disk`: one thread that syncs for everybody who waits at that moment.
 //!
-//! A sync that failed is never repeated and assumed: the kernel may have dropped the pages, so
-//! from then on every wait fails. Entry point `GroupSync::start`.
+//! A failed sync is not retried: the kernel may have dropped the pages, so from then on every wait
+//! fails. Entry point: `GroupSync::start`.
 
 use std::io;
 use std::sync::Arc;

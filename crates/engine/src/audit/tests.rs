@@ -496,19 +496,19 @@ async fn a_clock_that_is_far_ahead_drops_nothing() {
     const DAY: u64 = 86_400_000;
     let rig = Rig::new(small()).await;
     call_at(&rig, unix_now() - 100 * DAY).await;
-    rig.audit.drop_old(&mut background::Turn::due()).await;
+    rig.audit.drop_old(&mut background::TaskState::due()).await;
     assert!(rig.audit.health().clock_ahead.is_some());
     call_at(&rig, unix_now()).await;
-    rig.audit.drop_old(&mut background::Turn::due()).await;
+    rig.audit.drop_old(&mut background::TaskState::due()).await;
     assert_eq!(rig.rows().await.len(), 2);
     // Nor does a start that finds the new row, once it was known how late it is.
     let next = rig.restarted().await;
-    next.audit.drop_old(&mut background::Turn::due()).await;
+    next.audit.drop_old(&mut background::TaskState::due()).await;
     assert_eq!(next.rows().await.len(), 2);
     let health = next.audit.health();
     assert_eq!(health.clock_ahead.unwrap().as_secs() / 86_400, 100);
     next.audit.confirm_clock().await.unwrap();
-    next.audit.drop_old(&mut background::Turn::due()).await;
+    next.audit.drop_old(&mut background::TaskState::due()).await;
     assert_eq!(next.audit.health().clock_ahead, None);
     assert_eq!(next.rows().await.len(), 1);
 }
@@ -530,7 +530,7 @@ async fn old_rows_are_dropped() {
     };
     rig.audit.intent(&begun).await.unwrap().outcome(&ok()).await;
     rig.audit.import_now().await.unwrap();
-    rig.audit.drop_old(&mut background::Turn::due()).await;
+    rig.audit.drop_old(&mut background::TaskState::due()).await;
     assert_eq!(
         rig.rows()
             .await

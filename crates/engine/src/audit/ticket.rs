@@ -1,4 +1,4 @@
-//! The open end of a recorded call: whatever happens to its holder, an outcome is written.
+//! The open end of a recorded call: an outcome is written whatever happens to its holder.
 
 use std::sync::atomic::Ordering;
 

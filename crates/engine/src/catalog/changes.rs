@@ -1,6 +1,6 @@
-//! Which change was the last of each list that a caller sees: of the servers that are there, of those
-//! that have gone, of the native tools and of the caller's grants. Numbers and no contents: a list
-//! that was another for a moment has changed. Entry points: `Snapshot::with` and `Catalog::revisions`.
+//! List revisions: the number of the last change of each list that a caller sees, over its servers
+//! (also removed ones), the native tools and its grants. Numbers only, no contents: a list that
+//! changed and changed back has changed. Entry points: `Snapshot::with` and `Catalog::revisions`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use gantry_model::caller::Caller;
 use gantry_model::id::ServerName;
 
 use super::{Catalog, CatalogEntry, Snapshot, view};
-use crate::request::{Scope, Speaker};
+use crate::request::{ClientIdentity, Scope};
 use crate::server::catalog::ServerCatalog;
-use crate::server::profiles::Party;
+use crate::server::profiles::InstanceOwner;
 
 /// Which change was the last of each list that a caller sees: whoever finds another number has to
 /// ask again, also for a list that was another only for a moment.
@@ -111,15 +111,20 @@ impl Snapshot {
 
 impl Catalog {
     /// Returns which change was the last of each list that a client of a caller's sees.
-    pub(crate) fn revisions(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListRevisions {
-        let party = Party::of(caller, who);
+    pub(crate) fn revisions(
+        &self,
+        caller: &Caller,
+        scope: &Scope,
+        who: ClientIdentity,
+    ) -> ListRevisions {
+        let owner = InstanceOwner::of(caller, who);
         let sees = |server: &ServerName| {
             view::is_in(scope, server) && view::may_use(&caller.grants, server)
         };
         let state = self.state.load();
         let snapshot = &state.snapshot;
         let servers = snapshot.servers.iter();
-        let there = servers.map(|entry| (&entry.handle.name, entry.since_for(party.as_ref())));
+        let there = servers.map(|entry| (&entry.handle.name, entry.since_for(owner.as_ref())));
         let gone = snapshot.gone.iter();
         let gone = gone.map(|(name, change)| (name, ListRevisions::all(*change)));
         let seen = there.chain(gone).filter(|(name, _)| sees(name));

@@ -1,20 +1,20 @@
-//! Lists that one client alone sees: those of its own life of a server, where they are others than the
-//! common ones. Remembered beside the common ones, and told to nobody else. Entry points:
+//! Lists that only one client sees: those of its own instance of a server, where they differ from the
+//! common ones. Kept beside the common lists and shown to nobody else. Entry points:
 //! `CatalogEntry::with_own`, `Snapshot::seen_by`.
 
 use std::sync::Arc;
 
 use super::{CatalogEntry, ListRevisions, Snapshot};
 use crate::server::catalog::ServerCatalog;
-use crate::server::profiles::Party;
+use crate::server::profiles::InstanceOwner;
 
 /// How many clients are remembered that have no lists of their own any more.
 const MOST_GONE: usize = 64;
 
 /// What one client sees of a server.
 #[derive(Clone)]
-pub(super) struct Own {
-    party: Party,
+pub(super) struct OwnLists {
+    owner: InstanceOwner,
     /// Nothing once it sees the common lists again.
     lists: Option<Arc<ServerCatalog>>,
     since: ListRevisions,
@@ -22,9 +22,9 @@ pub(super) struct Own {
 
 impl CatalogEntry {
     /// Adds what single clients see.
-    pub(crate) fn with_own(mut self, own: Vec<(Party, Arc<ServerCatalog>)>) -> Self {
-        let own = own.into_iter().map(|(party, lists)| Own {
-            party,
+    pub(crate) fn with_own(mut self, own: Vec<(InstanceOwner, Arc<ServerCatalog>)>) -> Self {
+        let own = own.into_iter().map(|(owner, lists)| OwnLists {
+            owner,
             lists: Some(lists),
             since: ListRevisions::default(),
         });
@@ -32,8 +32,8 @@ impl CatalogEntry {
         self
     }
 
-    fn own_lists(&self, party: &Party) -> Option<&Own> {
-        self.own.iter().find(|own| own.party == *party)
+    fn own_lists(&self, owner: &InstanceOwner) -> Option<&OwnLists> {
+        self.own.iter().find(|own| own.owner == *owner)
     }
 
     /// Tells whether the same clients see the same lists of their own.
@@ -43,10 +43,10 @@ impl CatalogEntry {
             && self
                 .own
                 .iter()
-                .all(|own| match (&own.lists, other.own_lists(&own.party)) {
+                .all(|own| match (&own.lists, other.own_lists(&own.owner)) {
                     (
                         Some(lists),
-                        Some(Own {
+                        Some(OwnLists {
                             lists: Some(known), ..
                         }),
                     ) => lists.offers_the_same(known),
@@ -58,34 +58,34 @@ impl CatalogEntry {
     /// Notes which lists of single clients are others than before this change.
     pub(super) fn follow_own(&mut self, before: Option<&Self>, change: u64) {
         let common = Arc::clone(&self.catalog);
-        let seen_before = |party: &Party| {
+        let seen_before = |owner: &InstanceOwner| {
             let before = before?;
-            let own = before.own_lists(party);
+            let own = before.own_lists(owner);
             let lists = own.and_then(|own| own.lists.as_ref());
             let since = own.map(|own| own.since);
             Some((lists.unwrap_or(&before.catalog), since.unwrap_or_default()))
         };
         for own in &mut self.own {
             let lists = own.lists.as_ref().unwrap_or(&common);
-            own.since = last(lists, seen_before(&own.party), change);
+            own.since = last(lists, seen_before(&own.owner), change);
         }
         let known = before.map_or(&[][..], |before| &before.own);
         let gone = known
             .iter()
-            .filter(|own| self.own_lists(&own.party).is_none());
-        let gone = gone.map(|own| Own {
-            party: own.party.clone(),
+            .filter(|own| self.own_lists(&own.owner).is_none());
+        let gone = gone.map(|own| OwnLists {
+            owner: own.owner.clone(),
             lists: None,
-            since: last(&common, seen_before(&own.party), change),
+            since: last(&common, seen_before(&own.owner), change),
         });
-        let gone: Vec<Own> = gone.collect();
+        let gone: Vec<OwnLists> = gone.collect();
         let skipped = gone.len().saturating_sub(MOST_GONE);
         self.own.extend(gone.into_iter().skip(skipped));
     }
 
     /// Returns which change was the last of each list that a client sees.
-    pub(super) fn since_for(&self, party: Option<&Party>) -> ListRevisions {
-        let own = party.and_then(|party| self.own_lists(party));
+    pub(super) fn since_for(&self, owner: Option<&InstanceOwner>) -> ListRevisions {
+        let own = owner.and_then(|owner| self.own_lists(owner));
         own.map_or(self.since, |own| self.since.later(own.since))
     }
 }
@@ -110,19 +110,19 @@ fn last(
 
 impl Snapshot {
     /// Tells whether a client sees other lists than the common ones.
-    pub(super) fn has_own_lists(&self, party: &Party) -> bool {
+    pub(super) fn has_own_lists(&self, owner: &InstanceOwner) -> bool {
         let own = |entry: &CatalogEntry| {
             entry
-                .own_lists(party)
+                .own_lists(owner)
                 .is_some_and(|own| own.lists.is_some())
         };
         self.servers.iter().any(own)
     }
 
     /// Returns what a client sees.
-    pub(super) fn seen_by(&self, party: &Party) -> Self {
+    pub(super) fn seen_by(&self, owner: &InstanceOwner) -> Self {
         let servers = self.servers.iter().cloned().map(|mut entry| {
-            let lists = entry.own_lists(party).and_then(|own| own.lists.clone());
+            let lists = entry.own_lists(owner).and_then(|own| own.lists.clone());
             if let Some(lists) = lists {
                 entry.catalog = lists;
             }

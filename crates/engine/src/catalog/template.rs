@@ -1,7 +1,8 @@
-//! Templates of resource URIs (RFC 6570), as far as deciding whether a URI can be one's expansion.
+//! URI templates of resources (RFC 6570), as far as needed to decide whether a URI can be an
+//! expansion of one.
 //!
-//! It only finds the server that a URI belongs to; the server itself judges the URI. Matching takes
-//! time linear in the URI for each part of the template.
+//! Only finds the server that a URI belongs to; the server itself judges the URI. Matching takes time
+//! linear in the URI for each part of the template.
 
 /// The most parts of a template that is matched at all.
 const MOST_PARTS: usize = 64;

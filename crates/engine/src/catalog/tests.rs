@@ -9,7 +9,7 @@ use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::ListKind as WireList;
 use gantry_model::naming::LONGEST_EXPOSED;
 use gantry_model::spec::{ProcessLaunch, ServerSpec};
-use gantry_model::status::State as ServerState;
+use gantry_model::status::ServerState;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -17,15 +17,15 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::native::NativeOutput;
 use crate::schema::Permits;
-use crate::server::handshake::Hello;
+use crate::server::handshake::HandshakeInfo;
 use crate::server::link::Counters;
 use crate::server::logs::Logs;
 use crate::server::retry_budget::RetryBudget;
 use crate::server::status::ServerStatus;
-use crate::server::waiting::Waiting;
+use crate::server::waiting::WaitingCallers;
 use crate::tool::{Item, Tool};
 
-fn handle(name: &str, live: Live) -> Arc<ServerHandle> {
+fn handle(name: &str, live: LinkState) -> Arc<ServerHandle> {
     let launch: ProcessLaunch = serde_json::from_value(json!({"command": "true"})).unwrap();
     let spec = Arc::new(ServerSpec::process(name.parse().unwrap(), launch));
     Arc::new(ServerHandle {
@@ -36,7 +36,7 @@ fn handle(name: &str, live: Live) -> Arc<ServerHandle> {
         live: watch::channel(live).1,
         status: watch::channel(ServerStatus::new(ServerState::Idle)).1,
         wake: Arc::new(Notify::new()),
-        orders: mpsc::channel(1).0,
+        commands: mpsc::channel(1).0,
         stop: CancellationToken::new(),
         stopped: CancellationToken::new(),
         catalog: Arc::new(ArcSwap::from_pointee(ServerCatalog::empty())),
@@ -45,7 +45,7 @@ fn handle(name: &str, live: Live) -> Arc<ServerHandle> {
         usage: Arc::new(|| None),
         usage_history: Arc::default(),
         known: Arc::default(),
-        waiting: Waiting::new(1),
+        waiting: WaitingCallers::new(1),
         retries: RetryBudget::default(),
         permits: Permits::default(),
         profiles: Arc::default(),
@@ -62,20 +62,20 @@ fn item(kind: WireList, definition: &Value) -> Item {
     Item::admit(kind, Raw::trusted(&definition.to_string()), 1 << 16).unwrap()
 }
 
-fn hello() -> Option<Arc<Hello>> {
+fn handshake() -> Option<Arc<HandshakeInfo>> {
     let text = json!({"version": "2025-06-18", "server_info": null, "instructions": null,
                       "capabilities": {"tools": {}, "resources": {}}});
-    Hello::from_json(&text.to_string()).map(Arc::new)
+    HandshakeInfo::from_json(&text.to_string()).map(Arc::new)
 }
 
 fn entry(name: &str, tools: &[&str]) -> CatalogEntry {
     let tools = tools.iter().map(|name| tool(name)).collect();
     let catalog = ServerCatalog {
         tools,
-        hello: hello(),
+        handshake: handshake(),
         ..ServerCatalog::empty()
     };
-    CatalogEntry::new(handle(name, Live::Starting), true, Arc::new(catalog))
+    CatalogEntry::new(handle(name, LinkState::Starting), true, Arc::new(catalog))
 }
 
 fn caller(grants: &[(&str, &str, Option<&str>)]) -> Caller {
@@ -405,8 +405,8 @@ fn a_mark_changes_with_what_its_caller_sees_and_with_nothing_else() {
     let catalog = qualified(before.clone());
     let narrow = caller(&[("a", "*", None)]);
     let marks = || {
-        let everything = catalog.revisions(&everyone(), &Scope::All, Speaker::Anyone);
-        let narrow = catalog.revisions(&narrow, &Scope::All, Speaker::Anyone);
+        let everything = catalog.revisions(&everyone(), &Scope::All, ClientIdentity::Anyone);
+        let narrow = catalog.revisions(&narrow, &Scope::All, ClientIdentity::Anyone);
         (everything, narrow)
     };
     let first = marks();
@@ -446,9 +446,9 @@ fn a_mark_changes_with_what_its_caller_sees_and_with_nothing_else() {
     // What an agent may use is its own, whatever it was before.
     let mut other = everyone();
     other.agent = "other".parse().unwrap();
-    let before = catalog.revisions(&other, &Scope::All, Speaker::Anyone);
+    let before = catalog.revisions(&other, &Scope::All, ClientIdentity::Anyone);
     catalog.grants_changed(&other.agent);
-    let now = catalog.revisions(&other, &Scope::All, Speaker::Anyone);
+    let now = catalog.revisions(&other, &Scope::All, ClientIdentity::Anyone);
     assert_ne!(now, before);
     assert_eq!(marks(), fifth);
 }

@@ -1,14 +1,15 @@
 //! What one set of grants sees in one scope: names in both directions, and the lists as bytes.
 //!
 //! Built once and then only read; finding a tool takes one lookup. What the grants do not name is
-//! neither listed nor found (row 2.16): it is `Unbound`, with whose it is. A server that is down is
-//! not listed, and a call by name still finds it, so that the answer is «down» and not «unknown».
+//! neither listed nor found (row 2.16): it resolves to `Unbound`, with its server. A server that is
+//! down is not listed, but a call by name still finds it, so that the error is «down» and not
+//! «unknown».
 
 mod build;
 mod linked;
+mod notes;
 mod paging;
 mod shaped;
-mod told;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -25,7 +26,7 @@ use super::{CatalogEntry, Snapshot};
 use crate::native::Native;
 use crate::request::Scope;
 use crate::server::handle::ServerHandle;
-use crate::server::handshake::Hello;
+use crate::server::handshake::HandshakeInfo;
 use crate::tool::Tool;
 
 /// What a name that a client sent means to it.
@@ -86,7 +87,7 @@ enum Found {
 }
 
 /// What exists and is not the caller's.
-struct Other {
+struct NotGranted {
     server: ServerName,
     item: Arc<str>,
 }
@@ -113,7 +114,7 @@ pub(crate) struct View {
     scope: Scope,
     /// By exposed name and by identity.
     tools: HashMap<Box<str>, Found>,
-    other_tools: HashMap<Box<str>, Other>,
+    other_tools: HashMap<Box<str>, NotGranted>,
     listed_tools: Vec<(Arc<str>, Found)>,
     /// All of the caller's tools in order, and whether each is listed now.
     own_tools: Vec<(ToolId, bool)>,
@@ -121,7 +122,7 @@ pub(crate) struct View {
     shaped_names: [OnceLock<Names>; 4],
     rules: Rules,
     prompts: HashMap<Box<str>, (usize, Arc<str>)>,
-    other_prompts: HashMap<Box<str>, Other>,
+    other_prompts: HashMap<Box<str>, NotGranted>,
     listed_prompts: Vec<Listed>,
     resources: HashMap<Arc<str>, usize>,
     other_resources: HashMap<Arc<str>, usize>,
@@ -255,9 +256,9 @@ impl View {
         }
         let mut able = (0..self.snapshot.servers.len()).filter(|&server| {
             let entry = &self.snapshot.servers[server];
-            let offers = |hello: &_| crate::server::handshake::Hello::has(hello, "resources");
+            let offers = |handshake: &HandshakeInfo| handshake.has("resources");
             is_in(&self.scope, &entry.handle.name)
-                && entry.catalog.hello.as_deref().is_none_or(offers)
+                && entry.catalog.handshake.as_deref().is_none_or(offers)
                 && self.allows(MethodClass::Resource, server, Some(uri))
         });
         match (able.next(), able.next()) {
@@ -271,7 +272,7 @@ impl View {
         &self,
         class: MethodClass,
         name: &str,
-        others: &HashMap<Box<str>, Other>,
+        others: &HashMap<Box<str>, NotGranted>,
     ) -> Resolution {
         if let Some(other) = others.get(name) {
             let (server, item) = (other.server.clone(), other.item.to_string());
@@ -358,9 +359,9 @@ impl View {
             let has = |entry: &CatalogEntry| {
                 entry
                     .catalog
-                    .hello
+                    .handshake
                     .as_deref()
-                    .is_none_or(|hello| hello.has(capability))
+                    .is_none_or(|handshake| handshake.has(capability))
             };
             self.servers().any(has)
         };
@@ -369,8 +370,8 @@ impl View {
             prompts: offers("prompts"),
             resources: offers("resources"),
             subscriptions: self.servers().any(|entry| {
-                let hello = entry.catalog.hello.as_deref();
-                hello.is_none_or(Hello::subscribes)
+                let handshake = entry.catalog.handshake.as_deref();
+                handshake.is_none_or(HandshakeInfo::subscribes)
             }),
             completions: offers("completions"),
             logging: offers("logging"),

@@ -1,6 +1,6 @@
-//! The talk with a server's authorization server: found, asked for a client, for a link, for tokens.
-//! The OAuth itself is rmcp's; this room decides what is given to it and what it may reach. Keeps
-//! nothing. Entry point: [`Authority::find`].
+//! The exchange with a server's authorization server: discovery, client registration, authorization
+//! URL, tokens. The OAuth itself is rmcp's; this module decides what is passed to it and what it may
+//! reach. Stores nothing. Entry point: [`Authority::find`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use super::TALK;
 use super::error::{SignInError, short};
 use super::http::Outbound;
 use super::issuer;
-use super::kept::Registration;
+use super::token_store::Registration;
 use crate::http_client::Route;
 use crate::known_secrets::KnownSecrets;
 
@@ -327,14 +327,14 @@ impl Authority {
     /// Has a token revoked, if the authorization server can (RFC 7009). Best effort: it is
     /// forgotten here in any case.
     pub(super) async fn revoke(&self, route: &Route, client: &Registration, token: &str) {
-        let speaker = match route.client().await {
-            Ok(speaker) => speaker,
+        let identity = match route.client().await {
+            Ok(identity) => identity,
             Err(error) => {
                 warn!(server = %self.server, %error, "a token could not be revoked");
                 return;
             }
         };
-        let Some(request) = self.revocation(speaker, client, token) else {
+        let Some(request) = self.revocation(identity, client, token) else {
             return;
         };
         match route.execute(request).await {
@@ -349,9 +349,9 @@ impl Authority {
         }
     }
 
-    fn revocation(&self, speaker: &Client, client: &Registration, token: &str) -> Option<Request> {
+    fn revocation(&self, identity: &Client, client: &Registration, token: &str) -> Option<Request> {
         let endpoint = self.metadata.additional_fields.get("revocation_endpoint");
-        let mut request = speaker.post(endpoint?.as_str()?);
+        let mut request = identity.post(endpoint?.as_str()?);
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("token", token);
         match &client.client_secret {

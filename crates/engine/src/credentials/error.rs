@@ -242,7 +242,7 @@ impl Diagnose for SignInError {
                     .into(),
             ),
             Self::Refused { server, .. } | Self::Issuer { server, .. } => {
-                Some(format!("start anew with `gantry auth {server}`"))
+                Some(format!("sign in again with `gantry auth {server}`"))
             }
             Self::Moved { server, way, .. } => Some(format!(
                 "if the move is right, name the new one in `auth.issuer` of `{server}`, or run \
@@ -252,7 +252,7 @@ impl Diagnose for SignInError {
                 "if the client was registered there, write `\"issuer\": \"{issuer}\"` into `auth` \
                  of `{server}`"
             )),
-            Self::Unknown => Some("start anew with `gantry auth SERVER`".into()),
+            Self::Unknown => Some("sign in again with `gantry auth SERVER`".into()),
             Self::KeyFile { path, .. } => Some(format!(
                 "it must be readable by its owner only, and hold 32 bytes: `{}`",
                 path.display()

@@ -1,7 +1,7 @@
-//! Which authorization server is spoken to: its metadata come from its own address and lead to places
-//! that a token may be sent to, and a client of the configuration is shown to the one that it is
-//! bound to and to no other (ADR 007). Decides; keeps nothing. Entry points: [`published`],
-//! [`check`] and [`judge`].
+//! Which authorization server is used: its metadata come from its own address and name only endpoints
+//! that a token may be sent to, and a configured client is used only with the authorization server it
+//! is bound to (ADR 007). Decides; stores nothing. Entry points: [`published`], [`check`] and
+//! [`judge`].
 
 use gantry_model::spec::{AuthKind, RemoteAuth};
 use reqwest::Url;
@@ -11,7 +11,7 @@ use url::Host;
 
 use super::error::{SignInError, short};
 use super::http::Outbound;
-use super::{Target, kept};
+use super::{Target, token_store};
 
 /// What is known of the authorization server that the configured client is bound to.
 #[derive(Default)]
@@ -22,19 +22,19 @@ pub(super) enum Binding {
     /// There is none yet.
     Free,
     /// It is bound to this one.
-    To(Bound),
+    To(BoundIssuer),
 }
 
 impl Binding {
     /// Tells whether it is bound like this.
-    pub(super) fn is(&self, bound: &Bound) -> bool {
+    pub(super) fn is(&self, bound: &BoundIssuer) -> bool {
         matches!(self, Self::To(known) if known == bound)
     }
 }
 
 /// Which authorization server the configured client was shown to first.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Bound {
+pub(super) struct BoundIssuer {
     /// The server's URL at that time.
     url: String,
     client_id: String,
@@ -42,7 +42,7 @@ pub(super) struct Bound {
     issuer: Option<String>,
 }
 
-impl Bound {
+impl BoundIssuer {
     /// Binds the configured client; `None` if there is none, or if the configuration binds it.
     pub(super) fn new(target: &Target, issuer: Option<&str>) -> Option<Self> {
         let client_id = target.auth.client_id.clone()?;
@@ -54,7 +54,7 @@ impl Bound {
     }
 
     /// Returns what tokens tell that were kept before anything was bound.
-    pub(super) fn of_tokens(target: &Target, kept: &kept::Kept) -> Option<Self> {
+    pub(super) fn of_tokens(target: &Target, kept: &token_store::StoredTokens) -> Option<Self> {
         let bound = Self::new(target, kept.stored.issuer.as_deref())?;
         (kept.client.client_id == bound.client_id && kept.url == bound.url).then_some(bound)
     }
@@ -67,7 +67,7 @@ impl Bound {
 /// Decides whether the client of the configuration may be shown to this authorization server.
 pub(super) fn judge(
     target: &Target,
-    bound: Option<&Bound>,
+    bound: Option<&BoundIssuer>,
     issuer: Option<&str>,
 ) -> Result<(), SignInError> {
     let RemoteAuth { kind, .. } = target.auth;

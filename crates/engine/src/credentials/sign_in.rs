@@ -1,6 +1,6 @@
-//! A person signs in: a link is made, the browser comes back with an answer, tokens are kept. An
-//! answer is taken once, within ten minutes, and only from the authorization server that was asked.
-//! Entry points: [`Credentials::begin`], [`Credentials::finish`], [`Credentials::sign_out`].
+//! Signing in: an authorization URL is made, the browser returns with an answer, tokens are stored.
+//! An answer is accepted once, within ten minutes, and only from the authorization server that was
+//! asked. Entry points: [`Credentials::begin`], [`Credentials::finish`], [`Credentials::sign_out`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tracing::info;
 use super::authority::Authority;
 use super::error::{SignInError, short};
 use super::issuer::{self, Binding};
-use super::kept::{Kept, Registration, refresh_token, secrets};
+use super::token_store::{Registration, StoredTokens, refresh_token, secrets};
 use super::{CLIENT, Credentials, ISSUER, Inner, TALK, TOKENS, Token};
 use crate::clock::unix_ms;
 
@@ -23,7 +23,7 @@ const GOOD_FOR: Duration = Duration::from_secs(600);
 const MOST_LINKS: usize = 4;
 
 /// A sign-in that a browser has not come back from.
-pub(super) struct Pending {
+pub(super) struct PendingSignIn {
     state: String,
     link: String,
     authority: Authority,
@@ -48,7 +48,7 @@ pub enum SignInTrust {
     #[default]
     Remembered,
     /// The one that the server names now, whichever it was before; a client that was registered
-    /// there is registered anew.
+    /// there is registered again.
     Anew,
 }
 
@@ -170,7 +170,7 @@ impl Credentials {
         };
         SignInView {
             state,
-            link: open.map(Pending::shown),
+            link: open.map(PendingSignIn::shown),
             issuer: held.issuer.clone(),
             scopes: held.granted.clone(),
             missing_scopes: held.missing.clone(),
@@ -225,7 +225,7 @@ impl Inner {
         }
         let (link, state) = authority.link(&scopes).await?;
         let good_for = u64::try_from(GOOD_FOR.as_millis()).unwrap_or_default();
-        let pending = Pending {
+        let pending = PendingSignIn {
             state,
             link,
             authority,
@@ -267,7 +267,11 @@ impl Inner {
         done.inspect_err(|error| self.held().failure = Some(error.to_string()))
     }
 
-    async fn redeem(&self, pending: &Pending, answer: SignInAnswer) -> Result<Kept, SignInError> {
+    async fn redeem(
+        &self,
+        pending: &PendingSignIn,
+        answer: SignInAnswer,
+    ) -> Result<StoredTokens, SignInError> {
         let refused = |why| SignInError::Refused {
             server: self.target.server.clone(),
             why,
@@ -291,7 +295,7 @@ impl Inner {
             .ok_or_else(|| refused("the answer has no code".to_owned()))?;
         let issuer = answer.issuer.as_deref();
         let redeeming = pending.authority.redeem(&code, &answer.state, issuer);
-        Ok(Kept {
+        Ok(StoredTokens {
             url: self.target.url.to_string(),
             stored: self.step(redeeming).await?,
             client: pending.client.clone(),
@@ -299,7 +303,11 @@ impl Inner {
     }
 
     /// Store first, memory second. Its turn is waited for as long as it takes: the code is used up.
-    async fn signed_in(&self, pending: Pending, kept: Kept) -> Result<(), SignInError> {
+    async fn signed_in(
+        &self,
+        pending: PendingSignIn,
+        kept: StoredTokens,
+    ) -> Result<(), SignInError> {
         let mut talk = self.turn.lock().await;
         let clients = talk.client.iter().chain([&kept.client]);
         self.target
@@ -370,7 +378,7 @@ impl Inner {
     }
 }
 
-impl Pending {
+impl PendingSignIn {
     fn is(&self, state: &str) -> bool {
         self.state.as_bytes().ct_eq(state.as_bytes()).into()
     }

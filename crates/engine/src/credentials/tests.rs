@@ -54,7 +54,7 @@ impl Place {
         };
         let project = ProjectName::local();
         let vault = Vault::open(self.folder.path(), project, self.store.clone());
-        let drawer = vault.drawer(target.server.clone(), ServerId::from_random(1));
+        let drawer = vault.scope(target.server.clone(), ServerId::from_random(1));
         Credentials::open(target, drawer, self.tracker.clone()).await
     }
 

@@ -1,6 +1,6 @@
 //! Where tokens are kept: sealed with XChaCha20-Poly1305 under a key of the data folder, in the
 //! store, each bound to its table, project, server and field. Nothing here is ever shown or logged.
-//! Entry points: [`Vault::open`] and [`Vault::drawer`].
+//! Entry points: [`Vault::open`] and [`Vault::scope`].
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -73,8 +73,8 @@ impl Vault {
     }
 
     /// Returns the part of one server.
-    pub(crate) fn drawer(&self, server: ServerName, id: ServerId) -> Drawer {
-        Drawer {
+    pub(crate) fn scope(&self, server: ServerName, id: ServerId) -> VaultScope {
+        VaultScope {
             vault: self.clone(),
             server,
             scope: id.to_string(),
@@ -122,13 +122,13 @@ fn hmac(key: &[u8; KEY_BYTES], message: &[u8]) -> [u8; 32] {
 
 /// The sealed values of one server.
 #[derive(Clone)]
-pub(crate) struct Drawer {
+pub(crate) struct VaultScope {
     vault: Vault,
     server: ServerName,
     scope: String,
 }
 
-impl Drawer {
+impl VaultScope {
     /// Seals a value and keeps it, in place of the one that was there.
     pub(crate) async fn put(&self, name: &str, value: &impl Serialize) -> Result<(), SignInError> {
         let inner = &self.vault.inner;
@@ -259,8 +259,8 @@ mod tests {
         (vault, store)
     }
 
-    fn drawer(vault: &Vault, number: u128) -> Drawer {
-        vault.drawer("a".parse().unwrap(), ServerId::from_random(number))
+    fn scope(vault: &Vault, number: u128) -> VaultScope {
+        vault.scope("a".parse().unwrap(), ServerId::from_random(number))
     }
 
     #[tokio::test]
@@ -268,7 +268,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (first, store) = vault(temp.path()).await;
         assert!(!temp.path().join(FILE).exists(), "made when it is needed");
-        let one = drawer(&first, 1);
+        let one = scope(&first, 1);
         one.put("tokens", &"hunter22").await.unwrap();
         let mode = std::fs::metadata(temp.path().join(FILE)).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -279,7 +279,7 @@ mod tests {
         let mut row = store.sealed(&project, &one.scope, "tokens").await.unwrap();
         let row = row.as_mut().unwrap();
         assert!(!row.ciphertext.windows(8).any(|part| part == b"hunter22"));
-        let other = drawer(&first, 2);
+        let other = scope(&first, 2);
         row.scope.clone_from(&other.scope);
         store.put_sealed(row).await.unwrap();
         let moved = other.get::<String>("tokens").await;
@@ -291,7 +291,7 @@ mod tests {
         assert!(one.get::<String>("client").await.is_err());
         std::fs::write(temp.path().join(FILE), [7; 32]).unwrap();
         let second = Vault::open(temp.path(), ProjectName::local(), store);
-        let stranger = drawer(&second, 1).get::<String>("tokens").await;
+        let stranger = scope(&second, 1).get::<String>("tokens").await;
         assert!(matches!(stranger, Err(SignInError::Sealed { .. })));
         one.remove("tokens").await.unwrap();
         assert_eq!(one.get::<String>("tokens").await.unwrap(), None);
@@ -305,11 +305,11 @@ mod tests {
         let (vault, _store) = vault(temp.path()).await;
         std::fs::write(&file, [7; 31]).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let put = drawer(&vault, 1).put("tokens", &1).await;
+        let put = scope(&vault, 1).put("tokens", &1).await;
         assert!(matches!(put, Err(SignInError::KeyFile { .. })));
         std::fs::write(&file, [7; 32]).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-        let put = drawer(&vault, 1).put("tokens", &1).await;
+        let put = scope(&vault, 1).put("tokens", &1).await;
         assert!(matches!(put, Err(SignInError::KeyFile { .. })));
     }
 }

@@ -41,7 +41,10 @@ pub(super) fn run(program: &str, args: &[&std::ffi::OsStr], most: i32) -> io::Re
         // What it wrote before it ended is there already.
         stderr.take(WORDS).read_to_string(&mut words)?;
     }
-    let how = code.map_or_else(|| "was killed".to_owned(), |code| format!("exit code {code}"));
+    let how = code.map_or_else(
+        || "was killed".to_owned(),
+        |code| format!("exit code {code}"),
+    );
     let words = words.trim().replace('\n', "; ");
     Err(io::Error::other(format!("`{program}`: {how}: {words}")))
 }

@@ -66,7 +66,10 @@ pub(super) fn provide(
 }
 
 fn held(bytes: u64) -> String {
-    format!("an ext4 file system of {} MiB, its inodes bounded", bytes >> 20)
+    format!(
+        "an ext4 file system of {} MiB, its inodes bounded",
+        bytes >> 20
+    )
 }
 
 /// Made under another name first, so that one that is there is whole.
@@ -164,7 +167,9 @@ fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut path = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let code = part.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok());
+        let code = part
+            .get(..3)
+            .and_then(|code| u8::from_str_radix(code, 8).ok());
         match code {
             Some(code) => {
                 path.push(char::from(code));

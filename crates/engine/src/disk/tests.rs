@@ -131,7 +131,10 @@ async fn a_measured_server_over_its_limit_is_stopped_with_the_reason() {
         why.unwrap()
     };
     let ((), why) = tokio::join!(watching, told);
-    assert!(why.starts_with("stopped: it uses 5") && why.contains("of 4194304 bytes"), "{why}");
+    assert!(
+        why.starts_with("stopped: it uses 5") && why.contains("of 4194304 bytes"),
+        "{why}"
+    );
     drop(place);
     let refused = prepare(&disks, "a", 4 << 20).err().unwrap();
     assert!(matches!(refused, DiskError::Over { .. }), "{refused}");

@@ -200,7 +200,8 @@ impl Disks {
 
     fn is_used(&self, owner: &Owner) -> bool {
         let used = self.inner.used.lock();
-        used.get(owner).is_some_and(|place| place.strong_count() > 0)
+        used.get(owner)
+            .is_some_and(|place| place.strong_count() > 0)
     }
 
     fn find(&self, owner: &Owner, path: &Path) -> Result<PathBuf, VolumeError> {

@@ -145,11 +145,7 @@ async fn walk(place: &Arc<Place>) -> (measure::Found, Duration) {
 }
 
 /// Stops the server that took the most since the last look, if any took much.
-fn stop_who_fills(
-    places: &[Arc<Place>],
-    before: &HashMap<Owner, u64>,
-    now: &HashMap<Owner, u64>,
-) {
+fn stop_who_fills(places: &[Arc<Place>], before: &HashMap<Owner, u64>, now: &HashMap<Owner, u64>) {
     let grown = |place: &&Arc<Place>| {
         let now = now.get(&place.owner).copied().unwrap_or_default();
         now.saturating_sub(before.get(&place.owner).copied().unwrap_or(now))

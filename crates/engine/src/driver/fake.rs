@@ -227,7 +227,7 @@ async fn echo(mut stdin: DuplexStream, stdout: &mut DuplexStream) -> i32 {
     0
 }
 
-/// Speaks just enough of the protocol: one tool, which says hello.
+/// Speaks just enough of the protocol: one tool, which says handshake.
 async fn mcp(stdin: DuplexStream, stdout: &mut DuplexStream) -> i32 {
     let mut lines = BufReader::new(stdin).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -476,7 +476,9 @@ pub(super) fn on_path(program: &str, path: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return None;
     }
-    let found = path.split(':').map(|folder| Path::new(folder).join(program));
+    let found = path
+        .split(':')
+        .map(|folder| Path::new(folder).join(program));
     let mut found = found.filter(|candidate| candidate.is_absolute());
     found.find(|candidate| {
         std::fs::metadata(candidate)

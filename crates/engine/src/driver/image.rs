@@ -58,7 +58,9 @@ impl ImageDriver {
     /// Returns how images run in namespaces of their own here, or why they do not.
     fn namespaces(&self) -> Result<String, String> {
         let root = self.hosted.has("own root")?;
-        Ok(format!("namespaces and a root of its own, tried at the start ({root})"))
+        Ok(format!(
+            "namespaces and a root of its own, tried at the start ({root})"
+        ))
     }
 
     async fn run(

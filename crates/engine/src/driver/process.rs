@@ -128,13 +128,16 @@ impl ProcessDriver {
     }
 
     /// Refuses a working folder that would let the server out, wherever links lead by now.
-    async fn check_cwd(&self, spec: &ServerSpec, launch: &ProcessLaunch) -> Result<(), DriverError> {
+    async fn check_cwd(
+        &self,
+        spec: &ServerSpec,
+        launch: &ProcessLaunch,
+    ) -> Result<(), DriverError> {
         let Some(cwd) = &launch.cwd else {
             return Ok(());
         };
-        let failed = |error: std::io::Error| {
-            DriverError::new(format!("`cwd` `{}`: {error}", cwd.display()))
-        };
+        let failed =
+            |error: std::io::Error| DriverError::new(format!("`cwd` `{}`: {error}", cwd.display()));
         let resolving = tokio::fs::canonicalize(cwd);
         let resolved = tokio::time::timeout(LOOK, resolving).await;
         let resolved = resolved.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?;

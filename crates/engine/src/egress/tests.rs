@@ -48,7 +48,10 @@ async fn only_named_hosts_and_ports_are_reached() {
             tokio::task::spawn_local(Arc::clone(&egress).carry(carry, to));
             let tunnel = format!("CONNECT localhost:{port} HTTP/1.1\r\n\r\nping");
             let answer = ask(proxy_port, &tunnel).await;
-            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("pong"), "{answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 200") && answer.ends_with("pong"),
+                "{answer}"
+            );
             assert_eq!(ask(carry_port, "ping").await, "pong");
             let plain = format!("GET http://localhost:{port}/ HTTP/1.1\r\n\r\n");
             assert_eq!(ask(proxy_port, &plain).await, "pong");
@@ -94,6 +97,9 @@ fn the_environment_names_the_proxy_and_each_destination() {
         found.map(|(_, value)| value.as_str())
     };
     assert_eq!(value("HTTPS_PROXY"), Some("http://127.0.0.1:3128"));
-    assert_eq!(value("GANTRY_EGRESS_API_EXAMPLE_COM_443"), Some("127.0.0.1:3129"));
+    assert_eq!(
+        value("GANTRY_EGRESS_API_EXAMPLE_COM_443"),
+        Some("127.0.0.1:3129")
+    );
     assert_eq!(value("GANTRY_EGRESS___1_5432"), Some("127.0.0.1:3130"));
 }

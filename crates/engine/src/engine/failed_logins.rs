@@ -1,8 +1,8 @@
-//! Keys that are tried and not known: counted, told as events, and rows of the audit.
+//! Failed logins: unknown keys are counted, reported as events and written to the audit.
 //!
-//! They belong to no project, and are recorded in that of the folder. A row has no agent and no key,
-//! since nobody was let in, and never what was tried. Entry points:
-//! [`Engine::count_wrong_key`] and [`Engine::report_wrong_keys`].
+//! They belong to no project and are recorded in that of the data folder. A row has no agent and no
+//! key, and never the text that was tried. Entry points: [`Engine::count_wrong_key`] and
+//! [`Engine::report_wrong_keys`].
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
-//! What is on record of the gateway itself: its start and stop, how much is kept, and what an
-//! administrator says to a damaged journal or a wrong clock. The acts stand in the log of the folder's
-//! own project.
+//! What is recorded of the gateway itself: start and stop, retention, and what an administrator
+//! decided about a damaged journal or a wrong clock. These acts are in the log of the data folder's
+//! project.
 
 use gantry_store::CallUsage;
 use serde_json::json;
 
 use super::Engine;
-use crate::acts::{Actor, Begun, Draft};
+use crate::acts::{Actor, Draft, OpenAct};
 use crate::error::EngineError;
 
 impl Engine {
@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Records that the gateway is about to stop.
-    pub(super) async fn begin_stop(&self) -> Begun {
+    pub(super) async fn begin_stop(&self) -> OpenAct {
         let before = json!({"version": env!("CARGO_PKG_VERSION"), "pid": std::process::id()});
         let draft = Draft::new("gateway.stop", self.inner.default.name().as_str()).before(before);
         self.inner

@@ -1,4 +1,4 @@
-//! What there is no room for at a busy server, in words, and what to do about it.
+//! Which limit of a busy server was reached, and what to do about it.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;

@@ -116,7 +116,10 @@ impl AddressPolicy {
     pub(super) fn judge_resolved(&self, host: &str, address: IpAddr) -> Result<(), NotPublic> {
         let is_literal = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         let is_named = is_literal
-            && self.named.as_deref().map(|named| named.trim_matches(['[', ']']))
+            && self
+                .named
+                .as_deref()
+                .map(|named| named.trim_matches(['[', ']']))
                 == Some(&*address.to_string())
             && !is_of_the_machine(address);
         match is_named || self.allows(host, address) {

@@ -1,7 +1,6 @@
-//! Reads a file of certificates that a server's spec names. It may be named over the API, so that
-//! nothing is taken for granted: only a plain file is opened, no more than a bound is read, and who
-//! waits waits for a moment. A file that hangs holds up nobody who names another. Entry point:
-//! [`CaFiles::read`].
+//! Reads a file of certificates that a server's spec names. The name may come over the API, so only a
+//! regular file is opened, at most a bound is read, and the wait is short. A file that hangs blocks
+//! nobody who names another. Entry point: [`CaFiles::read`].
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -24,7 +23,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unread {
+pub(super) enum CaFileError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("it is no regular file")]
@@ -46,24 +45,24 @@ pub(super) struct CaFiles(Mutex<HashMap<PathBuf, Arc<AsyncMutex<()>>>>);
 
 impl CaFiles {
     /// Returns the certificates of a PEM file.
-    pub(super) async fn read(&self, file: &Path) -> Result<Vec<Certificate>, Unread> {
+    pub(super) async fn read(&self, file: &Path) -> Result<Vec<Certificate>, CaFileError> {
         let text = timeout(WITHIN, self.text(file)).await;
-        let text = text.map_err(|_elapsed| Unread::Silent)??;
+        let text = text.map_err(|_elapsed| CaFileError::Silent)??;
         let found = Certificate::from_pem_bundle(&text)?;
         if found.is_empty() {
-            return Err(Unread::Empty);
+            return Err(CaFileError::Empty);
         }
         Ok(found)
     }
 
-    async fn text(&self, file: &Path) -> Result<Vec<u8>, Unread> {
+    async fn text(&self, file: &Path) -> Result<Vec<u8>, CaFileError> {
         let turn = self.turn(file).lock_owned().await;
         let file = file.to_owned();
         let reading = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             whole(&file)
         });
-        reading.await.map_err(|_panicked| Unread::Silent)?
+        reading.await.map_err(|_panicked| CaFileError::Silent)?
     }
 
     fn turn(&self, file: &Path) -> Arc<AsyncMutex<()>> {
@@ -73,19 +72,19 @@ impl CaFiles {
     }
 }
 
-fn whole(file: &Path) -> Result<Vec<u8>, Unread> {
+fn whole(file: &Path) -> Result<Vec<u8>, CaFileError> {
     // Looked at before it is opened: opening alone moves some devices, and waits at a pipe.
     if !std::fs::metadata(file)?.is_file() {
-        return Err(Unread::Special);
+        return Err(CaFileError::Special);
     }
     let file = open(file)?;
     if !file.metadata()?.is_file() {
-        return Err(Unread::Special);
+        return Err(CaFileError::Special);
     }
     let mut text = Vec::new();
     file.take(LONGEST + 1).read_to_end(&mut text)?;
     if text.len() as u64 > LONGEST {
-        return Err(Unread::TooLong);
+        return Err(CaFileError::TooLong);
     }
     Ok(text)
 }
@@ -119,19 +118,22 @@ mod tests {
             &*link,
         ] {
             let refused = files.read(special).await.unwrap_err();
-            assert!(matches!(refused, Unread::Special), "{special:?}: {refused}");
+            assert!(
+                matches!(refused, CaFileError::Special),
+                "{special:?}: {refused}"
+            );
         }
         let long = temp.path().join("long.pem");
         std::fs::write(&long, vec![b'a'; (1 << 20) + 1]).unwrap();
-        assert!(matches!(files.read(&long).await, Err(Unread::TooLong)));
+        assert!(matches!(files.read(&long).await, Err(CaFileError::TooLong)));
         // Says that it is empty, and is not.
         let endless = files.read("/proc/self/environ".as_ref()).await.unwrap_err();
         assert!(
-            matches!(endless, Unread::Empty | Unread::Wrong(_)),
+            matches!(endless, CaFileError::Empty | CaFileError::Wrong(_)),
             "{endless}"
         );
         let gone = files.read(&temp.path().join("gone.pem")).await;
-        assert!(matches!(gone, Err(Unread::Io(_))));
+        assert!(matches!(gone, Err(CaFileError::Io(_))));
     }
 
     #[tokio::test(start_paused = true)]
@@ -144,12 +146,12 @@ mod tests {
         // Who reads it never ends.
         let reader = files.turn(&hanging).lock_owned().await;
         let refused = files.read(&hanging).await.unwrap_err();
-        assert!(matches!(refused, Unread::Silent), "{refused}");
+        assert!(matches!(refused, CaFileError::Silent), "{refused}");
         let other = files.read(&healthy).await.unwrap_err();
-        assert!(matches!(other, Unread::Empty), "{other}");
+        assert!(matches!(other, CaFileError::Empty), "{other}");
         drop(reader);
         let healed = files.read(&hanging).await.unwrap_err();
-        assert!(matches!(healed, Unread::Empty), "{healed}");
+        assert!(matches!(healed, CaFileError::Empty), "{healed}");
         files.turn(&healthy);
         assert_eq!(files.0.lock().len(), 1, "nothing is kept");
     }

@@ -1,6 +1,6 @@
-//! How places are reached that a remote server only names, such as its authorization server: the same
-//! client and the same judgement of addresses as the server's own, but none of its headers. Reads
-//! nothing before it is used. fault H4
+//! How endpoints are reached that a remote server only names, such as its authorization server: with
+//! the same client and address rules as the server itself, but without its headers. Reads nothing
+//! before it is used. fault H4
 
 use std::sync::Arc;
 

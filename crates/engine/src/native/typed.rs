@@ -1,4 +1,4 @@
-//! Native tools whose arguments and result are types of the author's own.
+//! Native tools whose arguments and results are the author's own types.
 
 use std::future::Future;
 

@@ -76,7 +76,7 @@ impl Project {
         .await
     }
 
-    /// Gives a server that was registered by API another spec, and starts it anew if it changed.
+    /// Gives a server that was registered by API another spec, and restarts it if it changed.
     pub async fn replace(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -194,7 +194,7 @@ impl Project {
         .await
     }
 
-    /// Ends a server's process and starts it anew, its counters reset.
+    /// Restarts a server's process, its counters reset.
     pub async fn restart(
         self: &Arc<Self>,
         by: impl Into<Actor>,

@@ -1,5 +1,5 @@
-//! What happens, as it happens: the event feed, the log of a server, counts and queues. Nobody who runs
-//! waits for whoever follows. Entry points: [`Project::listen`] and [`Project::follow_log`].
+//! What happens, as it happens: the event feed, the log of a server, counts and queues. Nothing waits
+//! for a listener. Entry points: [`Project::listen`] and [`Project::follow_log`].
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl LogFollower {
     /// Waits until there are more lines. Safe to drop while it waits.
     pub async fn changed(&mut self) {
         let at = self.at;
-        // The sender lives as long as the log, which is held.
+        // The sender exists as long as the log, which is held.
         drop(self.news.wait_for(|end| *end > at).await);
     }
 

@@ -1,6 +1,6 @@
-//! What files change: servers that come, change and go with them, and files that a person approved.
-//! Each change is on record before its effect, as an act that came by file; what a start finds as the
-//! last one left it is none. Entry points: `Project::apply` and `Project::note_approvals`.
+//! Changes by configuration files: servers that are added, changed and removed with them, and files
+//! that were approved. Each change is recorded before its effect, as an act of its file; what a start
+//! finds unchanged is not an act. Entry points: `Project::apply` and `Project::note_approvals`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::Project;
 use crate::acts::values::difference;
-use crate::acts::{Actor, Begun, Draft};
+use crate::acts::{Actor, Draft, OpenAct};
 use crate::config::{OnStartFailure, Startup};
 use crate::error::EngineError;
-use crate::server::handle::Live;
+use crate::server::handle::LinkState;
 use crate::supervisor::Applied;
 
 /// How long a start that must succeed is waited for; each server's own handshake bound is shorter.
@@ -46,7 +46,7 @@ impl Project {
             act.end(&begun).await;
         }
         let stored = begun?;
-        // A server that is started anew waits for its old process; nobody waits for that behind it.
+        // A restarted server waits for its old process; no other server waits for that.
         specs.sort_by_key(|spec| self.supervisor.is_replaced(spec));
         for spec in specs {
             let name = spec.name.clone();
@@ -77,14 +77,14 @@ impl Project {
             return Ok(());
         };
         match &*handle.live.borrow() {
-            Live::Ready(_) | Live::Cold => Ok(()),
+            LinkState::Ready(_) | LinkState::Cold => Ok(()),
             // It is not to start yet, so that it has not failed to.
-            Live::Down(..) if handle.spec.held().is_some() => Ok(()),
-            Live::Starting => Err(EngineError::StartFailed {
+            LinkState::Down(..) if handle.spec.held().is_some() => Ok(()),
+            LinkState::Starting => Err(EngineError::StartFailed {
                 server: handle.name.clone(),
                 reason: "still starting".into(),
             }),
-            Live::Down(reason, _) => Err(EngineError::StartFailed {
+            LinkState::Down(reason, _) => Err(EngineError::StartFailed {
                 server: handle.name.clone(),
                 reason: reason.to_string(),
             }),
@@ -152,7 +152,7 @@ impl Project {
     }
 
     /// Begins the acts of all servers of files that go.
-    async fn begin_removals(&self, specs: &[ServerSpec]) -> Result<Vec<Begun>, EngineError> {
+    async fn begin_removals(&self, specs: &[ServerSpec]) -> Result<Vec<OpenAct>, EngineError> {
         let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
         let mut acts = Vec::new();
         for row in self.machine.store.servers(&self.name).await? {
@@ -177,7 +177,7 @@ impl Project {
         &self,
         spec: &ServerSpec,
         stored: &[ServerRow],
-    ) -> Result<Option<Begun>, EngineError> {
+    ) -> Result<Option<OpenAct>, EngineError> {
         let acts = &self.acts;
         let name = spec.name.as_str();
         let running = self.supervisor.find(name);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 
 use super::Project;
 use crate::acts::{Actor, Draft};
@@ -14,7 +14,7 @@ use crate::credentials::{
     Credentials, SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
 use crate::error::EngineError;
-use crate::server::handle::{Order, ServerHandle};
+use crate::server::handle::{RunnerCommand, ServerHandle};
 
 impl Project {
     /// Makes a link at which a person signs in to a remote server; the browser's answer must come
@@ -60,17 +60,20 @@ impl Project {
         events.report(&handle.name, EventKind::SignedIn, what);
         let waits = matches!(
             handle.status.borrow().state,
-            State::NeedsSignIn
-                | State::Starting
-                | State::Failed
-                | State::BackingOff
-                | State::Disconnected
+            ServerState::NeedsSignIn
+                | ServerState::Starting
+                | ServerState::Failed
+                | ServerState::BackingOff
+                | ServerState::Disconnected
         );
         if waits {
-            // Further lives that waited, too, begin anew when they are needed.
+            // Additional instances that waited are started again when needed, too.
             handle.profiles.end_all();
             // An order that has not been taken yet is the same order.
-            handle.orders.try_send(Order::Restart).unwrap_or_default();
+            handle
+                .commands
+                .try_send(RunnerCommand::Restart)
+                .unwrap_or_default();
         }
         Ok(handle.name.clone())
     }

@@ -74,7 +74,9 @@ impl Project {
                 Err(_) => Vec::new(),
             };
             let still = kept.clone();
-            let pruned = project.on_disks(move |disks| disks.prune(&name, &kept)).await;
+            let pruned = project
+                .on_disks(move |disks| disks.prune(&name, &kept))
+                .await;
             for server in gone.iter().filter(|server| !still.contains(server)) {
                 project.forget_rows(server, |_| true).await;
             }

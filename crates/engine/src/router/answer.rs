@@ -1,5 +1,5 @@
-//! A server's answer on its way back: read as far as we must, checked against the output schema, and
-//! cleared of the server's own secrets. Entry point: [`Reply::read`].
+//! A server's response on its way back: parsed as far as needed, checked against the output schema,
+//! and redacted. Entry point: [`Reply::read`].
 
 use std::borrow::Cow;
 
@@ -222,7 +222,6 @@ fn rpc_error(server: &ServerHandle, method: Option<Method>, error: &Bytes) -> Ca
 pub(super) fn failed(handle: &ServerHandle, failure: Failure) -> CallError {
     let server = handle.name.clone();
     match failure {
-        Failure::Displaced => handle.busy(),
         Failure::Protocol(detail) => CallError::Protocol { server, detail },
         Failure::TooLarge(limit) => CallError::ResponseTooLarge { server, limit },
         Failure::Undelivered(full) => CallError::Undelivered { server, full },

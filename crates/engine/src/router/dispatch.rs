@@ -1,6 +1,6 @@
-//! Sends a call to its server: chooses the link, writes the params, waits for the answer, and goes
-//! through the rounds in which a server of the stateless era needs something of the client first. Entry
-//! point: [`Dispatch::run`].
+//! Sends a call to its server: chooses the link, writes the params, waits for the response, retries
+//! where that is allowed, and repeats the call with the client's answers where a server of the
+//! stateless era requires input first. Entry point: [`Dispatch::run`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use gantry_model::era::meta::{
 };
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{Edit, OneLine, Payload, Raw, RawBuf};
-use gantry_model::mcp::{ClientCan, LogLevel, Method, may_ask_back};
+use gantry_model::mcp::{ClientCapabilities, LogLevel, Method, may_ask_back};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::target::{self, Target};
-use super::{Call, Router, answer, retry};
+use super::{Call, Router, answer};
 use crate::error::CallError;
 use crate::request::{Client, Reply};
 use crate::server::handle::ServerHandle;
-use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal};
+use crate::server::link::{CallMessage, Deadline, InFlight, Link, LinkRefusal};
 use crate::server::pending::Answer;
-use crate::server::profiles::{Lease, Party, Wanted};
+use crate::server::profiles::{InstanceLease, InstanceOwner, InstanceRequest};
 use crate::server::server_requests::{
-    CallForwarder, InputResponses, UrlVisits, Voice, input_required, resume, url_required,
+    CallForwarder, CallerChannel, InputResponses, UrlVisits, input_required, resume, url_required,
 };
 
 /// How often a server may need something of the client before it answers one call.
@@ -44,7 +44,7 @@ pub(super) struct Dispatch<'a> {
 struct Route {
     link: Arc<Link>,
     /// Set if the link is one of the client's own, which declared what the client can do.
-    lease: Option<Lease>,
+    lease: Option<InstanceLease>,
     version: ProtocolVersion,
     /// The era of the server, if it has said so.
     era: Option<Era>,
@@ -72,7 +72,7 @@ impl<'a> Dispatch<'a> {
     pub(super) async fn run(self) -> Result<Reply, CallError> {
         self.server.retries.earn();
         match self.attempt().await {
-            Err(error) if retry::is_retried(self.server, &self.target.item, &error) => {
+            Err(error) if is_retried(self.server, &self.target.item, &error) => {
                 // That it is down by now says less than how the call ended.
                 let is_down = |later: &CallError| matches!(later, CallError::Down { .. });
                 let later = Box::pin(self.attempt()).await;
@@ -90,7 +90,10 @@ impl<'a> Dispatch<'a> {
         for round in 0..=ROUNDS {
             let begun = Instant::now();
             let answer = self.send(&route, again.as_ref(), left).await?;
-            let (agent, session) = (&self.call.caller.agent, self.call.request.speaker.session());
+            let (agent, session) = (
+                &self.call.caller.agent,
+                self.call.request.identity.session(),
+            );
             self.router.refreshes.note(agent, session, &route.link);
             let Some(client) = self.client() else {
                 return Reply::read(answer, self.server, self.call.method, route.era);
@@ -98,7 +101,7 @@ impl<'a> Dispatch<'a> {
             left = left.saturating_sub(begun.elapsed());
             if let Answer::Error(error) = &answer
                 && client.era == Era::Stateless
-                && self.can().elicit_url
+                && self.capabilities().elicit_url
                 && let Some(urls) = url_required(error, self.server)
             {
                 let forwarder = self.forwarder(client);
@@ -107,7 +110,9 @@ impl<'a> Dispatch<'a> {
                 continue;
             }
             let needed = match (&answer, route.era) {
-                (Answer::Result(result), Some(Era::Stateless)) if self.can().anything() => {
+                (Answer::Result(result), Some(Era::Stateless))
+                    if self.capabilities().anything() =>
+                {
                     input_required(result, self.server)?
                 }
                 _ => None,
@@ -141,15 +146,15 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Returns what the client can do, as far as this request may be answered with a question.
-    fn can(&self) -> ClientCan {
+    fn capabilities(&self) -> ClientCapabilities {
         let client = self.client();
         let client = client.filter(|_| may_ask_back(self.call.request.method));
-        client.map_or(ClientCan::NOTHING, |client| client.can)
+        client.map_or(ClientCapabilities::NOTHING, |client| client.capabilities)
     }
 
     /// Returns for whom the call is made.
-    fn party(&self) -> Party {
-        Party {
+    fn owner(&self) -> InstanceOwner {
+        InstanceOwner {
             agent: self.call.caller.agent.clone(),
             key: self.call.caller.key,
             session: self.session(),
@@ -168,34 +173,41 @@ impl<'a> Dispatch<'a> {
         if let Some(limited) = self.server.limited() {
             return Err(limited);
         }
-        let hello = self.server.catalog.load().hello.clone();
-        let can = self.can();
-        let is_of_handshake = hello
+        let handshake = self.server.catalog.load().handshake.clone();
+        let capabilities = self.capabilities();
+        let is_of_handshake = handshake
             .as_deref()
-            .is_none_or(|hello| hello.era == Era::Handshake);
-        let lease = match can.anything() && (is_of_handshake || self.session().is_some()) {
+            .is_none_or(|handshake| handshake.era == Era::Handshake);
+        let lease = match capabilities.anything() && (is_of_handshake || self.session().is_some()) {
             true => {
-                let (party, is_tool) = (self.party(), call.method == Some(Method::ToolsCall));
+                let (owner, is_tool) = (self.owner(), call.method == Some(Method::ToolsCall));
                 let tool = is_tool.then_some(&*self.target.item);
-                let party = &party;
-                let wanted = Wanted { can, party, tool };
+                let owner = &owner;
+                let wanted = InstanceRequest {
+                    capabilities,
+                    owner,
+                    tool,
+                };
                 let leased = self.router.own_link(self.server, wanted, call.limit);
                 Box::pin(leased).await?
             }
             false => None,
         };
-        let (link, hello) = match &lease {
-            Some(lease) => (Arc::clone(&lease.link), lease.hello.clone()),
-            None => (shared, hello),
+        let (link, handshake) = match &lease {
+            Some(lease) => (Arc::clone(&lease.link), lease.handshake.clone()),
+            None => (shared, handshake),
         };
-        let hello = hello.as_deref();
-        let era = hello.map(|hello| hello.era);
+        let handshake = handshake.as_deref();
+        let era = handshake.map(|handshake| handshake.era);
         Ok(Route {
             link,
             lease,
-            version: hello.map_or(ProtocolVersion::LATEST_HANDSHAKE, |hello| hello.version),
+            version: handshake.map_or(ProtocolVersion::LATEST_HANDSHAKE, |handshake| {
+                handshake.version
+            }),
             era,
-            logs: era == Some(Era::Handshake) && hello.is_some_and(|hello| hello.has("logging")),
+            logs: era == Some(Era::Handshake)
+                && handshake.is_some_and(|handshake| handshake.has("logging")),
         })
     }
 
@@ -222,7 +234,7 @@ impl<'a> Dispatch<'a> {
             let params = self.params(route.version, id, again);
             OneLine::request(id, request.method, Some(Payload::Edit(&params)))
         };
-        let line = Addressed {
+        let line = CallMessage {
             line,
             head: link.has_heads().then(|| self.target.head(request)),
             method: self.call.method,
@@ -235,11 +247,11 @@ impl<'a> Dispatch<'a> {
             }
             None => (None, None),
         };
-        let voice = self.client().map(|client| Voice {
+        let caller_channel = self.client().map(|client| CallerChannel {
             client: Arc::clone(client),
             asks,
         });
-        let sent = link.call(&self.call.caller.agent, id, line, voice);
+        let sent = link.call(&self.call.caller.agent, id, line, caller_channel);
         let sent = sent.map_err(|refusal| refused(self.server, refusal))?;
         match (self.client(), asked) {
             (Some(client), Some((lease, asked))) => {
@@ -282,10 +294,10 @@ impl<'a> Dispatch<'a> {
         if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
             params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));
         }
-        let can = self.can();
-        if can.anything() {
+        let capabilities = self.capabilities();
+        if capabilities.anything() {
             if version.era() == Era::Stateless {
-                params.set_meta_buf(CLIENT_CAPABILITIES, can.capabilities());
+                params.set_meta_buf(CLIENT_CAPABILITIES, capabilities.to_json());
             }
             resume(&mut params, version.era(), &request.params, again);
         }
@@ -323,13 +335,25 @@ fn own_token(id: u64) -> RawBuf {
     RawBuf::integer(i64::try_from(id).unwrap_or(i64::MAX))
 }
 
-fn refused(server: &ServerHandle, refusal: Refusal) -> CallError {
+fn refused(server: &ServerHandle, refusal: LinkRefusal) -> CallError {
     match refusal {
-        Refusal::Busy => server.busy(),
-        Refusal::NotReading => CallError::NotReading {
+        LinkRefusal::Busy => server.busy(),
+        LinkRefusal::NotReading => CallError::NotReading {
             server: server.name.clone(),
         },
-        Refusal::Ended(failure) => answer::failed(server, failure),
-        Refusal::Silent(retry_in) => server.silent(retry_in),
+        LinkRefusal::Ended(failure) => answer::failed(server, failure),
+        LinkRefusal::Silent(retry_in) => server.silent(retry_in),
     }
+}
+
+/// Tells whether a call that ended like this is made once more: only if an administrator declared its
+/// tool idempotent, and only within the server's budget. row 3.4, fault H13
+fn is_retried(server: &ServerHandle, tool: &str, error: &CallError) -> bool {
+    let settings = server.spec.tools.settings.get(tool);
+    let was_cut_off = if let CallError::Remote { error, .. } = error {
+        error.is_worth_a_retry()
+    } else {
+        matches!(error, CallError::Exited { .. })
+    };
+    settings.is_some_and(|settings| settings.idempotent) && was_cut_off && server.retries.spend()
 }

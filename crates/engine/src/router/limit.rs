@@ -1,4 +1,4 @@
-//! How long a request may take, counted from its beginning: one deadline for every wait on its way.
+//! The deadline of a request, counted from its start and shared by every wait on its path.
 
 use std::time::Duration;
 

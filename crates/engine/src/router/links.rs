@@ -1,10 +1,10 @@
-//! Which server gave a client a URI: in a link, in an embedded resource, beside what it read. What is
-//! in no list can be asked for afterwards, and of equal URIs of two servers that of the server that
-//! named it last.
+//! Remembers which server gave a client a URI: in a link, an embedded resource, or a read. Such a URI
+//! can be read although it is in no list, and if two servers have equal URIs the one that named it
+//! last is asked.
 //!
-//! Known by session, or by agent where there is none. Bounded in number and bytes for each agent, and
-//! in agents; what was not asked for or named for the longest time is forgotten. It only says whose a URI is: whether the agent may read it is judged as
-//! ever. Entry points: [`Links::note`] and [`Links::server_of`].
+//! Kept by session, or by agent where there is none. Bounded in number and bytes for each agent, and
+//! in agents; the least recently used is forgotten. Only finds the server: whether the agent may read
+//! the URI is judged as always. Entry points: [`Links::note`] and [`Links::server_of`].
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -29,25 +29,25 @@ static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"resourc
 
 /// What agents were given, and by whom.
 #[derive(Default)]
-pub(crate) struct Links(Mutex<Table>);
+pub(crate) struct Links(Mutex<LinkTable>);
 
 #[derive(Default)]
-struct Table {
-    agents: HashMap<AgentName, Given>,
+struct LinkTable {
+    agents: HashMap<AgentName, AgentLinks>,
     /// Counts what is noted and asked for.
     now: u64,
 }
 
 /// What one agent was given, by session.
 #[derive(Default)]
-struct Given {
-    sessions: HashMap<Option<u128>, HashMap<Box<str>, Entry>>,
+struct AgentLinks {
+    sessions: HashMap<Option<u128>, HashMap<Box<str>, LinkEntry>>,
     count: usize,
     bytes: usize,
     used: u64,
 }
 
-struct Entry {
+struct LinkEntry {
     server: ServerName,
     used: u64,
 }
@@ -79,7 +79,7 @@ impl Links {
             return;
         }
         let mut table = self.lock();
-        let Table { agents, now } = &mut *table;
+        let LinkTable { agents, now } = &mut *table;
         if !agents.contains_key(agent) && agents.len() >= MOST_AGENTS {
             let oldest = agents.iter().min_by_key(|(_, given)| given.used);
             let oldest = oldest.map(|(agent, _)| agent.clone());
@@ -109,16 +109,16 @@ impl Links {
         Some(entry.server.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, LinkTable> {
         self.0.lock()
     }
 }
 
-impl Given {
+impl AgentLinks {
     fn add(&mut self, (session, uri): (Option<u128>, String), server: &ServerName, used: u64) {
         let (server, length) = (server.clone(), uri.len());
         let uris = self.sessions.entry(session).or_default();
-        let before = uris.insert(uri.into(), Entry { server, used });
+        let before = uris.insert(uri.into(), LinkEntry { server, used });
         if before.is_none() {
             self.count += 1;
             self.bytes += length;

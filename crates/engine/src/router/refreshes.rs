@@ -1,7 +1,8 @@
-//! Lists that a call has changed: who made it waits a moment for them before it lists again.
+//! Lists that a call has changed: the client that made the call waits briefly for the refresh before
+//! it lists again.
 //!
-//! Only that client waits, and only for what its server told of before it answered; bounded in time and
-//! number. Entry points: [`Refreshes::note`] and [`Refreshes::done`].
+//! Only that client waits, and only for changes that the server announced before it answered; bounded
+//! in time and number. Entry points: [`Refreshes::note`] and [`Refreshes::done`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

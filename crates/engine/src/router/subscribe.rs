@@ -1,6 +1,6 @@
-//! Being told of changes of a resource: resolved, judged and recorded like any other request.
+//! Subscriptions to a resource: resolved, checked and recorded like any other request.
 //!
-//! The server is told once for all who listen, by `server::topics`; here it is only waited for.
+//! The server is subscribed to once for all listeners, by `server::topics`; here it is only awaited.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,14 +11,16 @@ use tokio::time::{Instant, timeout};
 
 use super::limit::Limit;
 use super::record::{Output, Record};
-use super::target::{Place, Target};
+use super::target::{NameLocation, Target};
 use super::{Router, admit};
 use crate::catalog::Resolution;
 use crate::error::{CallError, CallFailure};
-use crate::request::{Request, Scope, Speaker};
+use crate::request::{ClientIdentity, Request, Scope};
 use crate::server::handle::ServerHandle;
-use crate::server::profiles::Party;
-use crate::server::topics::{Full, Subscription, SubscriptionState, Topics, UpdateCallback};
+use crate::server::profiles::InstanceOwner;
+use crate::server::topics::{
+    Subscription, SubscriptionState, TooManyTopics, Topics, UpdateCallback,
+};
 
 impl Router {
     /// Begins to tell a caller of changes of the resource that the params name.
@@ -51,12 +53,12 @@ impl Router {
     /// Known before the record, so that a flood is counted and not recorded one by one.
     fn has_room(&self, caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
         match &target.place {
-            Place::Server(server) => {
+            NameLocation::Server(server) => {
                 let topics = self.topics.of(&server.name);
                 let room = topics.has_room(&caller.agent, &target.item);
                 room.map_err(|full| too_many(server, caller, full))
             }
-            Place::Native(_) => Ok(()),
+            NameLocation::Native(_) => Ok(()),
         }
     }
 
@@ -69,8 +71,8 @@ impl Router {
     ) -> Result<Subscription, CallError> {
         let limit = Limit::of(begun, request.timeout);
         let server: &ServerHandle = match &target.place {
-            Place::Server(server) => server,
-            Place::Native(_) => {
+            NameLocation::Server(server) => server,
+            NameLocation::Native(_) => {
                 return Err(CallError::UnknownItem {
                     kind: "resource",
                     name: target.item.to_string(),
@@ -80,7 +82,8 @@ impl Router {
         self.link(caller, server, limit).await?;
         let shared = self.topics.of(&server.name);
         // The process of a client that has its own may have what the common one has not.
-        let client = Party::of(caller, request.speaker).filter(|one| server.profiles.has(one));
+        let client =
+            InstanceOwner::of(caller, request.identity).filter(|one| server.profiles.has(one));
         let own = client.map(|client| server.profiles.topics(&client));
         let is_listed = {
             let common = server.catalog.load();
@@ -110,19 +113,25 @@ impl Router {
     }
 
     /// Tells the processes of a client that its roots have changed.
-    pub(crate) fn roots_changed(&self, caller: &Caller, who: Speaker) {
-        let Some(client) = Party::of(caller, who) else {
+    pub(crate) fn roots_changed(&self, caller: &Caller, who: ClientIdentity) {
+        let Some(client) = InstanceOwner::of(caller, who) else {
             return;
         };
         for server in self.supervisor.all() {
             server
                 .profiles
-                .tell(&client, "notifications/roots/list_changed");
+                .notify(&client, "notifications/roots/list_changed");
         }
     }
 
     /// Tells whether a client may read a resource now.
-    pub(crate) fn may_read(&self, caller: &Caller, scope: &Scope, who: Speaker, uri: &str) -> bool {
+    pub(crate) fn may_read(
+        &self,
+        caller: &Caller,
+        scope: &Scope,
+        who: ClientIdentity,
+        uri: &str,
+    ) -> bool {
         let view = self.catalog.view_for(caller, scope, who);
         let named_by = self.links.server_of((&caller.agent, who.session()), uri);
         let found = view.resolve_linked(named_by.as_ref(), uri);
@@ -134,15 +143,17 @@ fn no_output(_: &Subscription) -> Output<'_> {
     Output::default()
 }
 
-fn too_many(server: &ServerHandle, caller: &Caller, full: Full) -> CallError {
+fn too_many(server: &ServerHandle, caller: &Caller, full: TooManyTopics) -> CallError {
     let (agent, name) = (&caller.agent, &server.name);
     let of_server = format!("subscriptions to resources of server `{name}`");
     let what = match full {
-        Full::Agent(limit) => format!("agent `{agent}` has {limit} {of_server} already"),
-        Full::Bytes(limit) => {
+        TooManyTopics::Agent(limit) => format!("agent `{agent}` has {limit} {of_server} already"),
+        TooManyTopics::Bytes(limit) => {
             format!("the URIs of all {of_server} of agent `{agent}` may take {limit} bytes")
         }
-        Full::Server(limit) => format!("all agents together have {limit} {of_server} already"),
+        TooManyTopics::Server(limit) => {
+            format!("all agents together have {limit} {of_server} already")
+        }
     };
     CallError::TooManySubscriptions { what }
 }

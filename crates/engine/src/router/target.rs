@@ -20,10 +20,10 @@ use crate::request::{Lists, Request, Scope};
 use crate::schema::Permits;
 use crate::server::handle::ServerHandle;
 use crate::tool::Tool;
-use crate::transport::http::Head;
+use crate::transport::http::MessageHead;
 
 /// Where a call is carried out.
-pub(super) enum Place {
+pub(super) enum NameLocation {
     Server(Arc<ServerHandle>),
     Native(Arc<Native>),
 }
@@ -44,7 +44,7 @@ enum Renamed {
 
 /// What a request is for.
 pub(super) struct Target<'a> {
-    pub(super) place: Place,
+    pub(super) place: NameLocation,
     pub(super) class: MethodClass,
     /// The tool, the prompt or the resource, by the server's own name for it.
     pub(super) item: Cow<'a, str>,
@@ -71,7 +71,7 @@ impl Router {
         };
         let view = self
             .catalog
-            .view_for(caller, &request.scope, request.speaker);
+            .view_for(caller, &request.scope, request.identity);
         match method {
             Some(Method::ToolsCall) => {
                 let name = member("name", params.name)?;
@@ -91,7 +91,7 @@ impl Router {
             }
             Some(Method::ResourcesRead) => {
                 let uri = member("uri", params.uri)?;
-                let client = (&caller.agent, request.speaker.session());
+                let client = (&caller.agent, request.identity.session());
                 let named_by = self.links.server_of(client, &uri);
                 let found = view.resolve_linked(named_by.as_ref(), &uri);
                 let mut target = self.item(caller, request, found, "resource", &uri)?;
@@ -135,7 +135,7 @@ impl Router {
     ) -> Result<Target<'a>, CallError> {
         match found {
             Resolution::Bound { server, tool } => Ok(Target {
-                place: Place::Server(server),
+                place: NameLocation::Server(server),
                 class: MethodClass::Tool,
                 item: Cow::Owned(tool.name.to_string()),
                 tool: Some(tool),
@@ -146,12 +146,12 @@ impl Router {
                 class: MethodClass::Tool,
                 item: Cow::Owned(native.tool().name.to_string()),
                 tool: Some(Arc::clone(native.tool())),
-                place: Place::Native(native),
+                place: NameLocation::Native(native),
                 renamed: Renamed::Nowhere,
                 arguments,
             }),
             Resolution::Named { server, item } => Ok(Target {
-                place: Place::Server(server),
+                place: NameLocation::Server(server),
                 class: MethodClass::Tool,
                 item: Cow::Owned(item),
                 tool: None,
@@ -179,7 +179,7 @@ impl Router {
     ) -> Result<Target<'a>, CallError> {
         match found {
             Resolution::Named { server, item } => Ok(Target {
-                place: Place::Server(server),
+                place: NameLocation::Server(server),
                 class: class_of(request.method),
                 item: Cow::Owned(item),
                 tool: None,
@@ -209,7 +209,7 @@ impl Router {
     ) -> Result<Target<'a>, CallError> {
         let view = self
             .catalog
-            .view_for(caller, &request.scope, request.speaker);
+            .view_for(caller, &request.scope, request.identity);
         let member = |name| request.params.reference?.get(name);
         let bad = |why: &str| CallError::BadParams {
             method: request.method.to_owned(),
@@ -265,7 +265,7 @@ impl Router {
             (KeyKind::Agent, _) => return Err(unknown()),
         };
         Ok(Target {
-            place: Place::Server(handle),
+            place: NameLocation::Server(handle),
             class,
             item,
             tool: None,
@@ -283,36 +283,36 @@ impl Target<'_> {
     /// Returns the permits for heavy checks of whoever offers it.
     pub(super) fn permits(&self) -> &Permits {
         match &self.place {
-            Place::Server(server) => &server.permits,
-            Place::Native(native) => native.permits(),
+            NameLocation::Server(server) => &server.permits,
+            NameLocation::Native(native) => native.permits(),
         }
     }
 
     pub(super) fn server_name(&self) -> ServerName {
         match &self.place {
-            Place::Server(server) => server.name.clone(),
-            Place::Native(_) => ServerName::native(),
+            NameLocation::Server(server) => server.name.clone(),
+            NameLocation::Native(_) => ServerName::native(),
         }
     }
 
     pub(super) fn server_str(&self) -> &str {
         match &self.place {
-            Place::Server(server) => server.name.as_str(),
-            Place::Native(_) => ServerName::NATIVE,
+            NameLocation::Server(server) => server.name.as_str(),
+            NameLocation::Native(_) => ServerName::NATIVE,
         }
     }
 
     pub(super) fn server_id(&self) -> Option<ServerId> {
         match &self.place {
-            Place::Server(server) => Some(server.id),
-            Place::Native(_) => None,
+            NameLocation::Server(server) => Some(server.id),
+            NameLocation::Native(_) => None,
         }
     }
 
     pub(super) fn redactor(&self) -> Arc<Redactor> {
         match &self.place {
-            Place::Server(server) => server.known.shared(),
-            Place::Native(_) => Arc::clone(Redactor::own_keys()),
+            NameLocation::Server(server) => server.known.shared(),
+            NameLocation::Native(_) => Arc::clone(Redactor::own_keys()),
         }
     }
 
@@ -330,7 +330,7 @@ impl Target<'_> {
             Renamed::Uri => {
                 params.set_buf("uri", RawBuf::string(&self.item));
             }
-            // Made anew of what was judged, so that nothing else of it reaches the server.
+            // Rebuilt from what was checked, so that nothing else of it reaches the server.
             Renamed::PromptReference => {
                 params.set_buf("ref", reference("ref/prompt", "name", &self.item));
             }
@@ -341,7 +341,7 @@ impl Target<'_> {
     }
 
     /// Returns what the head of a request over HTTP repeats of it.
-    pub(super) fn head(&self, request: &Request<'_>) -> Box<Head> {
+    pub(super) fn head(&self, request: &Request<'_>) -> Box<MessageHead> {
         let name = name_of(Method::parse(request.method), &request.params);
         let name = name.map(|own| match self.renamed {
             Renamed::Name | Renamed::Uri => Box::from(self.item.as_ref()),
@@ -353,7 +353,7 @@ impl Target<'_> {
             .tool
             .as_ref()
             .map_or_else(Vec::new, |tool| tool.mirrored(self.arguments));
-        Box::new(Head {
+        Box::new(MessageHead {
             method: request.method.into(),
             name,
             params,
@@ -364,8 +364,8 @@ impl Target<'_> {
     pub(super) fn guessed(&self) -> Option<&Arc<ServerHandle>> {
         let is_tool = self.class == MethodClass::Tool && !self.item.is_empty();
         match &self.place {
-            Place::Server(server) if is_tool && self.tool.is_none() => Some(server),
-            Place::Server(_) | Place::Native(_) => None,
+            NameLocation::Server(server) if is_tool && self.tool.is_none() => Some(server),
+            NameLocation::Server(_) | NameLocation::Native(_) => None,
         }
     }
 }

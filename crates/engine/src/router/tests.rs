@@ -15,7 +15,7 @@ use crate::config::EngineConfig;
 use crate::engine::Engine;
 use crate::error::Full;
 use crate::native::{NativeOutput, NativeTool};
-use crate::request::Speaker;
+use crate::request::ClientIdentity;
 use crate::server::runner::TRIPS;
 
 use super::*;
@@ -74,7 +74,7 @@ fn request<'a>(scope: &str, method: &'a str, params: &'a str) -> Request<'a> {
         client: None,
         timeout: Some(Duration::from_secs(20)),
         lists: Lists::FromServer,
-        speaker: Speaker::Anyone,
+        identity: ClientIdentity::Anyone,
         reason: None,
     }
 }

@@ -99,7 +99,7 @@ impl Budget {
 }
 
 /// What is left of the budget of this thread's check; without one there is no end.
-struct Left {
+struct RemainingBudget {
     units: Cell<u64>,
     /// The clock is looked at when no more units than this are left.
     next_look: Cell<u64>,
@@ -116,7 +116,7 @@ struct Left {
     unjudged: Cell<u64>,
 }
 
-impl Left {
+impl RemainingBudget {
     fn set_units(&self, units: u64) {
         self.units.set(units);
         self.next_look.set(units.saturating_sub(STRIDE));
@@ -135,8 +135,8 @@ impl Left {
 }
 
 thread_local! {
-    static LEFT: Left = const {
-        Left {
+    static LEFT: RemainingBudget = const {
+        RemainingBudget {
             units: Cell::new(u64::MAX),
             next_look: Cell::new(0),
             until: Cell::new(None),

@@ -52,11 +52,11 @@ pub(super) enum Examined {
         edges: Edges,
     },
     /// Keywords that must be taken out first.
-    Cut(Vec<Cut>),
+    Cut(Vec<DroppedKeywords>),
 }
 
 /// Keywords of one schema that must not be judged.
-pub(super) struct Cut {
+pub(super) struct DroppedKeywords {
     /// Where the schema is, as a JSON pointer.
     pub(super) path: String,
     pub(super) keywords: &'static [&'static str],
@@ -287,7 +287,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns the references that go in a circle without going deeper into the value.
-    fn endless(&self, ordered: &[usize]) -> Vec<Cut> {
+    fn endless(&self, ordered: &[usize]) -> Vec<DroppedKeywords> {
         let mut is_left = vec![true; self.nodes.len()];
         for &index in ordered {
             is_left[index] = false;
@@ -322,7 +322,7 @@ impl<'a> Graph<'a> {
             is_left[*index] && node.referred.iter().any(|&other| is_left[other])
         });
         circling
-            .map(|(_, node)| Cut {
+            .map(|(_, node)| DroppedKeywords {
                 path: node.path.clone(),
                 keywords: &REFERENCES,
                 reason: "it refers to itself without end",
@@ -331,7 +331,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns what combines too many schemas for one value, and the most that any other does.
-    fn combinatorial(&self, ordered: &[usize]) -> (Vec<Cut>, u64) {
+    fn combinatorial(&self, ordered: &[usize]) -> (Vec<DroppedKeywords>, u64) {
         let mut chain = vec![1_u64; self.nodes.len()];
         let mut paths = vec![1_u64; self.nodes.len()];
         let mut cuts = Vec::new();
@@ -342,7 +342,7 @@ impl<'a> Graph<'a> {
             }
             if chain[index] > LONGEST_CHAIN || paths[index] > MOST as u64 {
                 (chain[index], paths[index]) = (1, 1);
-                cuts.push(Cut {
+                cuts.push(DroppedKeywords {
                     path: self.nodes[index].path.clone(),
                     keywords: &IN_PLACE,
                     reason: "it combines too many alternatives",

@@ -1,7 +1,7 @@
 //! The annotation `x-mcp-header`, by which a client of the stateless era mirrors an argument into a
-//! header. One invalid annotation makes conforming clients drop the whole tool, so we do it first
-//! and say why. Ours are never asked to mirror anything: the body alone is judged, and what a
-//! server wants mirrored is for us to write.
+//! header. One invalid annotation makes conforming clients drop the whole tool, so we drop it first
+//! and say why. Our clients never need to mirror anything: the body alone counts, and the gateway
+//! writes the headers that a server wants.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
-//! What a schema has against a value, in words a model can repair from.
+//! Why a value does not match a schema, in a form that a model can repair its call from.
 //!
-//! Names of fields and what the schema wants are told; values are not, since they may be secrets.
+//! Shows names of fields and what the schema wants, never values, since they may be secrets.
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};

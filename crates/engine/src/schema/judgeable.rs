@@ -1,11 +1,10 @@
-//! What of a schema can be judged: a copy without what cannot, and a list of what was left out.
+//! Which part of a schema can be checked: a copy without the rest, and a list of what was left out.
 //!
-//! A server's schema may hold what no dialect knows, patterns of no known syntax, references to other
-//! documents. None of that makes its tool unusable, so it is taken out of the copy that values are
-//! judged by, part by part, and counted; the definition that clients get stays as it is. What is
-//! written in an older dialect and has a plain meaning is translated. Never takes out a part in a
-//! way that would refuse a value which the whole schema lets through: see [`taint`].
-//! Entry point: [`judgeable`].
+//! A server's schema may use unknown keywords, patterns of unknown syntax, or references to other
+//! documents. None of that makes its tool unusable: such parts are removed from the copy that values
+//! are checked against, and counted; the definition that clients get stays as it is. Older dialects
+//! are translated where the meaning is clear. Never removes a part in a way that refuses a value
+//! which the whole schema accepts: see [`taint`]. Entry point: [`judgeable`].
 
 mod keywords;
 mod numbers;

@@ -1,11 +1,11 @@
 //! Patterns that strings must match, each by the engine that suits it.
 //!
-//! What the linear engine knows is matched by it: a short text in one go, a long one byte by byte
-//! through a lazily built automaton, so that the clock can be looked at on the way. What needs
-//! look-around or back-references, or is too large for an automaton, is matched by backtracking, where
-//! each step is counted. A text that costs more than patterns may is left unjudged (`budget::pattern`). Patterns of members' names are the library's own business; [`name_pattern`]
-//! translates them and [`states`] tells what they weigh. Entry points: [`Pattern::new`],
-//! [`name_pattern`], [`states`].
+//! Most are matched by the linear engine: a short text at once, a long one byte by byte through a
+//! lazily built automaton, so that the clock can be checked on the way. Patterns with look-around or
+//! back-references, or too large for an automaton, are matched by backtracking with counted steps. A
+//! text that costs more than the budget is left unchecked (`budget::pattern`). Patterns of property
+//! names are matched by the library; [`name_pattern`] translates them and [`states`] returns their
+//! cost. Entry points: [`Pattern::new`], [`name_pattern`], [`states`].
 
 use std::sync::OnceLock;
 
@@ -129,7 +129,7 @@ impl Linear {
             budget::look();
             budget::bytes(part.len());
             // What takes time is building states: one unit for each of their bytes. Where there are
-            // too many of them, all are dropped and built anew.
+            // too many of them, all are dropped and rebuilt.
             let now = cache.memory_usage();
             budget::charge(now.checked_sub(built).unwrap_or(now) as u64);
             built = now;

@@ -1,6 +1,6 @@
-//! How many heavy checks run at once: few for each server, so that one server's never wait for
-//! another's, so many for a project, so that one leaves room for others, and not so many in all that
-//! they fill the blocking threads. Entry points: [`CheckPermits::of_project`] and [`Permits::run`].
+//! How many expensive checks run at once: a few for each server, so that servers do not wait for each
+//! other, a limit per project, and one in all that does not fill the blocking threads. Entry points:
+//! [`CheckPermits::of_project`] and [`Permits::run`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::Unfit;
+use super::SchemaMismatch;
 
 /// How long a check on a thread of its own is waited for, queueing and parsing included.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -74,14 +74,14 @@ impl Permits {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(Instant) -> T + Send + 'static,
-    ) -> Result<Option<T>, Unfit> {
+    ) -> Result<Option<T>, SchemaMismatch> {
         let until = Instant::now() + PATIENCE;
         // Its own first: who waits for that holds nothing that others need.
         let mut held = Vec::new();
         for permits in [&self.own, &self.shared.project, &self.shared.all] {
             match timeout_at(until, Arc::clone(permits).acquire_owned()).await {
                 Ok(Ok(permit)) => held.push(permit),
-                Ok(Err(_)) | Err(_) => return Err(Unfit::Busy),
+                Ok(Err(_)) | Err(_) => return Err(SchemaMismatch::Busy),
             }
         }
         let held = move || {
@@ -118,7 +118,7 @@ mod tests {
             (refused, answered)
         };
         let (_, (refused, answered)) = tokio::join!(stuck, others);
-        assert_eq!(refused, Err(Unfit::Busy));
+        assert_eq!(refused, Err(SchemaMismatch::Busy));
         assert_eq!(answered, Ok(Some(7)));
     }
 
@@ -129,7 +129,10 @@ mod tests {
         let other = one.of_project();
         let all = Arc::clone(&one.project).acquire_many_owned(PER_PROJECT as u32);
         let (_project, _all) = (all.await, one.all.acquire_many(PER_PROJECT as u32).await);
-        assert_eq!(Permits::new(&one).run(|_| 7).await, Err(Unfit::Busy));
+        assert_eq!(
+            Permits::new(&one).run(|_| 7).await,
+            Err(SchemaMismatch::Busy)
+        );
         assert_eq!(Permits::new(&other).run(|_| 7).await, Ok(Some(7)));
     }
 }

@@ -235,7 +235,7 @@ async fn a_check_that_explodes_ends_in_time() {
         let checked = schema
             .check(Raw::trusted(&value), &Permits::default())
             .await;
-        let Err(Unfit::Issues(issues)) = checked else {
+        let Err(SchemaMismatch::Issues(issues)) = checked else {
             panic!("{checked:?}")
         };
         assert!(
@@ -263,7 +263,7 @@ async fn a_heavy_schema_still_judges() {
     assert_eq!(schema.cost(Raw::trusted(&fits)), Cost::Heavy);
     assert_eq!(schema.check(Raw::trusted(&fits), &permits).await, Ok(()));
     let checked = schema.check(Raw::trusted(&not), &permits).await;
-    let Err(Unfit::Issues(issues)) = checked else {
+    let Err(SchemaMismatch::Issues(issues)) = checked else {
         panic!("{checked:?}")
     };
     assert_eq!(issues[0].path, "/children/1/name");
@@ -307,8 +307,8 @@ async fn is_too_costly(schema: &Value, value: &Value) -> bool {
     assert!(took < Duration::from_secs(2), "{took:?}");
     match checked {
         Ok(()) => false,
-        Err(Unfit::Busy) => panic!("nothing else was checked"),
-        Err(Unfit::Issues(issues)) => {
+        Err(SchemaMismatch::Busy) => panic!("nothing else was checked"),
+        Err(SchemaMismatch::Issues(issues)) => {
             let told = issues
                 .iter()
                 .any(|issue| issue.message.contains("takes too long"));
@@ -447,7 +447,8 @@ async fn a_pattern_that_backtracks_without_end_judges_nothing() {
     let both = json!({"properties": {"x": slow, "y": {"type": "string"}}});
     let both = Arc::new(Schema::of_result(Raw::trusted(&both.to_string())));
     let value = json!({"x": endless, "y": 7}).to_string();
-    let Err(Unfit::Issues(issues)) = both.check(Raw::trusted(&value), &Permits::default()).await
+    let Err(SchemaMismatch::Issues(issues)) =
+        both.check(Raw::trusted(&value), &Permits::default()).await
     else {
         panic!("the rest is judged")
     };

@@ -1,9 +1,9 @@
-//! What one server offers, as it was last listed. Its runner publishes it; `catalog` joins those of
-//! all servers and decides who sees what.
+//! What one server offers, as last listed. Its runner publishes it; `catalog` joins all servers and
+//! decides who sees what.
 
 use std::sync::Arc;
 
-use super::handshake::Hello;
+use super::handshake::HandshakeInfo;
 use super::listing::Listing;
 use crate::tool::{Item, Tool};
 
@@ -37,10 +37,10 @@ pub(crate) struct ServerCatalog {
     /// Those parts, the first of them if there are many.
     pub(crate) unchecked: Vec<UncheckedPart>,
     /// What it said of itself; nothing if it was never listed.
-    pub(crate) hello: Option<Arc<Hello>>,
-    /// Its lists could not be had anew: nothing of it is listed, and calls by name still find it.
+    pub(crate) handshake: Option<Arc<HandshakeInfo>>,
+    /// Its lists could not be refreshed: nothing of it is listed, but calls by name still find it.
     pub(crate) hidden: bool,
-    /// It is what a further life of the server listed, whose client sees that.
+    /// Listed by an additional instance, for that instance's client only.
     pub(crate) is_own: bool,
 }
 
@@ -56,14 +56,14 @@ impl ServerCatalog {
             refused: 0,
             unchecked_tools: 0,
             unchecked: Vec::new(),
-            hello: None,
+            handshake: None,
             hidden: false,
             is_own: false,
         }
     }
 
     /// Takes in a listing. Schemas that were not looked at before are looked at, which takes time.
-    pub(crate) fn new(listing: Listing, hello: Option<Arc<Hello>>) -> Self {
+    pub(crate) fn new(listing: Listing, handshake: Option<Arc<HandshakeInfo>>) -> Self {
         let parts = listing.tools.iter().map(|tool| (tool, tool.unchecked()));
         let incomplete: Vec<_> = parts.filter(|(_, parts)| !parts.is_empty()).collect();
         let unchecked = incomplete.iter().flat_map(|(tool, parts)| {
@@ -84,7 +84,7 @@ impl ServerCatalog {
             resources: listing.resources,
             templates: listing.templates,
             excluded: listing.excluded,
-            hello,
+            handshake,
             hidden: false,
             is_own: false,
         }

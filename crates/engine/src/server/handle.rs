@@ -1,5 +1,5 @@
 //! What callers hold of a server: its live link, or why there is none. Shared behind one `Arc`; every
-//! wait here has a deadline of the caller's, and no more callers wait than may queue.
+//! wait here has the caller's deadline, and the number of waiting callers is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use gantry_model::id::{AgentName, ServerId, ServerName};
 use gantry_model::spec::ServerSpec;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::profiles::Profiles;
 use super::retry_budget::RetryBudget;
 use super::status::ServerStatus;
 use super::usage_history::UsageHistory;
-use super::waiting::{Seat, Waiting};
+use super::waiting::{WaitPermit, WaitingCallers};
 use crate::credentials::Credentials;
 use crate::driver::ReadUsage;
 use crate::error::{CallError, Full};
@@ -29,7 +29,7 @@ use crate::schema::Permits;
 
 /// The open link while the server is ready, else the reason it is not.
 #[derive(Clone)]
-pub(crate) enum Live {
+pub(crate) enum LinkState {
     /// Nobody has needed it yet.
     Cold,
     /// It is being started.
@@ -40,10 +40,10 @@ pub(crate) enum Live {
     Down(Arc<str>, Option<Instant>),
 }
 
-/// What a runner is asked to do besides stopping, which has a way of its own.
+/// A command to a runner besides stopping, which has its own token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// End the process and start it anew, counters reset.
+pub(crate) enum RunnerCommand {
+    /// Restart the process, counters reset.
     Restart,
 }
 
@@ -53,11 +53,11 @@ pub(crate) struct ServerHandle {
     pub(crate) name: ServerName,
     pub(crate) spec: Arc<ServerSpec>,
     pub(crate) created_ms: u64,
-    pub(crate) live: watch::Receiver<Live>,
+    pub(crate) live: watch::Receiver<LinkState>,
     pub(crate) status: watch::Receiver<ServerStatus>,
     /// Wakes a lazy server; callers then wait on `live` with their own deadline.
     pub(crate) wake: Arc<Notify>,
-    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) commands: mpsc::Sender<RunnerCommand>,
     pub(crate) stop: CancellationToken,
     pub(crate) stopped: CancellationToken,
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
@@ -66,21 +66,21 @@ pub(crate) struct ServerHandle {
     pub(crate) usage: ReadUsage,
     /// What it used during the last minutes.
     pub(crate) usage_history: Arc<UsageHistory>,
-    /// What is taken out of all that it says.
+    /// Redacted from everything it sends.
     pub(crate) known: Arc<KnownSecrets>,
-    /// What a remote server is shown of us, unless its spec says that itself.
+    /// The credentials for a remote server, unless its spec has them.
     pub(crate) credentials: Option<Credentials>,
     /// Callers that wait for the server to come up.
-    pub(crate) waiting: Waiting,
-    /// How many calls may be made once more after they were cut off.
+    pub(crate) waiting: WaitingCallers,
+    /// How many interrupted calls may be retried.
     pub(crate) retries: RetryBudget,
-    /// How many heavy checks of arguments and results run at once.
+    /// Permits for expensive checks of arguments and results.
     pub(crate) permits: Permits,
-    /// Its further lives, each for one client that can be asked.
+    /// Its additional instances, each for one client with capabilities.
     pub(crate) profiles: Arc<Profiles>,
 }
 
-/// How long a call that the server has no room for should stay away.
+/// `Retry-After` of a call that the server has no room for.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why no call is sent to a server that runs.
@@ -90,8 +90,8 @@ impl ServerHandle {
     /// Returns the live link if there is one now.
     pub(crate) fn ready(&self) -> Option<Arc<Link>> {
         match &*self.live.borrow() {
-            Live::Ready(link) => Some(Arc::clone(link)),
-            Live::Cold | Live::Starting | Live::Down(..) => None,
+            LinkState::Ready(link) => Some(Arc::clone(link)),
+            LinkState::Cold | LinkState::Starting | LinkState::Down(..) => None,
         }
     }
 
@@ -104,21 +104,20 @@ impl ServerHandle {
         if let Some(link) = self.ready() {
             return Ok(link);
         }
-        let seat = self.seat(agent)?;
-        let come_up = seat.wait_for(self.come_up(within)).await;
-        come_up.unwrap_or_else(|| Err(self.busy()))
+        let _permit = self.wait_permit(agent)?;
+        self.come_up(within).await
     }
 
     /// Tells whether a call of the agent's would find room now; another may take it in the meantime.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         match &*self.live.borrow() {
-            Live::Ready(link) => link.has_room(agent),
-            Live::Cold | Live::Starting => self.waiting.has_room(agent),
-            Live::Down(..) => true,
+            LinkState::Ready(link) => link.has_room(agent),
+            LinkState::Cold | LinkState::Starting => self.waiting.has_room(agent),
+            LinkState::Down(..) => true,
         }
     }
 
-    /// Says that too many calls wait for the server already.
+    /// Returns the error for a full queue.
     pub(crate) fn busy(&self) -> CallError {
         CallError::Busy {
             server: self.name.clone(),
@@ -127,7 +126,7 @@ impl ServerHandle {
         }
     }
 
-    /// Says that no further process of the server may serve the call.
+    /// Returns the error for a call that no instance may serve.
     pub(crate) fn full(&self, full: Full) -> CallError {
         CallError::Busy {
             server: self.name.clone(),
@@ -136,7 +135,7 @@ impl ServerHandle {
         }
     }
 
-    /// Says that the server let so many calls in a row go unanswered that none is sent now.
+    /// Returns the error for an open circuit breaker.
     pub(crate) fn silent(&self, retry_in: Duration) -> CallError {
         CallError::Down {
             server: self.name.clone(),
@@ -145,34 +144,34 @@ impl ServerHandle {
         }
     }
 
-    /// Says that a remote server wants no calls for a while, if it does.
+    /// Returns the error for a remote server that is rate limiting, if it is.
     pub(crate) fn limited(&self) -> Option<CallError> {
         let error = self.counters.rate_limit.refusal()?;
         let server = self.name.clone();
         Some(CallError::Remote { server, error })
     }
 
-    /// Returns how the breaker of the live link stands.
+    /// Returns the state of the live link's circuit breaker.
     pub(crate) fn breaker(&self) -> BreakerView {
         let (failed, is_away) = {
             let status = self.status.borrow();
             (status.failed_connects, status.is_away)
         };
         match &*self.live.borrow() {
-            Live::Ready(link) => link.silence.view(),
-            Live::Down(_, next_try) if failed > 0 => BreakerView {
+            LinkState::Ready(link) => link.breaker.view(),
+            LinkState::Down(_, next_try) if failed > 0 => BreakerView {
                 unanswered: failed,
                 refuses_for: next_try
                     .filter(|_| is_away)
                     .map(|at| at.saturating_duration_since(Instant::now())),
             },
-            Live::Cold | Live::Starting | Live::Down(..) => BreakerView::default(),
+            LinkState::Cold | LinkState::Starting | LinkState::Down(..) => BreakerView::default(),
         }
     }
 
-    /// Takes a place among those who wait for the server to come up.
-    pub(super) fn seat(&self, agent: &AgentName) -> Result<Seat<'_>, CallError> {
-        self.waiting.seat(agent).ok_or_else(|| self.busy())
+    /// Lets a caller wait for the server to come up, unless too many do.
+    pub(super) fn wait_permit(&self, agent: &AgentName) -> Result<WaitPermit<'_>, CallError> {
+        self.waiting.permit(agent).ok_or_else(|| self.busy())
     }
 
     async fn come_up(&self, within: Duration) -> Result<Arc<Link>, CallError> {
@@ -181,10 +180,10 @@ impl ServerHandle {
         loop {
             let state = live.borrow_and_update().clone();
             match state {
-                Live::Ready(link) => return Ok(link),
-                Live::Down(reason, next_try) => return Err(self.down(&reason, next_try)),
-                Live::Cold => self.wake.notify_one(),
-                Live::Starting => {}
+                LinkState::Ready(link) => return Ok(link),
+                LinkState::Down(reason, next_try) => return Err(self.down(&reason, next_try)),
+                LinkState::Cold => self.wake.notify_one(),
+                LinkState::Starting => {}
             }
             match tokio::time::timeout_at(until, live.changed()).await {
                 Ok(Ok(())) => {}
@@ -205,27 +204,27 @@ impl ServerHandle {
         }
     }
 
-    /// Returns for how long it has been on its way up.
+    /// Returns for how long it has been starting.
     pub(crate) fn coming_for(&self) -> Duration {
         let status = self.status.borrow();
         match status.state {
-            State::Starting | State::Restarting => status.since.elapsed(),
-            State::Idle
-            | State::NeedsApproval
-            | State::Disabled
-            | State::Misconfigured
-            | State::NeedsSignIn
-            | State::Ready
-            | State::Unresponsive
-            | State::BackingOff
-            | State::Disconnected
-            | State::Failed
-            | State::Stopping
-            | State::Stopped => Duration::ZERO,
+            ServerState::Starting | ServerState::Restarting => status.since.elapsed(),
+            ServerState::Idle
+            | ServerState::NeedsApproval
+            | ServerState::Disabled
+            | ServerState::Misconfigured
+            | ServerState::NeedsSignIn
+            | ServerState::Ready
+            | ServerState::Unresponsive
+            | ServerState::BackingOff
+            | ServerState::Disconnected
+            | ServerState::Failed
+            | ServerState::Stopping
+            | ServerState::Stopped => Duration::ZERO,
         }
     }
 
-    /// Returns how many calls there are on the server, those on its further lives with them.
+    /// Returns how many calls there are on the server, including those on its additional instances.
     pub(crate) fn queue(&self) -> QueueView {
         let mut queue = self.own_queue();
         let (in_flight, waiting) = self.profiles.calls();
@@ -237,8 +236,8 @@ impl ServerHandle {
     /// Returns how many calls there are on the live link.
     pub(crate) fn own_queue(&self) -> QueueView {
         match &*self.live.borrow() {
-            Live::Ready(link) => link.queue(),
-            Live::Cold | Live::Starting | Live::Down(..) => QueueView {
+            LinkState::Ready(link) => link.queue(),
+            LinkState::Cold | LinkState::Starting | LinkState::Down(..) => QueueView {
                 lanes: self.spec.concurrency(),
                 ..QueueView::default()
             },

@@ -1,17 +1,17 @@
-//! How a server is greeted: `server/discover` first, `initialize` if that is refused, unanswered or
-//! known to be wanted; whichever answers first counts. All within one deadline.
+//! The handshake with a server: `server/discover` first, `initialize` if that is refused, unanswered
+//! or known to be wanted; the first answer counts. All within one deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::era::handshake::{
-    Hello as Greeted, HelloError, Probe, classify_probe_answer, discover_params, initialize_params,
-    read_initialize,
+    HandshakeError, HandshakeResult, Probe, classify_probe_answer, discover_params,
+    initialize_params, read_initialize,
 };
 use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{ErrorBody, METHOD_NOT_FOUND, Outcome, Raw, RawBuf};
-use gantry_model::mcp::ClientCan;
+use gantry_model::mcp::ClientCapabilities;
 use gantry_model::secret::Redactor;
 use gantry_model::spec::period;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ const LONGEST_INSTRUCTIONS: usize = 64 << 10;
 
 /// What a server said about itself, kept.
 #[derive(Debug, Clone)]
-pub(crate) struct Hello {
+pub(crate) struct HandshakeInfo {
     pub(crate) era: Era,
     pub(crate) version: ProtocolVersion,
     pub(crate) server_info: Option<RawBuf>,
@@ -38,16 +38,16 @@ pub(crate) struct Hello {
 
 /// A greeting as remembered in the store.
 #[derive(Serialize, Deserialize)]
-struct Remembered {
+struct StoredHandshake {
     version: String,
     server_info: Option<serde_json::Value>,
     capabilities: serde_json::Value,
     instructions: Option<String>,
 }
 
-impl Hello {
+impl HandshakeInfo {
     /// Keeps a greeting, but for the server's own secrets: it is shown, and remembered in the store.
-    fn keep(greeted: &Greeted<'_>, redactor: &Redactor) -> Self {
+    fn keep(greeted: &HandshakeResult<'_>, redactor: &Redactor) -> Self {
         let info = greeted.server_info;
         let info = info.filter(|info| info.text().len() <= LONGEST_INFO);
         let clean = |info: Raw<'_>| Raw::trusted(&redactor.redact_json(info.text())).to_buf();
@@ -81,7 +81,7 @@ impl Hello {
                 .deserialize()
                 .unwrap_or(serde_json::Value::Null)
         };
-        let remembered = Remembered {
+        let remembered = StoredHandshake {
             version: self.version.to_string(),
             server_info: self.server_info.as_ref().map(value),
             capabilities: value(&self.capabilities),
@@ -91,7 +91,7 @@ impl Hello {
     }
 
     pub(crate) fn from_json(text: &str) -> Option<Self> {
-        let remembered: Remembered = serde_json::from_str(text).ok()?;
+        let remembered: StoredHandshake = serde_json::from_str(text).ok()?;
         let version: ProtocolVersion = remembered.version.parse().ok()?;
         let server_info = remembered.server_info.map(|info| RawBuf::serialize(&info));
         Some(Self {
@@ -106,13 +106,13 @@ impl Hello {
 
 /// Why a server could not be greeted.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum GreetError {
+pub(crate) enum HandshakeFailure {
     #[error("did not answer `{0}` within {waited}", waited = period::about(*.1))]
     Silent(&'static str, Duration),
     #[error("answered `initialize` with error {code}: {message}")]
     Refused { code: i64, message: String },
     #[error("{0}")]
-    NotUnderstood(#[from] HelloError),
+    NotUnderstood(#[from] HandshakeError),
     #[error("the link was cut during the handshake: {}", describe(.0))]
     Cut(Failure),
 }
@@ -121,74 +121,74 @@ pub(crate) enum GreetError {
 pub(crate) async fn greet(
     link: &Arc<Link>,
     hint: Option<Era>,
-    can: ClientCan,
+    capabilities: ClientCapabilities,
     probe_wait: Duration,
     deadline: Instant,
-) -> Result<Hello, GreetError> {
+) -> Result<HandshakeInfo, HandshakeFailure> {
     let begun = Instant::now();
     let identity = Identity::gantry();
     let probe = match hint {
         Some(Era::Handshake) => None,
         Some(Era::Stateless) | None => Some(
             link.ask_begin("server/discover", Some(&discover_params(&identity)))
-                .map_err(GreetError::Cut)?,
+                .map_err(HandshakeFailure::Cut)?,
         ),
     };
     let mut refused = None;
     let greeting = async {
         match probe {
-            None => initialize(link, (&identity, can)).await,
+            None => initialize(link, (&identity, capabilities)).await,
             Some(probe) => {
-                let who = (&identity, can);
+                let who = (&identity, capabilities);
                 probed(link, who, probe, probe_wait, &mut refused).await
             }
         }
     };
     let waited = tokio::time::timeout_at(deadline, greeting).await;
-    let silent = |method| GreetError::Silent(method, begun.elapsed());
-    let hello = waited.unwrap_or_else(|_| {
+    let silent = |method| HandshakeFailure::Silent(method, begun.elapsed());
+    let handshake = waited.unwrap_or_else(|_| {
         Err(match refused {
             // Who does not know `initialize` is of the other era, and let its probe hang.
-            Some(GreetError::Refused { code, .. }) if code == METHOD_NOT_FOUND => {
+            Some(HandshakeFailure::Refused { code, .. }) if code == METHOD_NOT_FOUND => {
                 silent("server/discover")
             }
             Some(refused) => refused,
             None => silent("initialize"),
         })
     })?;
-    link.speak(hello.version);
-    Ok(hello)
+    link.set_version(handshake.version);
+    Ok(handshake)
 }
 
 /// Waits a moment for the probe alone, then sends `initialize` beside it; if that is `refused`, the
 /// probe may yet be answered.
 async fn probed(
     link: &Arc<Link>,
-    who: (&Identity, ClientCan),
+    who: (&Identity, ClientCapabilities),
     probe: InFlight,
     probe_wait: Duration,
-    refused: &mut Option<GreetError>,
-) -> Result<Hello, GreetError> {
+    refused: &mut Option<HandshakeFailure>,
+) -> Result<HandshakeInfo, HandshakeFailure> {
     let mut probe = std::pin::pin!(probe.answer());
     match tokio::time::timeout(probe_wait, &mut probe).await {
         Ok(answer) => match judge_probe(link, answer)? {
-            Some(hello) => Ok(hello),
+            Some(handshake) => Ok(handshake),
             None => initialize(link, who).await,
         },
         Err(_elapsed) => {
             let mut initialize = std::pin::pin!(initialize(link, who));
             tokio::select! {
                 biased;
-                hello = &mut initialize => match hello {
+                handshake = &mut initialize => match handshake {
                     // A stateless server that takes its time does not know the method.
-                    Err(error @ GreetError::Refused { .. }) => {
+                    Err(error @ HandshakeFailure::Refused { .. }) => {
                         *refused = Some(error.clone());
                         judge_probe(link, probe.await)?.ok_or(error)
                     }
-                    hello => hello,
+                    handshake => handshake,
                 },
                 answer = &mut probe => match judge_probe(link, answer)? {
-                    Some(hello) => Ok(hello),
+                    Some(handshake) => Ok(handshake),
                     None => initialize.await,
                 },
             }
@@ -197,17 +197,19 @@ async fn probed(
 }
 
 /// Reads the probe's answer; `None` means `initialize`.
-fn judge_probe(link: &Link, answer: Answer) -> Result<Option<Hello>, GreetError> {
+fn judge_probe(link: &Link, answer: Answer) -> Result<Option<HandshakeInfo>, HandshakeFailure> {
     let outcome = match &answer {
         Answer::Result(raw) => Outcome::Result(trusted(raw)),
         Answer::Error(raw) => Outcome::Error(trusted(raw)),
         // What is no valid answer is not a stateless server's.
         Answer::Failed(Failure::Protocol(_)) => return Ok(None),
         Answer::Failed(Failure::Remote(error)) if error.is_unknowing() => return Ok(None),
-        Answer::Failed(failure) => return Err(GreetError::Cut(failure.clone())),
+        Answer::Failed(failure) => return Err(HandshakeFailure::Cut(failure.clone())),
     };
     match classify_probe_answer(outcome) {
-        Probe::Stateless(hello) => Ok(Some(Hello::keep(&hello, &link.logs.redactor()))),
+        Probe::Stateless(handshake) => {
+            Ok(Some(HandshakeInfo::keep(&handshake, &link.logs.redactor())))
+        }
         Probe::Initialize => Ok(None),
         Probe::Failed(error) => Err(error.into()),
     }
@@ -215,24 +217,28 @@ fn judge_probe(link: &Link, answer: Answer) -> Result<Option<Hello>, GreetError>
 
 async fn initialize(
     link: &Arc<Link>,
-    (identity, can): (&Identity, ClientCan),
-) -> Result<Hello, GreetError> {
-    let asked = link.ask_begin("initialize", Some(&initialize_params(identity, can)));
-    match asked.map_err(GreetError::Cut)?.answer().await {
+    (identity, capabilities): (&Identity, ClientCapabilities),
+) -> Result<HandshakeInfo, HandshakeFailure> {
+    let asked = link.ask_begin(
+        "initialize",
+        Some(&initialize_params(identity, capabilities)),
+    );
+    match asked.map_err(HandshakeFailure::Cut)?.answer().await {
         Answer::Result(raw) => {
-            let hello = Hello::keep(&read_initialize(trusted(&raw))?, &link.logs.redactor());
-            link.speak(hello.version);
-            link.tell("notifications/initialized", None);
-            Ok(hello)
+            let handshake =
+                HandshakeInfo::keep(&read_initialize(trusted(&raw))?, &link.logs.redactor());
+            link.set_version(handshake.version);
+            link.notify("notifications/initialized", None);
+            Ok(handshake)
         }
         Answer::Error(raw) => {
             let body = ErrorBody::read(trusted(&raw));
             let (code, message) = body.map_or((0, String::new()), |body| {
                 (body.code, body.message.chars().take(200).collect())
             });
-            Err(GreetError::Refused { code, message })
+            Err(HandshakeFailure::Refused { code, message })
         }
-        Answer::Failed(failure) => Err(GreetError::Cut(failure)),
+        Answer::Failed(failure) => Err(HandshakeFailure::Cut(failure)),
     }
 }
 

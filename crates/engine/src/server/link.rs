@@ -1,13 +1,11 @@
-//! The open connection to one server: sends requests, matches answers, and keeps what the server
-//! says beside that in bounds. It never restarts anything: the runner watches `trouble` and decides.
+//! The open connection to one server: sends requests, matches responses, and bounds everything else
+//! that the server sends. Never restarts anything: the runner watches `trouble` and decides.
 
-mod doubt;
+mod breaker;
 mod inbox;
 mod list_changes;
 mod logging;
 mod outbox;
-mod replies;
-mod silence;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,21 +21,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::doubt::Doubt;
+pub use self::breaker::BreakerView;
+use self::breaker::{Admitted, LinkBreaker};
 use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
-pub use self::silence::BreakerView;
-use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
-use super::pending::{Answer, Caller, Entered, Failure, Finished, Outgoing, Pending, QueueView};
-use super::server_requests::{Elicitations, SessionRequests, Voice};
+use super::pending::{
+    Answer, CallerPresence, Entered, Failure, Finished, Outgoing, Pending, QueueView,
+};
+use super::server_requests::{CallerChannel, Elicitations, SessionRequests};
 use super::topics::Topics;
 use crate::answers::AnswerBudget;
 use crate::request::CancelReason;
-use crate::transport::http::{Head, RateLimit};
-use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
+use crate::transport::http::{MessageHead, RateLimit};
+use crate::transport::stdio::{Batching, SendError};
 
-/// How many times the limit of a line a list may be long: what is too long in it is left out, and
+/// A list may be this many times longer than other lines: what is too long in it is left out, and
 /// the server stays (fault S19).
 const LISTING_LINES: usize = 4;
 
@@ -52,11 +51,11 @@ pub(crate) struct LinkLimits {
     pub(crate) line_bytes: usize,
     pub(crate) depth: usize,
     pub(crate) late_grace: Duration,
-    /// The server was told that its client can be asked.
+    /// Client capabilities were declared to the server.
     pub(crate) asks: bool,
 }
 
-/// What a server did beside answering, counted.
+/// Counters of what a server did besides answering.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) noise: AtomicU64,
@@ -77,12 +76,12 @@ pub(crate) struct Link {
     /// The next id; it begins at a random number of this boot, so that nothing that answers a
     /// dead gateway's call can be taken for an answer to ours.
     next_id: AtomicU64,
-    /// Something the runner must look at.
+    /// A protocol error that the runner must handle.
     trouble: Mutex<Option<String>>,
     pub(crate) troubled: Notify,
     /// The server has closed its stdin; if it does not end, it is of no use.
     pub(crate) input_closed: Notify,
-    /// A connection was cut: whether the server is there is worth a look.
+    /// A connection was cut: the server's health should be checked.
     pub(crate) doubted: Notify,
     /// How many calls agents have made.
     pub(crate) calls: AtomicU64,
@@ -92,22 +91,20 @@ pub(crate) struct Link {
     missed: AtomicU64,
     /// The list that is being asked for, 0 if none is: its answer may be longer than others.
     listing: AtomicU64,
-    /// What may yet be answered without an id.
-    doubt: Doubt,
-    /// Calls in a row that got no sign of life.
-    pub(crate) silence: Silence,
+    /// The circuit breaker: consecutive calls without a sign of life.
+    pub(crate) breaker: LinkBreaker,
     /// The server says that its lists changed; looked at by the runner at most once a second.
     pub(crate) lists: ListChanges,
     inbound: Mutex<inbox::Budget>,
-    /// The newest request to be told of changes that the server has taken note of.
+    /// The newest subscription that the server has acknowledged.
     acknowledged: watch::Sender<u64>,
     /// From which level on the server was asked to log.
     log_level: Mutex<Option<LogLevel>>,
-    /// What the server asks of no one call.
+    /// Requests of the server that belong to no single call.
     pub(super) session_requests: SessionRequests,
-    /// Who wants to hear of changed resources, once the server is ready.
+    /// Who is notified of changed resources, once the server is ready.
     topics: OnceLock<Arc<Topics>>,
-    /// Who was sent to a URL, and hears when that is done.
+    /// Pending URL elicitations and whom to notify when they complete.
     pub(super) elicitations: Elicitations,
     tracker: TaskTracker,
     /// No lane is held for a late answer any more.
@@ -116,7 +113,7 @@ pub(crate) struct Link {
 
 /// Why a call was not accepted by a link.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum LinkRefusal {
     /// Too many wait already.
     Busy,
     /// The link has ended.
@@ -128,16 +125,16 @@ pub(crate) enum Refusal {
 }
 
 /// A call's message, and what its head repeats of it where messages have heads.
-pub(crate) struct Addressed {
+pub(crate) struct CallMessage {
     pub(crate) line: OneLine,
-    pub(crate) head: Option<Box<Head>>,
+    pub(crate) head: Option<Box<MessageHead>>,
     /// Its method, if it is one of MCP's.
     pub(crate) method: Option<Method>,
-    /// What its caller says when it takes the call back.
+    /// The reason that its caller gives when it cancels the call.
     pub(crate) reason: Option<CancelReason>,
 }
 
-impl From<OneLine> for Addressed {
+impl From<OneLine> for CallMessage {
     fn from(line: OneLine) -> Self {
         Self {
             line,
@@ -148,7 +145,7 @@ impl From<OneLine> for Addressed {
     }
 }
 
-/// A call on a link. Dropping it takes the call back: the server is told, its lane is freed.
+/// A call on a link. Dropping it cancels the call: the server is notified, its lane is freed.
 pub(crate) struct InFlight {
     link: Arc<Link>,
     id: u64,
@@ -156,20 +153,20 @@ pub(crate) struct InFlight {
     ended: bool,
     /// How many lines the server had written when the call began.
     lines: u64,
-    farewell: Farewell,
+    farewell: CancelNotice,
     admitted: Admitted,
     reason: Option<CancelReason>,
 }
 
-/// Whether the server is told when nobody waits for an answer any more.
+/// Whether the server is notified when nobody waits for a response any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Farewell {
+enum CancelNotice {
     Cancelled,
     /// A handshake may not be cancelled.
     Silent,
 }
 
-impl Farewell {
+impl CancelNotice {
     fn of(method: &str) -> Self {
         match method {
             "initialize" | "server/discover" => Self::Silent,
@@ -202,8 +199,7 @@ impl Link {
             lines: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             listing: AtomicU64::new(0),
-            doubt: Doubt::default(),
-            silence: Silence::new(),
+            breaker: LinkBreaker::new(),
             lists: ListChanges::new(),
             inbound: Mutex::new(inbox::Budget::new()),
             acknowledged: watch::Sender::new(0),
@@ -216,17 +212,17 @@ impl Link {
         }
     }
 
-    /// Has those hear of changed resources who want to.
-    pub(crate) fn tells(&self, topics: &Arc<Topics>) {
+    /// Sets who is notified of changed resources.
+    pub(crate) fn set_topics(&self, topics: &Arc<Topics>) {
         self.topics.get_or_init(|| Arc::clone(topics));
     }
 
-    /// Has answers to agents take their room of a budget.
+    /// Sets the budget that responses to agents are charged to.
     pub(crate) fn charge(&self, answers: &AnswerBudget) {
         self.pending.charge(answers);
     }
 
-    /// Waits until the server has taken note of a request to be told of changes.
+    /// Waits until the server has acknowledged a subscription.
     pub(crate) async fn acknowledged(&self, id: u64) {
         let mut newest = self.acknowledged.subscribe();
         let noted = newest.wait_for(|newest| *newest >= id).await;
@@ -244,10 +240,10 @@ impl Link {
         self: &Arc<Self>,
         agent: &AgentName,
         id: u64,
-        line: impl Into<Addressed>,
-        voice: Option<Voice>,
-    ) -> Result<InFlight, Refusal> {
-        let Addressed {
+        line: impl Into<CallMessage>,
+        caller_channel: Option<CallerChannel>,
+    ) -> Result<InFlight, LinkRefusal> {
+        let CallMessage {
             line,
             head,
             method,
@@ -260,26 +256,28 @@ impl Link {
             method,
         };
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let admitted = self.silence.admit().map_err(Refusal::Silent)?;
-        let client = voice.as_ref().map(|voice| Arc::clone(&voice.client));
-        let (entered, answer) = self.pending.enter(agent, call, voice);
+        let admitted = self.breaker.admit().map_err(LinkRefusal::Silent)?;
+        let client = caller_channel
+            .as_ref()
+            .map(|caller_channel| Arc::clone(&caller_channel.client));
+        let (entered, answer) = self.pending.enter(agent, call, caller_channel);
         let entered = match entered {
             Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {
-                SendError::NotReading => Refusal::NotReading,
-                SendError::Closed => Refusal::Ended(unsent(error)),
+                SendError::NotReading => LinkRefusal::NotReading,
+                SendError::Closed => LinkRefusal::Ended(unsent(error)),
             }),
             Entered::Queued => Ok(()),
-            Entered::Full => Err(Refusal::Busy),
-            Entered::Ended(failure) => Err(Refusal::Ended(failure)),
+            Entered::Full => Err(LinkRefusal::Busy),
+            Entered::Ended(failure) => Err(LinkRefusal::Ended(failure)),
         };
         if entered.is_err() && admitted == Admitted::AsProbe {
-            self.silence.gave_up();
+            self.breaker.gave_up();
         }
         if self.limits.asks && entered.is_ok() {
             self.session_requests.begun(agent, client.as_deref());
         }
         entered.map(|()| {
-            let mut call = self.in_flight(id, answer, Farewell::Cancelled, admitted);
+            let mut call = self.in_flight(id, answer, CancelNotice::Cancelled, admitted);
             call.reason = reason;
             call
         })
@@ -289,7 +287,7 @@ impl Link {
         self: &Arc<Self>,
         id: u64,
         answer: oneshot::Receiver<Answer>,
-        farewell: Farewell,
+        farewell: CancelNotice,
         admitted: Admitted,
     ) -> InFlight {
         InFlight {
@@ -308,13 +306,13 @@ impl Link {
     fn write(&self, call: Outgoing, others: usize) -> Result<(), SendError> {
         let id = call.id;
         let company = if others < FEW {
-            Company::Alone
+            Batching::Alone
         } else {
-            Company::Many
+            Batching::Many
         };
         self.outbox
             .send(Some(id), call.line, call.head, company)
-            // Of what was never sent the server owes nothing.
+            // It was never sent, so no response can come.
             .inspect_err(|error| self.finish(id, Answer::Failed(unsent(*error))))
     }
 
@@ -322,16 +320,16 @@ impl Link {
     fn write_next(&self, mut next: Option<Outgoing>) {
         while let Some(call) = next {
             let id = call.id;
-            if self.pending.before_writing(id) == Caller::HasLeft {
+            if self.pending.before_writing(id) == CallerPresence::HasLeft {
                 break;
             }
             let sent = self
                 .outbox
-                .send(Some(id), call.line, call.head, Company::Many);
+                .send(Some(id), call.line, call.head, Batching::Many);
             next = match sent {
                 Ok(()) => {
-                    if self.pending.after_writing(id) == Caller::HasLeft {
-                        self.tell_cancelled(id, "the caller has left");
+                    if self.pending.after_writing(id) == CallerPresence::HasLeft {
+                        self.notify_cancelled(id, "the caller has left");
                     }
                     None
                 }
@@ -352,7 +350,7 @@ impl Link {
         }
     }
 
-    /// Asks the server something of our own, past the lanes; bounded by `within`.
+    /// Sends a request of our own, which takes no lane; bounded by `within`.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         method: &str,
@@ -366,7 +364,7 @@ impl Link {
         }
     }
 
-    /// Sends a request of our own and returns what its answer comes to.
+    /// Sends a request of our own and returns it in flight.
     pub(crate) fn ask_begin(
         self: &Arc<Self>,
         method: &str,
@@ -381,43 +379,37 @@ impl Link {
         let head = self.outbox.head(method);
         match self
             .outbox
-            .send(Some(id), line.into_bytes(), head, Company::Alone)
+            .send(Some(id), line.into_bytes(), head, Batching::Alone)
         {
-            Ok(()) => {
-                // The answer to what stands open settles nothing: it comes last, if at all.
-                self.doubt
-                    .told(id + u64::from(method == "subscriptions/listen"));
-                Ok(self.in_flight(id, answer, Farewell::of(method), Admitted::Freely))
-            }
+            Ok(()) => Ok(self.in_flight(id, answer, CancelNotice::of(method), Admitted::Freely)),
             Err(error) => {
-                // Of what was never sent there is nothing to take back.
+                // It was never sent, so there is nothing to cancel.
                 self.pending.abandon(id, false);
                 Err(unsent(error))
             }
         }
     }
 
-    /// Tells the server something; a server that does not read is not told.
-    pub(crate) fn tell(&self, method: &str, params: Option<&RawBuf>) {
+    /// Sends a notification; dropped if the server does not read.
+    pub(crate) fn notify(&self, method: &str, params: Option<&RawBuf>) {
         let line = OneLine::notification(method, params.map(Payload::from));
         self.send_headed(line, self.outbox.head(method));
     }
 
-    /// Sends what nobody waits for; a server that does not read has missed it.
+    /// Sends a message that nobody waits for; dropped if the server does not read.
     pub(super) fn send_loosely(&self, line: OneLine) {
         self.send_headed(line, None);
     }
 
-    fn send_headed(&self, line: OneLine, head: Option<Box<Head>>) {
+    fn send_headed(&self, line: OneLine, head: Option<Box<MessageHead>>) {
         self.outbox
-            .send(None, line.into_bytes(), head, Company::Alone)
+            .send(None, line.into_bytes(), head, Batching::Alone)
             .unwrap_or_default();
-        self.doubt.told(self.next_id.load(Ordering::Relaxed));
     }
 
     /// Notes the version that was agreed on, which requests over HTTP name.
-    pub(crate) fn speak(&self, version: ProtocolVersion) {
-        self.outbox.speak(version);
+    pub(crate) fn set_version(&self, version: ProtocolVersion) {
+        self.outbox.set_version(version);
     }
 
     /// Tells whether what is sent has a head of its own, which repeats parts of it.
@@ -425,15 +417,14 @@ impl Link {
         matches!(self.outbox, Outbox::Http(_))
     }
 
-    fn tell_cancelled(&self, id: u64, reason: &str) {
+    fn notify_cancelled(&self, id: u64, reason: &str) {
         let params = serde_json::json!({ "requestId": id, "reason": reason });
         let params = RawBuf::serialize(&params).ok();
         let notice = OneLine::notification(
             "notifications/cancelled",
             params.as_ref().map(Payload::from),
         );
-        self.outbox.take_back(id, Some(notice.into_bytes()));
-        self.doubt.told(self.next_id.load(Ordering::Relaxed));
+        self.outbox.cancel(id, Some(notice.into_bytes()));
     }
 
     /// Tells whether that is the id of the list that was asked for last.
@@ -452,7 +443,7 @@ impl Link {
     }
 
     /// Takes a call back on behalf of a caller that has left or has waited long enough.
-    fn take_back(self: &Arc<Self>, call: &InFlight, reason: &str, keep_lane: bool) {
+    fn cancel(self: &Arc<Self>, call: &InFlight, reason: &str, keep_lane: bool) {
         let id = call.id;
         let (sent, next) = self.pending.abandon(id, keep_lane);
         self.write_next(next);
@@ -460,8 +451,8 @@ impl Link {
             return;
         }
         match call.farewell {
-            Farewell::Cancelled => self.tell_cancelled(id, reason),
-            Farewell::Silent => self.outbox.take_back(id, None),
+            CancelNotice::Cancelled => self.notify_cancelled(id, reason),
+            CancelNotice::Silent => self.outbox.cancel(id, None),
         }
         if keep_lane {
             let link = Arc::clone(self);
@@ -479,22 +470,7 @@ impl Link {
     /// never took fail after `deadline`.
     pub(crate) async fn run_writer(&self, deadline: Duration) {
         let not_reading = |id| self.finish(id, Answer::Failed(Failure::NotReading));
-        let unheard = |unheard| match unheard {
-            Unheard::TakenBack(id) => {
-                not_reading(id);
-                Verdict::GivenUp
-            }
-            // One that has read a call may be busy with it, and read on when that is done.
-            Unheard::Unread(calls) if self.pending.has_other_than(&calls) => Verdict::Busy,
-            Unheard::Unread(calls) => {
-                for id in calls {
-                    not_reading(id);
-                    self.tell_cancelled(id, "not read in time");
-                }
-                Verdict::GivenUp
-            }
-        };
-        if self.outbox.run(deadline, unheard).await {
+        if self.outbox.run(deadline, not_reading).await {
             self.input_closed.notify_one();
         }
     }
@@ -552,7 +528,7 @@ fn unsent(error: SendError) -> Failure {
 pub(crate) struct Deadline {
     /// Longest silence.
     pub(crate) quiet: Duration,
-    /// Longest life.
+    /// Longest duration.
     pub(crate) whole: Duration,
     /// The server's own time: only who waited that long may call it silent, not a caller in a hurry.
     pub(crate) fair: Duration,
@@ -583,8 +559,8 @@ impl InFlight {
                     return Ok(answer.unwrap_or_else(|_| closed()));
                 }
                 Err(_elapsed) => {
-                    let life = self.link.pending.life(self.id);
-                    let (active, paused) = life.unwrap_or((begun, Duration::ZERO));
+                    let activity = self.link.pending.activity(self.id);
+                    let (active, paused) = activity.unwrap_or((begun, Duration::ZERO));
                     let last = begun + deadline.whole + paused;
                     let extended = last.min(active + deadline.quiet);
                     if extended <= until {
@@ -600,11 +576,11 @@ impl InFlight {
         let said_nothing = self.link.lines() == self.lines && self.link.pending.is_sent(self.id);
         if had_its_time && said_nothing {
             self.link.missed.store(self.lines + 1, Ordering::Relaxed);
-            self.link.silence.missed(begun);
+            self.link.breaker.missed(begun);
         } else if self.admitted == Admitted::AsProbe {
-            self.link.silence.gave_up();
+            self.link.breaker.gave_up();
         }
-        self.link.take_back(&self, "timed out", keep_lane);
+        self.link.cancel(&self, "timed out", keep_lane);
         Err(begun.elapsed())
     }
 }
@@ -613,11 +589,11 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.ended {
             if self.admitted == Admitted::AsProbe {
-                self.link.silence.gave_up();
+                self.link.breaker.gave_up();
             }
             let said = self.reason.as_ref().and_then(CancelReason::said);
             let why = said.unwrap_or("the caller has left");
-            self.link.take_back(self, why, false);
+            self.link.cancel(self, why, false);
         }
     }
 }

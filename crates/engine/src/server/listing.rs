@@ -1,9 +1,8 @@
-//! Asks a server what it offers: all pages of its lists, within bounds of pages, items and bytes.
+//! Lists what a server offers: all pages, within bounds of pages, items and bytes.
 //!
-//! Secrets of the server are taken out of what it lists, as of all that it says. A thing that cannot be
-//! used is left out with a reason and its server stays; a list of tools that
-//! cannot be had at all is an error (row 2.6), one of prompts or resources is noted. Entry points:
-//! [`fetch`], and [`Listing::from_rows`] for what is remembered.
+//! Secrets of the server are redacted. An unusable item is left out with a reason and its server
+//! stays; a list of tools that cannot be fetched at all is an error (row 2.6), one of prompts or
+//! resources is noted. Entry points: [`fetch`], and [`Listing::from_rows`] for a stored listing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use gantry_store::CatalogRow;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::handshake::{Hello, trusted};
+use super::handshake::{HandshakeInfo, trusted};
 use super::link::Link;
 use super::pending::{Answer, Failure};
 use crate::config::EngineLimits;
@@ -103,7 +102,7 @@ impl ListingError {
 /// Asks a server for everything it said it offers.
 pub(crate) async fn fetch(
     link: &Arc<Link>,
-    hello: &Hello,
+    handshake: &HandshakeInfo,
     limits: &EngineLimits,
     within: Duration,
 ) -> Result<Listing, ListingError> {
@@ -111,10 +110,10 @@ pub(crate) async fn fetch(
     let redactor = Arc::clone(&link.logs.redactor());
     let mut listing = Listing::default();
     for kind in ListKind::ALL {
-        if !hello.has(kind.capability()) {
+        if !handshake.has(kind.capability()) {
             continue;
         }
-        match pages(link, hello, kind, limits, until).await {
+        match pages(link, handshake, kind, limits, until).await {
             Ok(paging) => listing = judge(listing, paging, *limits, &redactor).await?,
             Err(error) if kind == ListKind::Tools => return Err(error),
             // Many servers have resources and no templates, and do not know the method.
@@ -140,7 +139,7 @@ pub(crate) async fn fetch(
 /// Asks for one page after the other.
 async fn pages(
     link: &Arc<Link>,
-    hello: &Hello,
+    handshake: &HandshakeInfo,
     kind: ListKind,
     limits: &EngineLimits,
     until: Instant,
@@ -149,7 +148,7 @@ async fn pages(
     let begun = Instant::now();
     let mut paging = Paging::new(kind);
     loop {
-        let params = params(hello, paging.cursor.as_deref());
+        let params = params(handshake, paging.cursor.as_deref());
         let left = until.saturating_duration_since(Instant::now());
         let cut = |failure| ListingError::Cut { method, failure };
         let result = match link.ask(method, params.as_ref(), left).await {
@@ -170,14 +169,14 @@ async fn pages(
     }
 }
 
-fn params(hello: &Hello, cursor: Option<&str>) -> Option<RawBuf> {
+fn params(handshake: &HandshakeInfo, cursor: Option<&str>) -> Option<RawBuf> {
     let cursor = cursor.map(next_cursor_params);
-    match hello.era {
+    match handshake.era {
         Era::Handshake => cursor,
         Era::Stateless => {
             let identity = Identity::gantry();
             let own = cursor.as_ref().map(RawBuf::as_raw);
-            Some(upstream_params(hello.version, own, &identity).to_buf())
+            Some(upstream_params(handshake.version, own, &identity).to_buf())
         }
     }
 }
@@ -493,7 +492,6 @@ pub(crate) fn describe(failure: &Failure) -> String {
         Failure::Undelivered(full) => full.to_string(),
         Failure::Exited(how) => how.clone(),
         Failure::NotReading => "it does not read its input".to_owned(),
-        Failure::Displaced => "too many calls wait for it".to_owned(),
         Failure::Remote(error) => error.to_string(),
     }
 }

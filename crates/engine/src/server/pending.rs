@@ -1,10 +1,10 @@
-//! The calls that wait for an answer on one link, and the lanes they take. Each entry ends exactly
-//! once: by its answer, its caller's leaving, or the end of the link.
+//! The calls that wait for a response on one link, and the lanes they take. Each entry ends exactly
+//! once: by its response, by its caller leaving, or by the end of the link.
 //!
-//! Everything happens under one short lock; nothing here writes or waits. What must be written
-//! (the next call's line when a lane is freed) is returned to the caller of the method.
+//! Everything happens under one short lock; nothing here writes or waits. What must be written (the
+//! next call's line when a lane is freed) is returned to the caller of the method.
 
-mod owed;
+mod abandoned;
 mod pause;
 mod recipient;
 
@@ -21,14 +21,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use self::owed::Owed;
+use self::abandoned::AbandonedCalls;
 use self::pause::Pause;
 pub(crate) use self::recipient::{ReachableCall, Recipient};
 use super::fair::FairQueue;
-use super::server_requests::Voice;
+use super::server_requests::CallerChannel;
 use crate::answers::{AnswerBudget, AnswerPermit};
 pub(crate) use crate::transport::Failure;
-use crate::transport::http::Head;
+use crate::transport::http::MessageHead;
 
 /// How a call on a link ended.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(crate) struct Outgoing {
     pub(crate) id: u64,
     pub(crate) line: Vec<u8>,
     /// What an HTTP head repeats of it.
-    pub(crate) head: Option<Box<Head>>,
+    pub(crate) head: Option<Box<MessageHead>>,
     /// Its method, if it is one of MCP's.
     pub(crate) method: Option<Method>,
 }
@@ -116,35 +116,35 @@ pub struct QueueView {
 }
 
 pub(crate) struct Pending {
-    state: Mutex<State>,
+    state: Mutex<PendingState>,
     /// What answers to agents are taken from.
     answers: OnceLock<AnswerBudget>,
     lanes: u32,
 }
 
-struct State {
-    entries: HashMap<u64, Entry, BuildHasherDefault<IdHasher>>,
+struct PendingState {
+    entries: HashMap<u64, PendingCall, BuildHasherDefault<IdHasher>>,
     queue: FairQueue<Outgoing>,
     free: u32,
     closed_lanes: u32,
-    owed: Owed,
+    abandoned: AbandonedCalls,
     /// Questions to its client that may be for any call.
     questions: u32,
     ended: Option<Failure>,
 }
 
 /// Whose call it is: of which agent, and of which session of it, if it has one.
-pub(crate) type Party = (AgentName, Option<u128>);
+pub(crate) type CallOwner = (AgentName, Option<u128>);
 
-struct Entry {
+struct PendingCall {
     /// Whose call it is; nobody's if it is a request of our own.
-    party: Option<Party>,
+    owner: Option<CallOwner>,
     /// Its method, if it is one of MCP's.
     method: Option<Method>,
     /// `None` once the caller has left and only the lane waits for the late answer.
     answer: Option<oneshot::Sender<Answer>>,
     /// How its caller hears of it, and can be asked.
-    voice: Option<Voice>,
+    caller_channel: Option<CallerChannel>,
     last_activity: Instant,
     pause: Pause,
     lane: Lane,
@@ -166,7 +166,7 @@ enum Lane {
 
 /// What a call's line meets right before it is written, or right after.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) enum Caller {
+pub(crate) enum CallerPresence {
     Waits,
     HasLeft,
 }
@@ -195,12 +195,12 @@ impl Pending {
     /// Makes the place for calls; `late` is how long a server may speak of one that was left.
     pub(crate) fn new(lanes: u32, queue: usize, late: Duration) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(PendingState {
                 entries: HashMap::default(),
                 queue: FairQueue::new(queue),
                 free: lanes,
                 closed_lanes: 0,
-                owed: Owed::new(late),
+                abandoned: AbandonedCalls::new(late),
                 questions: 0,
                 ended: None,
             }),
@@ -209,7 +209,7 @@ impl Pending {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
         self.state.lock()
     }
 
@@ -220,13 +220,13 @@ impl Pending {
 
     /// Returns an answer with its room, else the failure to find it some. Taken here and not by who
     /// waits for it, since a server may answer faster than those get their turn.
-    fn charged(&self, entry: &Entry, answer: Answer) -> Answer {
+    fn charged(&self, entry: &PendingCall, answer: Answer) -> Answer {
         let Answer::Result(mut body) = answer else {
             return answer;
         };
         // A request of our own, or one that nobody waits for, keeps nothing.
         if let (Some(answers), Some((agent, _)), Some(_)) =
-            (self.answers.get(), &entry.party, &entry.answer)
+            (self.answers.get(), &entry.owner, &entry.answer)
         {
             match answers.take(Some(agent), body.raw.len()) {
                 Ok(permit) => body.permit = permit,
@@ -241,7 +241,7 @@ impl Pending {
         &self,
         agent: &AgentName,
         call: Outgoing,
-        voice: Option<Voice>,
+        caller_channel: Option<CallerChannel>,
     ) -> (Entered, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
         let mut state = self.lock();
@@ -254,23 +254,22 @@ impl Pending {
             (Entered::Write(call, state.entries.len()), Lane::Taken)
         } else {
             match state.queue.push(agent, call) {
-                Ok(displaced) => {
-                    state.displace(displaced);
-                    (Entered::Queued, Lane::Waiting)
-                }
+                Ok(()) => (Entered::Queued, Lane::Waiting),
                 Err(_) => return (Entered::Full, receiver),
             }
         };
         let last_activity = Instant::now();
-        let session = voice.as_ref().and_then(|voice| voice.client.session);
+        let session = caller_channel
+            .as_ref()
+            .and_then(|caller_channel| caller_channel.client.session);
         let pause = Pause::begin(state.questions > 0, last_activity);
         state.entries.insert(
             id,
-            Entry {
-                party: Some((agent.clone(), session)),
+            PendingCall {
+                owner: Some((agent.clone(), session)),
                 method,
                 answer: Some(answer),
-                voice,
+                caller_channel,
                 last_activity,
                 pause,
                 lane,
@@ -290,11 +289,11 @@ impl Pending {
         if let Some(failure) = &state.ended {
             return Err(failure.clone());
         }
-        let entry = Entry {
-            party: None,
+        let entry = PendingCall {
+            owner: None,
             method: Method::parse(method),
             answer: Some(answer),
-            voice: None,
+            caller_channel: None,
             last_activity: Instant::now(),
             pause: Pause::default(),
             lane: match method {
@@ -309,7 +308,7 @@ impl Pending {
     /// Ends a call with its answer.
     pub(crate) fn finish(&self, id: u64, answer: Answer) -> Finished {
         let mut state = self.lock();
-        state.owed.paid(id);
+        state.abandoned.answered(id);
         let Some(entry) = state.entries.remove(&id) else {
             return Finished::default();
         };
@@ -342,22 +341,13 @@ impl Pending {
     }
 
     /// Returns the one call that an error without an id can be about: the only one outstanding, while
-    /// the server owes nothing for an abandoned call or a request of our own. fault S7
+    /// the server note_abandoned nothing for an abandoned call or a request of our own. fault S7
     pub(crate) fn sole_outstanding(&self) -> Option<u64> {
         let state = self.lock();
         let call = state.only_call()?;
-        let is_own = |entry: &Entry| entry.lane == Lane::None;
-        let is_clear = !state.owed.is_any() && !state.entries.values().any(is_own);
+        let is_own = |entry: &PendingCall| entry.lane == Lane::None;
+        let is_clear = !state.abandoned.is_any() && !state.entries.values().any(is_own);
         is_clear.then_some(call)
-    }
-
-    /// Tells whether the server was sent something that is none of these and waits for its answer, be
-    /// it a call or a request of our own, such as a listing.
-    pub(crate) fn has_other_than(&self, unread: &[u64]) -> bool {
-        let state = self.lock();
-        let is_sent = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Taken | Lane::None);
-        let mut entries = state.entries.iter();
-        entries.any(|(id, entry)| is_sent(entry) && !unread.contains(id))
     }
 
     /// Ends a call whose caller has left. With `keep_lane` its lane stays closed until the late
@@ -373,19 +363,19 @@ impl Pending {
                 return (false, None);
             }
             Lane::Handed => {
-                state.owes(id, &entry);
+                state.note_abandoned(id, &entry);
                 // Its line may be on its way. A cancellation that overtook it would cancel nothing.
                 let next = state.release(&entry);
-                (entry.lane, entry.answer, entry.voice) = (Lane::Left, None, None);
+                (entry.lane, entry.answer, entry.caller_channel) = (Lane::Left, None, None);
                 state.entries.insert(id, entry);
                 return (false, next);
             }
             Lane::None | Lane::Standing | Lane::Left | Lane::Taken => {}
         }
-        state.owes(id, &entry);
+        state.note_abandoned(id, &entry);
         if keep_lane && entry.lane == Lane::Taken {
             entry.answer = None;
-            entry.voice = None;
+            entry.caller_channel = None;
             state.closed_lanes += 1;
             state.entries.insert(id, entry);
             return (true, None);
@@ -394,13 +384,13 @@ impl Pending {
     }
 
     /// Tells whether a line that was handed over is still to be written.
-    pub(crate) fn before_writing(&self, id: u64) -> Caller {
+    pub(crate) fn before_writing(&self, id: u64) -> CallerPresence {
         self.lock().remove_left(id)
     }
 
     /// Notes that a line that was handed over is written: from now on its call can be cancelled.
     /// A caller that left meanwhile did not tell the server, and somebody must.
-    pub(crate) fn after_writing(&self, id: u64) -> Caller {
+    pub(crate) fn after_writing(&self, id: u64) -> CallerPresence {
         let mut state = self.lock();
         if let Some(entry) = state.entries.get_mut(&id)
             && entry.lane == Lane::Handed
@@ -421,16 +411,16 @@ impl Pending {
     }
 
     /// Notes that a call is alive, and returns how its caller hears of it.
-    pub(crate) fn progressed(&self, id: u64) -> Option<Voice> {
+    pub(crate) fn progressed(&self, id: u64) -> Option<CallerChannel> {
         let mut state = self.lock();
         let entry = state.entries.get_mut(&id)?;
         entry.last_activity = Instant::now();
-        entry.voice.clone()
+        entry.caller_channel.clone()
     }
 
     /// Returns how the caller of a call hears of it, and can be asked.
-    pub(crate) fn voice(&self, id: u64) -> Option<Voice> {
-        self.lock().entries.get(&id)?.voice.clone()
+    pub(crate) fn caller_channel(&self, id: u64) -> Option<CallerChannel> {
+        self.lock().entries.get(&id)?.caller_channel.clone()
     }
 
     /// Stops the clock of a call while its caller is asked, or starts it again.
@@ -441,11 +431,11 @@ impl Pending {
         }
     }
 
-    /// Returns when a call last showed life, and how long its caller was asked.
-    pub(crate) fn life(&self, id: u64) -> Option<(Instant, Duration)> {
+    /// Returns when a call last showed activity, and how long its clock was paused.
+    pub(crate) fn activity(&self, id: u64) -> Option<(Instant, Duration)> {
         let state = self.lock();
         let entry = state.entries.get(&id)?;
-        Some(entry.pause.life(entry.last_activity, Instant::now()))
+        Some(entry.pause.activity(entry.last_activity, Instant::now()))
     }
 
     /// Ends the link: every call that waits hears of it, and none can be entered any more.
@@ -470,7 +460,7 @@ impl Pending {
 
     pub(crate) fn view(&self) -> QueueView {
         let state = self.lock();
-        let is_sent = |entry: &&Entry| {
+        let is_sent = |entry: &&PendingCall| {
             matches!(entry.lane, Lane::Handed | Lane::Taken) && entry.answer.is_some()
         };
         QueueView {
@@ -482,27 +472,19 @@ impl Pending {
     }
 }
 
-impl State {
+impl PendingState {
     /// Returns the one call that the server was sent and has not answered, if there is just one.
     fn only_call(&self) -> Option<u64> {
-        let calls = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
+        let calls =
+            |entry: &PendingCall| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
         let mut sent = self.entries.iter().filter(|(_, entry)| calls(entry));
         let (id, entry) = sent.next()?;
         let is_sent = entry.lane == Lane::Taken && entry.answer.is_some();
         (is_sent && sent.next().is_none()).then_some(*id)
     }
 
-    /// Ends a call that was taken out of the queue; the server has never heard of it.
-    fn displace(&mut self, call: Option<Outgoing>) {
-        let entry = call.and_then(|call| self.entries.remove(&call.id));
-        if let Some(answer) = entry.and_then(|entry| entry.answer) {
-            // A caller that has just left needs no answer.
-            drop(answer.send(Answer::Failed(Failure::Displaced)));
-        }
-    }
-
     /// Gives the entry's lane to the next call in the queue, or back.
-    fn release(&mut self, entry: &Entry) -> Option<Outgoing> {
+    fn release(&mut self, entry: &PendingCall) -> Option<Outgoing> {
         if !matches!(entry.lane, Lane::Handed | Lane::Taken) {
             return None;
         }
@@ -520,20 +502,20 @@ impl State {
     }
 
     /// Notes that the server may still speak of a call that its caller has left.
-    fn owes(&mut self, id: u64, entry: &Entry) {
-        if let Some(party) = &entry.party {
-            self.owed.add(id, party.clone());
+    fn note_abandoned(&mut self, id: u64, entry: &PendingCall) {
+        if let Some(owner) = &entry.owner {
+            self.abandoned.add(id, owner.clone());
         }
     }
 
     /// Forgets a call whose caller left while its line was handed over.
-    fn remove_left(&mut self, id: u64) -> Caller {
+    fn remove_left(&mut self, id: u64) -> CallerPresence {
         match self.entries.get(&id) {
             Some(entry) if entry.lane == Lane::Left => {
                 self.entries.remove(&id);
-                Caller::HasLeft
+                CallerPresence::HasLeft
             }
-            Some(_) | None => Caller::Waits,
+            Some(_) | None => CallerPresence::Waits,
         }
     }
 }

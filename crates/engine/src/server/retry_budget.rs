@@ -1,5 +1,5 @@
-//! How many calls to a server may be made once more: at most a fifth more than without, so that a server
-//! in trouble is not called into the ground. fault H13
+//! How many calls to a server may be retried: at most a fifth more than without retries, so that a
+//! server in trouble is not overloaded. fault H13
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

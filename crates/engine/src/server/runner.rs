@@ -16,10 +16,10 @@ use arc_swap::ArcSwap;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerId};
-use gantry_model::mcp::ClientCan;
+use gantry_model::mcp::ClientCapabilities;
 use gantry_model::restart::{History, RestartPolicy};
 use gantry_model::spec::ServerSpec;
-use gantry_model::status::{Crash, State};
+use gantry_model::status::{Crash, ServerState};
 use gantry_store::Store;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
@@ -30,7 +30,7 @@ use tokio_util::task::TaskTracker;
 use self::remote::RemoteState;
 use self::running::Running;
 use super::catalog::ServerCatalog;
-use super::handle::{Live, Order};
+use super::handle::{LinkState, RunnerCommand};
 use super::link::Counters;
 use super::listing::describe;
 use super::logs::Logs;
@@ -86,10 +86,10 @@ pub(crate) struct ServerRunner {
     pub(crate) id: ServerId,
     pub(crate) spec: Arc<ServerSpec>,
     pub(crate) context: Arc<RunnerContext>,
-    pub(crate) live: watch::Sender<Live>,
+    pub(crate) live: watch::Sender<LinkState>,
     pub(crate) status: watch::Sender<ServerStatus>,
     pub(crate) wake: Arc<Notify>,
-    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) commands: mpsc::Receiver<RunnerCommand>,
     pub(crate) stop: CancellationToken,
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
     pub(crate) logs: Arc<Logs>,
@@ -108,7 +108,7 @@ pub(crate) struct ServerRunner {
     pub(crate) remote: Option<RemoteState>,
     /// Declared client capabilities. With any, the first lists are not fetched, and only this client
     /// sees the lists after `list_changed`.
-    pub(crate) declares: ClientCan,
+    pub(crate) declares: ClientCapabilities,
     /// Set once a server of the stateless era turns out not to support the handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
     /// What its one client wants to hear of; none if it serves all.
@@ -122,12 +122,12 @@ pub(crate) type ExitCell = Arc<Mutex<Option<ExitStatus>>>;
 pub(crate) type UsageCell = Arc<Mutex<Option<ReadUsage>>>;
 
 /// What comes after a state.
-enum Next {
+enum NextState {
     Hold,
     Rest,
     Start,
     Serve(Box<Running>),
-    Crashed(Ended),
+    Crashed(FailedRun),
     SignIn(String),
     Restart(Box<Running>),
     Stop(Option<Box<Running>>),
@@ -135,7 +135,7 @@ enum Next {
 }
 
 /// How a start or a run failed.
-struct Ended {
+struct FailedRun {
     how: String,
     kind: EndKind,
     /// The `Retry-After` of a remote server.
@@ -156,54 +156,56 @@ impl ServerRunner {
     /// Runs until the server is stopped.
     pub(crate) async fn run(&mut self, lazy: bool) {
         let mut next = match (self.spec.held(), lazy) {
-            (Some(_), _) => Next::Hold,
-            (None, true) => Next::Rest,
-            (None, false) => Next::Start,
+            (Some(_), _) => NextState::Hold,
+            (None, true) => NextState::Rest,
+            (None, false) => NextState::Start,
         };
         loop {
             next = match next {
-                Next::Hold => self.holding().await,
-                Next::Rest => self.resting().await,
-                Next::Start => self.starting().await,
-                Next::Serve(running) => self.serving(*running).await,
-                Next::Crashed(ended) if self.remote.is_some() => self.reaching_again(ended).await,
-                Next::Crashed(ended) => self.backing_off(ended).await,
-                Next::SignIn(why) => self.awaiting_sign_in(why).await,
-                Next::Restart(running) => self.restarting(*running).await,
-                Next::Stop(running) => self.stopping(running).await,
-                Next::Done => return,
+                NextState::Hold => self.holding().await,
+                NextState::Rest => self.resting().await,
+                NextState::Start => self.starting().await,
+                NextState::Serve(running) => self.serving(*running).await,
+                NextState::Crashed(ended) if self.remote.is_some() => {
+                    self.reaching_again(ended).await
+                }
+                NextState::Crashed(ended) => self.backing_off(ended).await,
+                NextState::SignIn(why) => self.awaiting_sign_in(why).await,
+                NextState::Restart(running) => self.restarting(*running).await,
+                NextState::Stop(running) => self.stopping(running).await,
+                NextState::Done => return,
             };
         }
     }
 
     /// Waits to be stopped: its file is not approved or disables it. A changed file brings a new spec,
     /// and with it a new runner. fault G5
-    async fn holding(&mut self) -> Next {
+    async fn holding(&mut self) -> NextState {
         if let Some((state, why)) = self.spec.held() {
             self.publish(state, Some(why.to_owned()));
-            self.show(Live::Down(Arc::from(why), None));
+            self.show(LinkState::Down(Arc::from(why), None));
         }
         self.stop.cancelled().await;
-        Next::Stop(None)
+        NextState::Stop(None)
     }
 
     /// Waits for the first call or listing that needs the server (lazy start).
-    async fn resting(&mut self) -> Next {
-        self.publish(State::Idle, None);
-        self.show(Live::Cold);
+    async fn resting(&mut self) -> NextState {
+        self.publish(ServerState::Idle, None);
+        self.show(LinkState::Cold);
         tokio::select! {
             biased; // Stop overtakes everything.
-            () = self.stop.cancelled() => Next::Stop(None),
-            () = self.wake.notified() => Next::Start,
-            order = self.orders.recv() => match order {
-                Some(Order::Restart) => Next::Start,
-                None => Next::Stop(None),
+            () = self.stop.cancelled() => NextState::Stop(None),
+            () = self.wake.notified() => NextState::Start,
+            order = self.commands.recv() => match order {
+                Some(RunnerCommand::Restart) => NextState::Start,
+                None => NextState::Stop(None),
             },
         }
     }
 
     /// Waits as long as the restart policy says, and reports why and how long.
-    async fn backing_off(&mut self, mut ended: Ended) -> Next {
+    async fn backing_off(&mut self, mut ended: FailedRun) -> NextState {
         if let Some(exception) = self.logs.exception() {
             ended.how = format!("{}: {exception}", ended.how);
         }
@@ -224,10 +226,10 @@ impl ServerRunner {
         let (name, exit) = (self.spec.name.clone(), self.exit.lock().clone());
         let next_try = Instant::now() + decision.delay;
         let state = match ended.kind {
-            EndKind::Start => State::Failed,
-            EndKind::Exit | EndKind::Silence if decision.delay.is_zero() => State::Restarting,
-            EndKind::Exit => State::BackingOff,
-            EndKind::Silence => State::Disconnected,
+            EndKind::Start => ServerState::Failed,
+            EndKind::Exit | EndKind::Silence if decision.delay.is_zero() => ServerState::Restarting,
+            EndKind::Exit => ServerState::BackingOff,
+            EndKind::Silence => ServerState::Disconnected,
         };
         let crash = Crash {
             at_ms: unix_ms(),
@@ -265,67 +267,67 @@ impl ServerRunner {
             status.health_warning = decision.health_warning;
             status.next_try = Some(next_try);
         });
-        if state == State::Restarting {
-            self.show(Live::Starting);
+        if state == ServerState::Restarting {
+            self.show(LinkState::Starting);
         } else {
-            self.show(Live::Down(Arc::from(reason), Some(next_try)));
+            self.show(LinkState::Down(Arc::from(reason), Some(next_try)));
         }
         self.next_try(next_try).await
     }
 
     /// Waits for the next try, or for a requested restart.
-    async fn next_try(&mut self, at: Instant) -> Next {
+    async fn next_try(&mut self, at: Instant) -> NextState {
         tokio::select! {
             biased; // Stop, then a requested restart, then the wait.
-            () = self.stop.cancelled() => Next::Stop(None),
-            order = self.orders.recv() => match order {
-                Some(Order::Restart) => {
+            () = self.stop.cancelled() => NextState::Stop(None),
+            order = self.commands.recv() => match order {
+                Some(RunnerCommand::Restart) => {
                     self.forgive();
-                    Next::Start
+                    NextState::Start
                 }
-                None => Next::Stop(None),
+                None => NextState::Stop(None),
             },
-            () = tokio::time::sleep_until(at) => Next::Start,
+            () = tokio::time::sleep_until(at) => NextState::Start,
         }
     }
 
     /// Ends the instance for a requested restart.
-    async fn restarting(&mut self, running: Running) -> Next {
+    async fn restarting(&mut self, running: Running) -> NextState {
         #[cfg(test)]
         assert_ne!(self.spec.name.as_str(), TRIPS, "a runner that panics");
         let why = "restart requested";
         self.context
             .events
             .report(&self.spec.name, EventKind::RestartRequested, why);
-        self.publish(State::Restarting, Some(why.into()));
-        self.show(Live::Starting);
-        let grace = self.spec.life.stop_grace;
+        self.publish(ServerState::Restarting, Some(why.into()));
+        self.show(LinkState::Starting);
+        let grace = self.spec.lifecycle.stop_grace;
         self.end(running, &Failure::Exited(why.into()), grace).await;
         self.forgive();
         if self.stop.is_cancelled() {
-            Next::Stop(None)
+            NextState::Stop(None)
         } else {
-            Next::Start
+            NextState::Start
         }
     }
 
-    async fn stopping(&mut self, running: Option<Box<Running>>) -> Next {
-        self.publish(State::Stopping, None);
-        self.show(Live::Down(Arc::from("it is being stopped"), None));
+    async fn stopping(&mut self, running: Option<Box<Running>>) -> NextState {
+        self.publish(ServerState::Stopping, None);
+        self.show(LinkState::Down(Arc::from("it is being stopped"), None));
         if let Some(running) = running {
             let kill_at = *self.context.kill_at.borrow();
-            let grace = kill_at.map_or(self.spec.life.stop_grace, |at| {
+            let grace = kill_at.map_or(self.spec.lifecycle.stop_grace, |at| {
                 at.saturating_duration_since(Instant::now())
             });
             self.end(*running, &Failure::Exited("it was stopped".into()), grace)
                 .await;
         }
-        self.publish(State::Stopped, None);
-        self.show(Live::Down(Arc::from("it was stopped"), None));
+        self.publish(ServerState::Stopped, None);
+        self.show(LinkState::Down(Arc::from("it was stopped"), None));
         self.context
             .events
             .report(&self.spec.name, EventKind::Stopped, "stopped");
-        Next::Done
+        NextState::Done
     }
 
     /// Closes stdin, sends SIGTERM, waits, kills. Every call on the link is answered.
@@ -346,8 +348,8 @@ impl ServerRunner {
     /// Reports that a panic of ours ended the instance and its calls.
     pub(crate) fn cut_short(&self, why: &str) {
         self.forget_usage();
-        self.publish(State::Restarting, Some(why.into()));
-        self.show(Live::Starting);
+        self.publish(ServerState::Restarting, Some(why.into()));
+        self.show(LinkState::Starting);
     }
 
     fn forgive(&mut self) {
@@ -362,12 +364,12 @@ impl ServerRunner {
         });
     }
 
-    fn publish(&self, state: State, reason: Option<String>) {
+    fn publish(&self, state: ServerState, reason: Option<String>) {
         self.status
             .send_modify(|status| status.enter(state, reason));
     }
 
-    fn show(&self, live: Live) {
+    fn show(&self, live: LinkState) {
         self.live.send_replace(live);
         (self.context.changed)();
     }

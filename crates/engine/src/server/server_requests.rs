@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::input_required::{InputResponses, input_required, resume};
 pub(super) use self::routing::SessionRequests;
-pub(crate) use self::routing::{IncomingRequest, Voice};
+pub(crate) use self::routing::{CallerChannel, IncomingRequest};
 pub(crate) use self::session::SessionForwarder;
 pub(super) use self::urls::Elicitations;
 pub(crate) use self::urls::{UrlVisits, url_required};
@@ -33,7 +33,8 @@ use super::handle::ServerHandle;
 use super::link::Link;
 use crate::error::CallError;
 use crate::request::{
-    Client, ClientResponse, RequestLifetime, RequestOutcome, ServerRequest, ServerRequests, Word,
+    CallEvent, Client, ClientResponse, RequestLifetime, RequestOutcome, ServerRequest,
+    ServerRequests,
 };
 
 /// How much a server may need at once.
@@ -117,14 +118,14 @@ impl CallForwarder<'_> {
         let after = self.server.spec.calls.ask_timeout;
         let until = Instant::now() + after;
         let (answer, answered) = oneshot::channel();
-        let word = Word::Requests(ServerRequests {
+        let event = CallEvent::Requests(ServerRequests {
             requests,
             until,
             answer,
             lifetime: RequestLifetime::Call,
         });
         let asking = async {
-            self.client.words.send(word).await.ok()?;
+            self.client.events.send(event).await.ok()?;
             answered.await.ok()
         };
         let asking = timeout_at(until, asking);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::status::{Crash, State};
+use gantry_model::status::{Crash, ServerState};
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
@@ -16,7 +16,7 @@ use crate::tool::Tool;
 #[derive(Debug, Clone)]
 pub struct ServerStatus {
     /// Its lifecycle state.
-    pub state: State,
+    pub state: ServerState,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
     /// Why it is in this state, in a sentence.
@@ -74,7 +74,7 @@ pub struct ServerStatus {
 }
 
 impl ServerStatus {
-    pub(crate) fn new(state: State) -> Self {
+    pub(crate) fn new(state: ServerState) -> Self {
         Self {
             state,
             since_ms: unix_ms(),
@@ -145,10 +145,10 @@ impl ServerStatus {
     }
 
     /// Enters a state; what belongs to the previous one is cleared.
-    pub(crate) fn enter(&mut self, state: State, reason: Option<String>) {
+    pub(crate) fn enter(&mut self, state: ServerState, reason: Option<String>) {
         self.state = state;
         self.since_ms = unix_ms();
-        if state == State::Starting {
+        if state == ServerState::Starting {
             self.starts += 1;
             self.attempts.begin(self.starts, self.since_ms);
         }
@@ -156,7 +156,10 @@ impl ServerStatus {
         self.reason = reason;
         self.next_try = None;
         self.is_away = false;
-        if !matches!(state, State::Ready | State::Unresponsive | State::Stopping) {
+        if !matches!(
+            state,
+            ServerState::Ready | ServerState::Unresponsive | ServerState::Stopping
+        ) {
             self.ready_since = None;
             self.pid = None;
         }

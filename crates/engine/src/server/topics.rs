@@ -1,9 +1,8 @@
-//! The resources that clients want to hear of: who listens to what, by server.
+//! Resource subscriptions: which client listens to which resource, by server.
 //!
-//! Whoever listens holds a [`Subscription`]; with the last one of a resource the server is told that
-//! nobody does. What a server's link must know is kept up to date by `resubscribe`, so that a server that
-//! was started anew is subscribed to anew. So many per agent, so that one cannot take the places of
-//! the others. Nothing here waits under its lock.
+//! A listener holds a [`Subscription`]; when the last one of a resource is dropped, the server is
+//! unsubscribed from. `resubscribe` keeps the server's link up to date, also after a restart. The
+//! number is bounded per agent. Nothing here waits under its lock.
 
 mod resubscribe;
 
@@ -31,12 +30,12 @@ pub const LONGEST_URI: usize = 8 << 10;
 /// Is called with the URI of a resource that changed; must not wait.
 pub type UpdateCallback = Arc<dyn Fn(&Arc<str>) + Send + Sync>;
 
-type Table = Mutex<HashMap<ServerName, Weak<Topics>>>;
+type ProjectTopics = Mutex<HashMap<ServerName, Weak<Topics>>>;
 
 /// The topics of a project's servers. Those of a server live as long as it has a link or a
 /// subscription, and so outlive a restart that somebody waits for.
 #[derive(Default)]
-pub(crate) struct TopicTable(Arc<Table>);
+pub(crate) struct TopicTable(Arc<ProjectTopics>);
 
 impl TopicTable {
     /// Returns the topics of a server.
@@ -59,14 +58,14 @@ impl TopicTable {
 
 /// Takes the topics of a server out of their table when nobody has them any more.
 struct TableEntry {
-    table: Arc<Table>,
+    table: Arc<ProjectTopics>,
     server: ServerName,
 }
 
 impl Drop for TableEntry {
     fn drop(&mut self) {
         let mut table = self.table.lock();
-        // Somebody may have begun anew meanwhile.
+        // Somebody may have subscribed again meanwhile.
         let is_over = |topics: &Weak<Topics>| topics.strong_count() == 0;
         if table.get(&self.server).is_some_and(is_over) {
             table.remove(&self.server);
@@ -96,7 +95,7 @@ struct TopicsState {
 
 /// Why an agent can listen to no more resources of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Full {
+pub(crate) enum TooManyTopics {
     /// It has as many subscriptions as it may have.
     Agent(usize),
     /// Their URIs would take more bytes than they may.
@@ -106,17 +105,17 @@ pub(crate) enum Full {
 }
 
 impl TopicsState {
-    fn check(&self, agent: &AgentName, uri: &str) -> Result<(), Full> {
+    fn check(&self, agent: &AgentName, uri: &str) -> Result<(), TooManyTopics> {
         let (held, bytes) = self.held.get(agent).copied().unwrap_or_default();
         if held >= PER_AGENT {
-            return Err(Full::Agent(PER_AGENT));
+            return Err(TooManyTopics::Agent(PER_AGENT));
         }
         if bytes + uri.len() > PER_AGENT_BYTES {
-            return Err(Full::Bytes(PER_AGENT_BYTES));
+            return Err(TooManyTopics::Bytes(PER_AGENT_BYTES));
         }
         let is_full = self.topics.len() >= MOST && !self.topics.contains_key(uri);
         match is_full && held >= ALWAYS {
-            true => Err(Full::Server(MOST)),
+            true => Err(TooManyTopics::Server(MOST)),
             false => Ok(()),
         }
     }
@@ -140,7 +139,7 @@ pub(crate) enum SubscriptionState {
 
 impl Topics {
     /// Tells whether an agent may listen to one more resource.
-    pub(crate) fn has_room(&self, agent: &AgentName, uri: &str) -> Result<(), Full> {
+    pub(crate) fn has_room(&self, agent: &AgentName, uri: &str) -> Result<(), TooManyTopics> {
         self.lock().check(agent, uri)
     }
 
@@ -150,7 +149,7 @@ impl Topics {
         agent: &AgentName,
         uri: &str,
         callback: UpdateCallback,
-    ) -> Result<Subscription, Full> {
+    ) -> Result<Subscription, TooManyTopics> {
         let mut state = self.lock();
         state.check(agent, uri)?;
         let (held, bytes) = state.held.entry(agent.clone()).or_default();
@@ -353,8 +352,11 @@ mod tests {
             .collect();
         // Also to what somebody listens to already.
         let refused = join(&greedy, "0").err();
-        assert_eq!(refused, Some(Full::Agent(PER_AGENT)));
-        assert_eq!(topics.has_room(&greedy, "x"), Err(Full::Agent(PER_AGENT)));
+        assert_eq!(refused, Some(TooManyTopics::Agent(PER_AGENT)));
+        assert_eq!(
+            topics.has_room(&greedy, "x"),
+            Err(TooManyTopics::Agent(PER_AGENT))
+        );
         assert_eq!(topics.has_room(&modest, "x"), Ok(()));
         drop(kept);
         assert!(topics.lock().held.is_empty());
@@ -364,7 +366,10 @@ mod tests {
         let kept: Vec<_> = (0..most)
             .map(|n| join(&greedy, &long(n)).unwrap())
             .collect();
-        assert_eq!(join(&greedy, "x").err(), Some(Full::Bytes(PER_AGENT_BYTES)));
+        assert_eq!(
+            join(&greedy, "x").err(),
+            Some(TooManyTopics::Bytes(PER_AGENT_BYTES))
+        );
         assert!(join(&modest, &long(0)).is_ok());
         drop(kept);
     }
@@ -382,7 +387,7 @@ mod tests {
         let late = agent("late");
         let join = |n: usize| topics.join(&late, &format!("late {n}"), deaf());
         kept.extend((0..ALWAYS).map(|n| join(n).unwrap()));
-        assert_eq!(join(ALWAYS).err(), Some(Full::Server(MOST)));
+        assert_eq!(join(ALWAYS).err(), Some(TooManyTopics::Server(MOST)));
         // What others listen to already takes no place.
         assert!(topics.join(&late, "a0 0", deaf()).is_ok());
     }

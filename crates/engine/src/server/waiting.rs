@@ -1,100 +1,73 @@
-//! Callers that wait for a server to come up, or for a further life of it: bounded, and fair between
-//! agents as the queue of its link is. Nothing here waits by itself. It is no `Quota`: whoever
-//! has the most places gives one up, and a server belongs to one project. Entry point: [`Waiting::seat`].
+//! Callers that wait for a server to come up, or for an additional instance of it: bounded by agent,
+//! as the queue of its link is. Nothing here waits by itself. It is not a `Quota`, since a server
+//! belongs to one project. Entry point: [`WaitingCallers::permit`].
 
 use gantry_model::id::AgentName;
-use parking_lot::{Mutex, MutexGuard};
-use tokio_util::sync::CancellationToken;
+use parking_lot::Mutex;
 
 use super::fair::FairQueue;
 
-/// Who waits for one server.
-pub(crate) struct Waiting(Mutex<State>);
+/// The callers that wait for one server.
+pub(crate) struct WaitingCallers(Mutex<WaitingState>);
 
-struct State {
-    seats: FairQueue<(u64, CancellationToken)>,
+struct WaitingState {
+    permits: FairQueue<u64>,
     next: u64,
 }
 
-/// A place among those who wait, free again when it is dropped.
-pub(crate) struct Seat<'a> {
-    waiting: &'a Waiting,
+/// The right to wait, given back when it is dropped.
+pub(crate) struct WaitPermit<'a> {
+    waiting: &'a WaitingCallers,
     number: u64,
-    displaced: CancellationToken,
 }
 
-impl Waiting {
+impl WaitingCallers {
     pub(crate) fn new(limit: u32) -> Self {
-        Self(Mutex::new(State {
-            seats: FairQueue::new(limit as usize),
+        Self(Mutex::new(WaitingState {
+            permits: FairQueue::new(limit as usize),
             next: 0,
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
-    }
-
-    /// Tells whether a caller of the agent's would find a place.
+    /// Tells whether a caller of the agent's may wait.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
-        self.lock().seats.has_room(agent)
+        self.0.lock().permits.has_room(agent)
     }
 
-    /// Takes a place, maybe that of an agent which has more of them; nothing if there is none.
-    pub(crate) fn seat(&self, agent: &AgentName) -> Option<Seat<'_>> {
-        let displaced = CancellationToken::new();
-        let mut state = self.lock();
+    /// Lets a caller of the agent's wait; nothing if too many do already.
+    pub(crate) fn permit(&self, agent: &AgentName) -> Option<WaitPermit<'_>> {
+        let mut state = self.0.lock();
         let number = state.next;
         state.next += 1;
-        let other = state.seats.push(agent, (number, displaced.clone())).ok()?;
-        if let Some((_, other)) = other {
-            other.cancel();
-        }
-        Some(Seat {
+        state.permits.push(agent, number).ok()?;
+        Some(WaitPermit {
             waiting: self,
             number,
-            displaced,
         })
     }
 }
 
-impl Seat<'_> {
-    /// Waits for something as long as the place is kept; nothing if another agent got it.
-    pub(crate) async fn wait_for<T>(&self, what: impl Future<Output = T>) -> Option<T> {
-        self.displaced.run_until_cancelled(what).await
-    }
-}
-
-impl Drop for Seat<'_> {
+impl Drop for WaitPermit<'_> {
     fn drop(&mut self) {
-        let is_own = |(number, _): &(u64, CancellationToken)| *number == self.number;
-        self.waiting.lock().seats.remove(is_own);
+        let mut state = self.waiting.0.lock();
+        state.permits.remove(|number| *number == self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
-
     use super::*;
 
-    #[tokio::test]
-    async fn who_has_the_most_places_gives_way_and_is_told() {
+    #[test]
+    fn a_permit_that_is_dropped_makes_room() {
         // row 1.7
         let (a, b): (AgentName, AgentName) = ("a".parse().unwrap(), "b".parse().unwrap());
-        let waiting = Waiting::new(2);
-        let first = waiting.seat(&a).unwrap();
-        let second = waiting.seat(&a).unwrap();
-        assert!(waiting.seat(&a).is_none() && waiting.has_room(&b));
-        let theirs = waiting.seat(&b).unwrap();
-        assert_eq!(second.wait_for(pending::<()>()).await, None);
-        assert_eq!(first.wait_for(ready(1)).await, Some(1));
-        assert!(!waiting.has_room(&a) && !waiting.has_room(&b));
-        // Who was displaced has nothing to give back.
-        drop(second);
-        assert!(!waiting.has_room(&a));
+        let waiting = WaitingCallers::new(1);
+        let first = waiting.permit(&a).unwrap();
+        assert!(waiting.permit(&a).is_none() && !waiting.has_room(&a));
+        let theirs = waiting.permit(&b).unwrap();
         drop((first, theirs));
-        assert!(waiting.seat(&a).is_some());
-        assert_eq!(waiting.lock().seats.len(), 0);
+        assert!(waiting.has_room(&a));
+        assert_eq!(waiting.0.lock().permits.len(), 0);
     }
 }

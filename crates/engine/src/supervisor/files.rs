@@ -1,6 +1,6 @@
-//! The servers of files: made what a configuration says, touching only those that changed. They are
-//! stored for their identity and order only, without what variables hold: each start
-//! reads them anew from their files. Entry points: `begin`, then `place` for each.
+//! Applies the servers of configuration files, touching only those that changed. They are stored for
+//! their identity and order only, without the values of variables: each start reads them from their
+//! files again. Entry points: `begin`, then `place` for each.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::error::EngineError;
 pub struct Applied {
     /// Servers that are new.
     pub added: Vec<ServerName>,
-    /// Servers whose spec changed, and which were started anew.
+    /// Servers whose spec changed, and which were restarted.
     pub changed: Vec<ServerName>,
     /// Servers that are gone.
     pub removed: Vec<ServerName>,
@@ -33,7 +33,7 @@ impl Supervisor {
         applied: &mut Applied,
     ) -> Result<Vec<ServerRow>, EngineError> {
         // What is only shown may well be wrong.
-        for spec in specs.iter().filter(|spec| spec.off.is_none()) {
+        for spec in specs.iter().filter(|spec| spec.inactive.is_none()) {
             spec.check()?;
         }
         let wanted: HashMap<_, _> = specs.iter().map(|spec| (&spec.name, spec)).collect();
@@ -133,7 +133,7 @@ pub(super) fn waits(spec: &ServerSpec) -> bool {
     spec.held().is_some()
 }
 
-/// Returns a spec as it is stored: what a file or Gantry itself gives to a server is read anew at each
+/// Returns a spec as it is stored: what a file or Gantry itself gives to a server is read again at each
 /// start, so that what its variables hold, which may be secrets, stays out of the database.
 pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
     let mut spec = spec.clone();

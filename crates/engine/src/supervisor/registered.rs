@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::spec::{Off, ServerSpec, Source};
+use gantry_model::spec::{InactiveReason, ServerSpec, Source};
 use gantry_store::ServerRow;
 use tracing::info;
 
@@ -130,7 +130,9 @@ impl Supervisor {
         if spec.source == Source::Api
             && let Some(holder) = self.leases.holder(id).await
         {
-            spec.off = Some(Off::Disabled(format!("runs on the gateway {holder}")));
+            spec.inactive = Some(InactiveReason::Disabled(format!(
+                "runs on the gateway {holder}"
+            )));
         }
         spec
     }

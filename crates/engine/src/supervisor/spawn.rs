@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use gantry_model::id::ServerId;
-use gantry_model::mcp::ClientCan;
+use gantry_model::mcp::ClientCapabilities;
 use gantry_model::spec::{AuthKind, ServerSpec, Start};
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use tracing::warn;
 
 use super::Supervisor;
 use crate::credentials::{Credentials, Target};
 use crate::http_client::Route;
 use crate::known_secrets::KnownSecrets;
-use crate::server::begins::Begins;
+use crate::server::assemble::InstanceParts;
 use crate::server::catalog::ServerCatalog;
-use crate::server::handle::{Live, ServerHandle};
+use crate::server::handle::{LinkState, ServerHandle};
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
 
@@ -33,21 +33,21 @@ impl Supervisor {
         let known = Arc::new(KnownSecrets::new(spec.launch.secrets()));
         let (first, live, remembered) = match spec.held() {
             Some((state, why)) => {
-                let live = Live::Down(Arc::from(why), None);
+                let live = LinkState::Down(Arc::from(why), None);
                 (state, live, ServerCatalog::empty())
             }
             None if lazy => {
                 let remembered = self.remembered(id, &spec, &known).await;
-                (State::Idle, Live::Cold, remembered)
+                (ServerState::Idle, LinkState::Cold, remembered)
             }
             None => {
                 let remembered = self.remembered(id, &spec, &known).await;
-                (State::Starting, Live::Starting, remembered)
+                (ServerState::Starting, LinkState::Starting, remembered)
             }
         };
         let credentials = self.credentials(id, &spec, &known).await;
         let remembered = Arc::new(remembered);
-        let begins = Begins {
+        let parts = InstanceParts {
             id,
             created_ms,
             first,
@@ -57,12 +57,12 @@ impl Supervisor {
             known,
             counters: Arc::default(),
             stop: self.stopping.child_token(),
-            declares: ClientCan::NOTHING,
+            declares: ClientCapabilities::NOTHING,
             refuses: None,
             credentials,
             topics: None,
         };
-        let (handle, runner) = begins.assemble(&self.context, spec);
+        let (handle, runner) = parts.assemble(&self.context, spec);
         runner
             .status
             .send_modify(|status| status.count(&remembered));
@@ -107,7 +107,7 @@ impl Supervisor {
             private: remote.allow_private,
             known: Arc::clone(known),
         };
-        let drawer = self.context.vault.drawer(spec.name.clone(), id);
+        let drawer = self.context.vault.scope(spec.name.clone(), id);
         let tracker = self.context.tracker.clone();
         Some(Credentials::open(target, drawer, tracker).await)
     }
@@ -120,13 +120,14 @@ impl Supervisor {
         known: &KnownSecrets,
     ) -> ServerCatalog {
         match self.store.load_catalog(id).await {
-            Ok(Some((fingerprint, hello, rows))) if fingerprint == spec.fingerprint() => {
-                let hello = crate::server::handshake::Hello::from_json(&hello).map(Arc::new);
+            Ok(Some((fingerprint, handshake, rows))) if fingerprint == spec.fingerprint() => {
+                let handshake =
+                    crate::server::handshake::HandshakeInfo::from_json(&handshake).map(Arc::new);
                 let (redactor, filter) = (known.shared(), spec.tools.clone());
                 // Schemas are compiled, which takes time.
                 let recalling = tokio::task::spawn_blocking(move || {
                     let listing = Listing::from_rows(&rows, &redactor).filtered(&filter);
-                    ServerCatalog::new(listing, hello)
+                    ServerCatalog::new(listing, handshake)
                 });
                 let panicked = |_| ServerCatalog::empty();
                 recalling.await.unwrap_or_else(panicked)

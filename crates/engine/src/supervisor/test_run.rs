@@ -14,7 +14,7 @@ use super::Supervisor;
 use crate::clock::unix_ms;
 use crate::error::EngineError;
 use crate::random::random;
-use crate::server::handle::{Live, ServerHandle};
+use crate::server::handle::{LinkState, ServerHandle};
 use crate::server::logs::LogLine;
 use crate::view::ServerView;
 
@@ -74,7 +74,7 @@ impl Supervisor {
     ) -> Result<(ServerView, Vec<LogLine>), EngineError> {
         spec.check()?;
         spec.start = Start::Eager;
-        let bound = spec.life.handshake + BESIDE_HANDSHAKE;
+        let bound = spec.lifecycle.handshake + BESIDE_HANDSHAKE;
         let turn = self.turn(&spec.name).await?;
         if self.find(spec.name.as_str()).is_some() {
             return Err(EngineError::Conflict { name: spec.name });
@@ -84,7 +84,8 @@ impl Supervisor {
         self.lock_leaving().push(handle.clone());
         drop(turn);
         let mut live = handle.live.clone();
-        let is_told = |state: &Live| matches!(state, Live::Ready(_) | Live::Down(..));
+        let is_told =
+            |state: &LinkState| matches!(state, LinkState::Ready(_) | LinkState::Down(..));
         // A server that is not ready in time is shown as it is.
         drop(tokio::time::timeout(bound, live.wait_for(is_told)).await);
         let view = ServerView::of(&handle);

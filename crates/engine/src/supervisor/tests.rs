@@ -1,4 +1,4 @@
-//! A runner that panics: its calls are answered, its process is gone, and it starts anew. Orders that
+//! A runner that panics: its calls are answered, its process is gone, and it is restarted. Orders that
 //! cross each other are in `orders`.
 
 mod driver;
@@ -11,7 +11,7 @@ use gantry_model::id::{AgentName, ServerName};
 use gantry_model::jsonrpc::{OneLine, Payload, RawBuf};
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::ProcessLaunch;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use gantry_testkit::{Era, Evilpeer, procs};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -103,7 +103,8 @@ fn spec() -> ServerSpec {
 
 async fn ready(handle: &ServerHandle) -> u32 {
     let mut status = handle.status.clone();
-    let is_ready = |status: &crate::server::status::ServerStatus| status.state == State::Ready;
+    let is_ready =
+        |status: &crate::server::status::ServerStatus| status.state == ServerState::Ready;
     let status = tokio::time::timeout(LONG, status.wait_for(is_ready)).await;
     status.unwrap().unwrap().pid.unwrap()
 }
@@ -153,7 +154,7 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
     let beside = slow(&neighbour, 500).await;
     armed.store(true, Ordering::Relaxed);
     let begun = Instant::now();
-    handle.orders.send(Order::Restart).await.unwrap();
+    handle.commands.send(RunnerCommand::Restart).await.unwrap();
     let answer = tokio::time::timeout(Duration::from_secs(1), call.answer()).await;
     let Ok(Answer::Failed(Failure::Exited(how))) = answer else {
         panic!("{answer:?} after {:?}", begun.elapsed());
@@ -164,12 +165,12 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
     let mut status = handle.status.clone();
     let anew = tokio::time::timeout(
         LONG,
-        status.wait_for(|now| now.state == State::Ready && now.pid != Some(first)),
+        status.wait_for(|now| now.state == ServerState::Ready && now.pid != Some(first)),
     );
     anew.await.unwrap().unwrap();
     assert!(
         !procs::alive(first),
-        "its process went with the life that it panicked in"
+        "its process ended with the runner that panicked"
     );
     // As many servers run as did: no more is held, and nobody waits to be reaped.
     holds_at_most(fds).await;
@@ -183,7 +184,10 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
         let now = neighbour.status.borrow();
         (now.state, now.pid, now.restarts)
     };
-    assert_eq!((state, pid, restarts), (State::Ready, Some(neighbours), 0));
+    assert_eq!(
+        (state, pid, restarts),
+        (ServerState::Ready, Some(neighbours), 0)
+    );
     assert!(procs::alive(neighbours));
     holds_at_most(fds).await;
 }

@@ -13,8 +13,8 @@ pub(crate) use body::{Body, MOST_ERROR, chunk, drained, whole};
 pub use error::HttpError;
 pub(crate) use limit::RateLimit;
 pub(crate) use message::each_message;
-pub(crate) use outbox::{Head, HttpOutbox, Letter, Out};
-pub(crate) use remote::{Asking, Content, Remote, said};
+pub(crate) use outbox::{HttpOutbox, MessageHead, OutgoingMessage, SessionCommand};
+pub(crate) use remote::{Content, Remote, RemoteRequest, said};
 
 use std::time::Duration;
 

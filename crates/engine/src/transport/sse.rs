@@ -1,8 +1,8 @@
-//! HTTP with SSE, as of 2024-11-05: one stream of events for all that the server says, and a place of
-//! the same origin to post to, which the first event names.
+//! HTTP with SSE, as of 2024-11-05: one event stream for everything the server sends, and an endpoint
+//! of the same origin to post to, which the first event names.
 //!
-//! The stream is the connection: when it ends, so does the session, and the next is another one.
-//! Entry points: [`Session::new`] and [`Session::run`].
+//! The stream is the connection: when it ends, so does the session. Entry points: [`Session::new`]
+//! and [`Session::run`].
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,7 +16,8 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 
 use super::http::{
-    Asking, Content, HttpError, Letter, Out, Remote, Replies, chunk, drained, each_message,
+    Content, HttpError, OutgoingMessage, Remote, RemoteRequest, Replies, SessionCommand, chunk,
+    drained, each_message,
 };
 use super::pace::Pace;
 use crate::transport::Failure;
@@ -57,7 +58,7 @@ impl<R: Replies> Session<R> {
     /// Posts and hears until it is closed, which returns nothing, or the stream ends.
     pub(crate) async fn run(
         self: Arc<Self>,
-        out: mpsc::Receiver<Out>,
+        out: mpsc::Receiver<SessionCommand>,
         closed: CancellationToken,
     ) -> Option<HttpError> {
         let ended = tokio::select! {
@@ -71,7 +72,7 @@ impl<R: Replies> Session<R> {
         why.or(ended)
     }
 
-    async fn live(self: &Arc<Self>, mut out: mpsc::Receiver<Out>) -> HttpError {
+    async fn live(self: &Arc<Self>, mut out: mpsc::Receiver<SessionCommand>) -> HttpError {
         let (mut response, mut events) = match self.open().await {
             Ok(opened) => opened,
             Err(error) => return error,
@@ -83,19 +84,19 @@ impl<R: Replies> Session<R> {
             tokio::select! {
                 ended = &mut hearing => return ended,
                 next = out.recv() => match next {
-                    Some(Out::Letter(letter)) if letter.head.method.as_ref() == "notifications/initialized" => {
+                    Some(SessionCommand::Message(letter)) if letter.head.method.as_ref() == "notifications/initialized" => {
                         // What follows it must find the handshake done.
                         tokio::select! {
                             ended = &mut hearing => return ended,
                             () = self.deliver(letter) => {}
                         }
                     }
-                    Some(Out::Letter(letter)) => self.post(letter),
-                    Some(Out::TakenBack { notice: Some(body), .. }) => {
-                        let head = super::http::Head::of("notifications/cancelled");
-                        self.post(Letter { call: None, body, head });
+                    Some(SessionCommand::Message(letter)) => self.post(letter),
+                    Some(SessionCommand::TakenBack { notice: Some(body), .. }) => {
+                        let head = super::http::MessageHead::of("notifications/cancelled");
+                        self.post(OutgoingMessage { call: None, body, head });
                     }
-                    Some(Out::TakenBack { notice: None, .. } | Out::Speak(_)) => {}
+                    Some(SessionCommand::TakenBack { notice: None, .. } | SessionCommand::Speak(_)) => {}
                     None => return HttpError::cut(&self.remote.origin, "the link was closed"),
                 },
             }
@@ -104,7 +105,7 @@ impl<R: Replies> Session<R> {
 
     /// Opens the stream and reads where messages are to be posted.
     async fn open(&self) -> Result<(Response, Events), HttpError> {
-        let mut asking = Asking::events(&self.remote.url);
+        let mut asking = RemoteRequest::events(&self.remote.url);
         asking.within = Some(OPENING);
         let mut response = self.remote.send(&asking).await?;
         if !response.status().is_success() || Content::of(&response) != Content::Events {
@@ -175,7 +176,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    fn post(self: &Arc<Self>, letter: Letter) {
+    fn post(self: &Arc<Self>, letter: OutgoingMessage) {
         let session = Arc::clone(self);
         self.tracker.spawn(async move {
             let over = session.over.clone();
@@ -184,11 +185,11 @@ impl<R: Replies> Session<R> {
     }
 
     /// Posts a message; its answer comes on the stream.
-    async fn deliver(&self, letter: Letter) {
+    async fn deliver(&self, letter: OutgoingMessage) {
         let Some(place) = self.place.get() else {
             return;
         };
-        let mut asking = Asking::post(place, letter.body.clone(), "application/json, */*");
+        let mut asking = RemoteRequest::post(place, letter.body.clone(), "application/json, */*");
         asking.within = Some(POSTING);
         let error = match self.remote.limit.refusal_of(&letter.head.method) {
             Some(limited) => limited,

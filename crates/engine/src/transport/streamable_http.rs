@@ -1,9 +1,9 @@
-//! Streamable HTTP, of both eras: each message is posted by a task of its own, answers come as JSON
-//! or as events and go to the link.
+//! Streamable HTTP, of both eras: each message is posted by its own task, responses come as JSON or
+//! as events and go to the link.
 //!
 //! Handshake era: a session id, a stream for what belongs to no call, resumption after an event, one
-//! re-initialise when the session has expired. Stateless era: none of that; a call is taken back by
-//! dropping its request. Restarts nothing: when it can go no further it ends and says why. Entry
+//! re-initialise when the session has expired. Stateless era: none of that; a call is cancelled by
+//! dropping its request. Restarts nothing: when it cannot continue it ends with the reason. Entry
 //! points: [`Session::new`] and [`Session::run`].
 
 mod post;
@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::session::State;
-use super::http::{HttpError, Letter, Out, Remote, Replies};
+use self::session::SessionState;
+use super::http::{HttpError, OutgoingMessage, Remote, Replies, SessionCommand};
 
 /// How long a message that nobody waits for may take to be taken.
 const UNAWAITED: Duration = Duration::from_secs(30);
@@ -32,8 +32,8 @@ pub(crate) struct Session<R> {
     remote: Remote,
     replies: R,
     tracker: TaskTracker,
-    state: Mutex<State>,
-    /// One at a time makes a session anew, for all.
+    state: Mutex<SessionState>,
+    /// One at a time re-initialises a session, for all.
     renewing: tokio::sync::Mutex<()>,
     /// The calls that are under way, each with what ends it.
     calls: Mutex<HashMap<u64, CancellationToken>>,
@@ -61,7 +61,7 @@ impl<R: Replies> Session<R> {
     /// Posts what comes until it is closed, which returns nothing, or can go no further.
     pub(crate) async fn run(
         self: Arc<Self>,
-        mut out: mpsc::Receiver<Out>,
+        mut out: mpsc::Receiver<SessionCommand>,
         closed: CancellationToken,
     ) -> Option<HttpError> {
         loop {
@@ -70,7 +70,7 @@ impl<R: Replies> Session<R> {
                 () = closed.cancelled() => break,
                 () = self.over.cancelled() => break,
                 next = out.recv() => match next {
-                    Some(Out::Letter(letter)) if letter.head.method.as_ref() == session::GREETED => {
+                    Some(SessionCommand::Message(letter)) if letter.head.method.as_ref() == session::GREETED => {
                         // What follows it must find the handshake done.
                         let delivered = Arc::clone(&self).deliver(letter);
                         let stop = async {
@@ -97,18 +97,18 @@ impl<R: Replies> Session<R> {
         why
     }
 
-    fn take(self: &Arc<Self>, out: Out) {
+    fn take(self: &Arc<Self>, out: SessionCommand) {
         match out {
-            Out::Letter(letter) => self.post(letter),
-            Out::Speak(version) => lock(&self.state).version = Some(version),
-            Out::TakenBack { call, notice } => {
+            SessionCommand::Message(letter) => self.post(letter),
+            SessionCommand::Speak(version) => lock(&self.state).version = Some(version),
+            SessionCommand::TakenBack { call, notice } => {
                 if let Some(under_way) = lock(&self.calls).remove(&call) {
                     under_way.cancel();
                 }
                 let notice = notice.filter(|_| self.is_handshake());
                 if let Some(body) = notice {
-                    let head = super::http::Head::of("notifications/cancelled");
-                    self.post(Letter {
+                    let head = super::http::MessageHead::of("notifications/cancelled");
+                    self.post(OutgoingMessage {
                         call: None,
                         body,
                         head,
@@ -119,7 +119,7 @@ impl<R: Replies> Session<R> {
     }
 
     /// Posts a message in a task of its own.
-    fn post(self: &Arc<Self>, letter: Letter) {
+    fn post(self: &Arc<Self>, letter: OutgoingMessage) {
         let end = self.over.child_token();
         if let Some(call) = letter.call {
             lock(&self.calls).insert(call, end.clone());

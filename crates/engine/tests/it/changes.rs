@@ -46,7 +46,7 @@ fn stubborn(name: &str) -> ServerSpec {
     let mut spec = ServerSpec::process(name.parse().expect("a name"), launch);
     spec.start = Start::Eager;
     spec.allow.shell = true;
-    spec.life.stop_grace = Duration::from_secs(6);
+    spec.lifecycle.stop_grace = Duration::from_secs(6);
     spec
 }
 
@@ -257,7 +257,7 @@ async fn a_stop_overtakes_a_removal_in_its_grace() {
     let engine = Engine::start(config).await.unwrap();
     let by = admin(&engine).await;
     let mut spec = stubborn("a");
-    spec.life.stop_grace = Duration::from_secs(3600);
+    spec.lifecycle.stop_grace = Duration::from_secs(3600);
     engine.default_project().register(&by, spec).await.unwrap();
     let old = pid(&engine, "a").await;
     let left = timeout(
@@ -284,7 +284,7 @@ async fn a_server_that_is_replaced_is_started_once_and_keeps_its_place() {
     let project = engine.default_project();
     let mut old = stubborn("a");
     // Long enough for the store to be looked at in between.
-    old.life.stop_grace = Duration::from_millis(2500);
+    old.lifecycle.stop_grace = Duration::from_millis(2500);
     project.register(&by, old.clone()).await.unwrap();
     let mut second = of_file("b", "v1");
     second.source = Source::Api;
@@ -292,7 +292,7 @@ async fn a_server_that_is_replaced_is_started_once_and_keeps_its_place() {
     let first_pid = pid(&engine, "a").await;
 
     let mut new = old;
-    new.life.stop_grace = Duration::from_millis(100);
+    new.lifecycle.stop_grace = Duration::from_millis(100);
     project.replace(&by, new).await.unwrap();
     assert!(!procs::alive(first_pid));
     pid(&engine, "a").await;

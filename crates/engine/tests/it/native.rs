@@ -1,8 +1,8 @@
 //! Rows 4.4 and 4.7: native tools run in process, under the pseudo-server `native`.
 
 use gantry_engine::{
-    CallError, CallFilter, CallStatus, Engine, EngineConfig, Lists, NativeOutput, NativeTool,
-    Reply, Request, Scope, Speaker, Surface,
+    CallError, CallFilter, CallStatus, ClientIdentity, Engine, EngineConfig, Lists, NativeOutput,
+    NativeTool, Reply, Request, Scope, Surface,
 };
 use gantry_model::caller::{Caller, Context};
 use gantry_model::jsonrpc::RawBuf;
@@ -71,7 +71,7 @@ impl Rig {
             client: None,
             timeout: None,
             lists: Lists::FromCatalog,
-            speaker: Speaker::Anyone,
+            identity: ClientIdentity::Anyone,
             reason: None,
         };
         self.engine

@@ -4,8 +4,8 @@ use gantry_engine::model::caller::KeyKind;
 use gantry_engine::model::grant::GrantSet;
 use gantry_engine::model::shape::Shape;
 use gantry_engine::{
-    CallFilter, CallOptions, Engine, EngineConfig, NativeOutput, NativeTool, NewAgent, Project,
-    Scope, Speaker,
+    CallFilter, CallOptions, ClientIdentity, Engine, EngineConfig, NativeOutput, NativeTool,
+    NewAgent, Project, Scope,
 };
 use serde_json::json;
 
@@ -30,7 +30,7 @@ async fn callers_of_one_name_reach_their_own_project() {
     assert!(std::sync::Arc::ptr_eq(&other, &same), "it is opened once");
     local.native(who(&local)).unwrap();
     let caller = |project: &Project| project.caller("bot".parse().unwrap(), GrantSet::everything());
-    let revisions = || engine.list_revisions(&caller(&other), &Scope::All, Speaker::Anyone);
+    let revisions = || engine.list_revisions(&caller(&other), &Scope::All, ClientIdentity::Anyone);
     let before = revisions();
     assert!(engine.tools(&caller(&other), &Scope::All).is_empty());
     other.native(who(&other)).unwrap();

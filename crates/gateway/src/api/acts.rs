@@ -1,6 +1,6 @@
-//! Administrative acts on record: `/api/v1/acts`, for administrators. What was done, by whom, from
-//! where, what was before and after it, and what became of it; refused attempts too. Nothing here
-//! changes a record. Beside it, the word that the clock is right (`/api/v1/audit/confirm-clock`).
+//! Administrative acts, `/api/v1/acts`, for administrators: who did what, from where, the state
+//! before and after, and the outcome, including refused attempts. Read only, except for confirming
+//! the clock (`/api/v1/audit/confirm-clock`).
 
 use axum::Router;
 use axum::extract::State;
@@ -26,32 +26,32 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/audit/confirm-clock", post(confirm_clock))
 }
 
-/// Which acts are asked for.
+/// The filter of acts.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ActsAsked {
-    /// Only acts of this name, such as `agent.change`; `agent.*` for all that begin so.
+    /// Only acts of this name, such as `agent.change`; `agent.*` for a prefix.
     act: Option<String>,
     /// Only acts on this: a server, an agent, a key's id, a file.
     target: Option<String>,
     /// Only acts of this key, by its id.
-    // No query may have a `key`.
+    // `key` is not allowed in any query.
     key_id: Option<String>,
-    /// Only acts of this actor: whom the key speaks for, `gateway`, `configuration files`.
+    /// Only acts of this actor: an agent's name, `gateway`, `configuration files`.
     actor: Option<String>,
     /// Only acts from this address.
     address: Option<String>,
-    /// Only acts that came this way.
+    /// Only acts over this interface.
     #[param(inline)]
     via: Option<Via>,
-    /// Only acts that ended so.
+    /// Only acts with this outcome.
     #[param(inline)]
     outcome: Option<Outcome>,
-    /// Only acts that began then or later: RFC 3339, or milliseconds since 1970.
+    /// Only acts that started at or after this time: RFC 3339, or milliseconds since 1970.
     #[serde(alias = "since_ms")]
     since: Option<String>,
-    /// Only acts that began before: RFC 3339, or milliseconds since 1970.
+    /// Only acts that started before this time: RFC 3339, or milliseconds since 1970.
     #[serde(alias = "until_ms")]
     until: Option<String>,
     /// `next_cursor` of the page before.
@@ -61,7 +61,7 @@ pub(super) struct ActsAsked {
     limit: Option<u32>,
 }
 
-/// Which way an act came.
+/// The interface of an act.
 #[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Via {
@@ -71,7 +71,7 @@ pub(super) enum Via {
     File,
     /// The gateway itself.
     Gateway,
-    /// A program that has the engine inside.
+    /// A program that embeds the engine.
     Library,
 }
 
@@ -86,17 +86,17 @@ impl Via {
     }
 }
 
-/// What became of an act.
+/// The outcome of an act.
 #[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
-    /// It is under way, or was cut off.
+    /// It is in progress, or was interrupted.
     Unfinished,
     /// It was done.
     Done,
-    /// It was not let happen; `code` says why.
+    /// It was refused; `code` says why.
     Refused,
-    /// It could not be done; `code` says why.
+    /// It failed; `code` says why.
     Failed,
 }
 
@@ -131,7 +131,7 @@ pub(super) struct ActView {
     at: String,
     /// The same, in milliseconds since 1970.
     at_ms: u64,
-    /// When it ended; nothing while it is unfinished.
+    /// When it ended; absent while unfinished.
     ended_ms: Option<u64>,
     /// What was done.
     #[schema(example = "agent.change")]
@@ -142,23 +142,23 @@ pub(super) struct ActView {
     outcome: Outcome,
     /// Why it was refused or failed.
     code: Option<String>,
-    /// Which key did it, by its id; nothing if none did.
+    /// The id of the key; absent if none was used.
     key: Option<String>,
-    /// Who did it: whom the key speaks for, `gateway`, or `configuration files`.
+    /// Who did it: the key's agent, `gateway`, or `configuration files`.
     actor: String,
-    /// The address it came from; a proxy's, if one stands between.
+    /// The address it came from, possibly a proxy's.
     address: Option<String>,
-    /// Which way it came: `rest`, `file`, `gateway` or `library`.
+    /// The interface: `rest`, `file`, `gateway` or `library`.
     via: String,
-    /// More of it in words; may be empty.
+    /// Details; may be empty.
     detail: String,
-    /// What was before; secrets are fingerprints.
+    /// The state before; secrets are fingerprints.
     #[schema(value_type = Option<Object>)]
     before: Option<Value>,
-    /// What is after it, or was to be; secrets are fingerprints.
+    /// The state after, or the requested one; secrets are fingerprints.
     #[schema(value_type = Option<Object>)]
     after: Option<Value>,
-    /// How many like it were counted into this one: refused attempts of one key within a minute.
+    /// How many repetitions this row counts: refused attempts of one key within a minute.
     repeats: u64,
 }
 
@@ -186,7 +186,7 @@ impl ActView {
     }
 }
 
-/// Lists administrative acts and refused attempts at them, newest first.
+/// Lists administrative acts and refused attempts, newest first.
 #[utoipa::path(get, path = "/api/v1/acts", tag = "acts", params(ActsAsked), responses(
     (status = 200, description = "The acts.", body = Page<ActView>),
 ))]
@@ -219,10 +219,10 @@ pub(super) async fn list(
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }
 
-/// Says that the clock is right although it is far ahead of what was recorded last: calls that are
-/// older than the retention by it are dropped from now on.
+/// Confirms that the clock is right although it is far ahead of the last record: calls older than
+/// the retention period are deleted again.
 #[utoipa::path(post, path = "/api/v1/audit/confirm-clock", tag = "acts", responses(
-    (status = 204, description = "The clock is believed."),
+    (status = 204, description = "The clock is confirmed."),
 ))]
 pub(super) async fn confirm_clock(
     State(api): State<Api>,

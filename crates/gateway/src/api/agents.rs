@@ -1,8 +1,7 @@
-//! Agents: `/api/v1/agents`, for administrators. Who keys speak for, what was granted to them, and
-//! what they see of it.
+//! Agents, `/api/v1/agents`, for administrators: their grants, tool filters and keys.
 //!
-//! A new agent may use nothing unless `grant` says otherwise. A filter narrows what was granted and
-//! never widens it. Every change holds from the next call on.
+//! A new agent may use nothing unless `grant` says otherwise. A filter narrows grants and never
+//! widens them. Changes apply from the next call on.
 
 use std::sync::Arc;
 
@@ -13,18 +12,18 @@ use gantry_engine::{AgentChange, AgentView as Known, EngineError, NewAgent, Proj
 use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, ToolFilter};
 use gantry_model::id::AgentName;
-use http::header::LOCATION;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::body::{JsonBody, json};
+use super::body::{JsonBody, created, json};
 use super::keys::{KeyView, label};
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
 use super::{Api, By, In, Named};
 use crate::config::diagnostic::meant;
-use crate::http::error::{FieldIssue, Problem, ProblemDocument};
+use crate::http::error::{FieldIssue, Problem};
+use crate::http::shown;
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
@@ -36,44 +35,43 @@ pub(super) fn routes() -> Router<Api> {
         )
 }
 
-/// An agent that is to be made.
+/// A new agent.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentBody {
     /// Its name: letters, digits, `.`, `_` and `-`, at most 64.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "reviewer")]
     name: String,
-    /// What a person says of it.
+    /// A description.
     #[serde(default)]
     #[schema(max_length = 128, example = "reads pull requests")]
     label: String,
-    /// What it may use; nothing, if this is left out.
+    /// Its grants; by default none.
     grant: Option<GrantBody>,
-    /// Which of the granted tools it sees.
+    /// The filter over its granted tools.
     tools: Option<ToolsBody>,
-    /// Whether the user ids it gives are taken for true; else they are recorded and passed on as
-    /// what the agent asserts.
+    /// Whether its user ids are trusted; otherwise they are recorded and forwarded as asserted.
     #[serde(default)]
     trusted_user_ids: bool,
 }
 
-/// What is to be another about an agent; what is left out stays as it is.
+/// Changes to an agent; omitted members stay as they are.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentPatch {
-    /// What a person says of it.
+    /// A description.
     #[schema(max_length = 128)]
     label: Option<String>,
-    /// What it may use, instead of all it may use now.
+    /// Its grants, replacing the current ones.
     grant: Option<GrantBody>,
-    /// Which of the granted tools it sees, instead of the filter it has now.
+    /// Its tool filter, replacing the current one.
     tools: Option<ToolsBody>,
-    /// Whether the user ids it gives are taken for true.
+    /// Whether its user ids are trusted.
     trusted_user_ids: Option<bool>,
 }
 
-/// What an agent may use: `"all"`, or a list of patterns such as `files:read_*`, `mail:*` or
-/// `docs:resource:file:///*`, each `server:item` with `*` for any text on either side.
+/// Grants: `"all"`, or a list of patterns such as `files:read_*`, `mail:*` or
+/// `docs:resource:file:///*`, each `server:item` with `*` as a wildcard on either side.
 #[derive(Deserialize, ToSchema)]
 #[serde(
     untagged,
@@ -81,13 +79,13 @@ pub(super) struct AgentPatch {
 )]
 #[schema(example = json!(["files:read_*", "mail:*"]))]
 pub(super) enum GrantBody {
-    /// Everything there is and will be.
+    /// Everything, now and in the future.
     Word(Everything),
     /// What the patterns name.
     Patterns(Vec<String>),
 }
 
-/// The word for everything.
+/// The keyword for everything.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Everything {
@@ -95,14 +93,15 @@ pub(super) enum Everything {
     All,
 }
 
-/// A filter over the granted tools: patterns over `server:tool`, `*` for any text on either side.
+/// A filter over the granted tools: patterns over `server:tool` with `*` as a wildcard on either
+/// side.
 #[derive(Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(example = json!({"include": ["files:*"], "exclude": ["files:delete_*"]}))]
 pub(super) struct ToolsBody {
-    /// What is seen; everything granted, if it is empty.
+    /// What is visible; everything granted, if empty.
     include: Vec<String>,
-    /// What is not seen, even if it is included.
+    /// What is hidden, even if included.
     exclude: Vec<String>,
 }
 
@@ -112,18 +111,18 @@ pub(super) struct AgentView {
     /// Its name.
     #[schema(example = "reviewer")]
     name: String,
-    /// What a person says of it.
+    /// A description.
     label: String,
     /// When it was first known.
     created: String,
     /// The same, in milliseconds since 1970.
     created_ms: u64,
-    /// What it may use, as patterns over `server:item`; `*` is everything.
+    /// Its grants, as patterns over `server:item`; `*` is everything.
     #[schema(example = json!(["files:read_*"]))]
     grants: Vec<String>,
-    /// Which of the granted tools it sees.
+    /// The filter over its granted tools.
     tools: ToolsBody,
-    /// Whether the user ids it gives are taken for true.
+    /// Whether its user ids are trusted.
     trusted_user_ids: bool,
     /// Its valid keys.
     keys: Vec<KeyView>,
@@ -167,15 +166,15 @@ impl ToolsBody {
     }
 }
 
-/// Reads `server:item`, of which there may be several; `*` alone is everything.
+/// Parses a pattern `server:item`; `*` alone is everything.
 fn parse(index: usize, text: &str) -> Result<Grant, Problem> {
     let parts = match text {
         "*" => Some(("*", "*")),
         text => text.split_once(':'),
     };
     let Some((server, item)) = parts else {
-        let shown: String = text.chars().take(64).flat_map(char::escape_debug).collect();
-        let message = format!("`{shown}` is no pattern `server:item`");
+        let shown = shown(text);
+        let message = format!("`{shown}` is not a pattern `server:item`");
         return Err(Problem::new("request.body")
             .with_detail(message.clone())
             .with_hint(format!("write `{shown}:*` for everything on that server"))
@@ -202,17 +201,14 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let agents = project.agents().await?;
     let page = Page::of(agents, &asked, |agent| agent.name.to_string())?;
-    let items = page.items.iter().map(AgentView::of).collect();
-    let next_cursor = page.next_cursor;
-    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+    Ok(page.respond(|agent| AgentView::of(&agent)))
 }
 
-/// Makes an agent. It may use what `grant` names, and nothing without it.
+/// Creates an agent with the grants in `grant`, by default none.
 #[utoipa::path(post, path = "/api/v1/agents", tag = "agents", request_body = AgentBody, responses(
-    (status = 201, description = "The agent was made.", body = AgentView,
+    (status = 201, description = "The new agent.", body = AgentView,
         headers(("Location" = String, description = "Where it is."))),
-    (status = 409, description = "`agent.exists`: there is one of that name.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 409, description = "`agent.exists`: there is one of that name."),
 ))]
 pub(super) async fn create(
     In(project): In,
@@ -232,32 +228,27 @@ pub(super) async fn create(
         users: asked.trusted_user_ids.into(),
     };
     let agent = project.create_agent(&actor, new).await?;
-    let mut response = json(StatusCode::CREATED, &AgentView::of(&agent));
-    let place = HeaderValue::try_from(format!("/api/v1/agents/{}", agent.name));
-    let place = place.expect("a name is safe in a header");
-    response.headers_mut().insert(LOCATION, place);
-    Ok(response)
+    let place = format!("/api/v1/agents/{}", agent.name);
+    Ok(created(&place, &AgentView::of(&agent)))
 }
 
 /// Shows one agent.
 #[utoipa::path(get, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), responses(
     (status = 200, description = "The agent.", body = AgentView),
-    (status = 404, description = "`agent.unknown`: there is none of that name.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`agent.unknown`: there is none of that name."),
 ))]
 pub(super) async fn one(In(project): In, Named(agent): Named) -> Result<Response, Problem> {
     let agent = known_agent(&project, &known(&agent)?).await?;
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }
 
-/// Changes an agent: its label, its grants, its filter or whether its user ids are trusted. The next
-/// call is judged by them.
+/// Changes an agent's label, grants, filter or trust in its user ids. Applies from the next call
+/// on.
 #[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), request_body = AgentPatch, responses(
-    (status = 200, description = "The agent as it is now.", body = AgentView),
-    (status = 404, description = "`agent.unknown`: there is none of that name.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 200, description = "The agent after the change.", body = AgentView),
+    (status = 404, description = "`agent.unknown`: there is none of that name."),
 ))]
 pub(super) async fn change(
     In(project): In,
@@ -278,13 +269,12 @@ pub(super) async fn change(
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }
 
-/// Removes an agent with its grants and keys. Its keys open nothing from now on, and its streams
-/// end within a second. One that is not there is as good as removed.
+/// Removes an agent with its grants and keys; its streams end within a second. Succeeds for an
+/// unknown agent.
 #[utoipa::path(delete, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), responses(
-    (status = 204, description = "There is no such agent now."),
-    (status = 409, description = "`key.last_admin`: it holds the last admin key.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 204, description = "The agent does not exist any more."),
+    (status = 409, description = "`key.last_admin`: it holds the last admin key."),
 ))]
 pub(super) async fn remove(
     In(project): In,
@@ -297,7 +287,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Finds an agent; of one that is not there it is said which one may be meant.
+/// Returns an agent; the error for an unknown one suggests a similar name.
 pub(super) async fn known_agent(
     project: &Arc<Project>,
     name: &AgentName,
@@ -306,7 +296,7 @@ pub(super) async fn known_agent(
     of_known(project, name, found).await
 }
 
-/// Takes what came of something that was done to an agent.
+/// Adds a suggestion to the error for an unknown agent.
 async fn of_known<T>(
     project: &Arc<Project>,
     name: &AgentName,
@@ -327,15 +317,10 @@ async fn of_known<T>(
     })
 }
 
-/// Parses the name of a path; what can be no name is nobody's.
+/// Parses the name in a path; an invalid name is an unknown agent.
 fn known(agent: &str) -> Result<AgentName, Problem> {
     agent.parse().map_err(|_| {
-        let shown: String = agent
-            .chars()
-            .take(64)
-            .flat_map(char::escape_debug)
-            .collect();
-        Problem::new("agent.unknown").with_detail(format!("no agent `{shown}`"))
+        Problem::new("agent.unknown").with_detail(format!("no agent `{}`", shown(agent)))
     })
 }
 

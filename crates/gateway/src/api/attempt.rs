@@ -1,6 +1,6 @@
-//! Attempts at administrative acts that were refused before the engine had them on record: an agent's
-//! key on an administrator's route, a body that cannot be read, a name that nobody has. Bounded by the
-//! engine, which counts like ones. Entry points: [`Attempt::of`] and [`Attempt::refuse`].
+//! Records administrative requests that were refused before they reached the engine: an agent's key
+//! on an administrator's route, an unreadable body, an unknown name. The engine bounds the records
+//! and counts repetitions. Entry points: [`Attempt::of`] and [`Attempt::refuse`].
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Tells what a request would do, from its route.
+    /// Derives the attempted act from the route.
     pub(super) fn of(parts: &Parts) -> Self {
         let path = parts.uri.path();
         let route = parts.extensions.get::<MatchedPath>();
@@ -33,12 +33,12 @@ impl Attempt {
         }
     }
 
-    /// Records an attempt of somebody who was not let in.
+    /// Records a refused attempt.
     pub(super) async fn refuse(self, project: &Arc<Project>, by: &Actor, code: &'static str) {
         project.refuse_act(by, self.act, &self.target, code).await;
     }
 
-    /// Tells why a change was refused that an administrator asked for and the engine never heard of.
+    /// Returns why an administrator's change was refused before it reached the engine.
     pub(super) fn refusal(&self, by: &Actor, response: &Response) -> Option<&'static str> {
         if !self.is_change || by.is_recorded() || response.status().is_success() {
             return None;
@@ -48,7 +48,7 @@ impl Attempt {
     }
 }
 
-/// Returns what a path names where its route has a name in braces.
+/// Returns the path segment at the parameter of the route.
 fn named<'p>(route: &str, path: &'p str) -> Option<&'p str> {
     let mut parts = route.split('/').zip(path.split('/'));
     parts

@@ -1,8 +1,8 @@
 //! Signing in to remote servers: `/api/v1/mcp/servers/{server}/auth` for administrators, and
-//! `/oauth/callback`, where a browser brings the answer.
+//! `/oauth/callback`, the redirect target of authorization servers.
 //!
-//! The callback is public: what lets an answer in is its `state`, which was given to nobody but who
-//! asked for the link, is good once and for ten minutes. Shows no token, ever.
+//! The callback is public: it is authenticated by its `state`, which only the requester of the link
+//! knows and which works once, within ten minutes. No token is ever shown.
 
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
@@ -20,9 +20,9 @@ use super::servers::done;
 use super::views::{Link, SignInStatus};
 use super::{Api, By, In, Named, html};
 use crate::http::auth::Admission;
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 
-/// Where browsers bring the answers of authorization servers.
+/// The redirect path of authorization servers.
 pub(crate) const CALLBACK: &str = "/oauth/callback";
 
 /// Returns the routes, for administrators only.
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Router<Api> {
     )
 }
 
-/// Returns the route that browsers come to, which needs no key.
+/// Returns the redirect route, which needs no key.
 pub(super) fn public_routes() -> Router<Api> {
     Router::new().route("/oauth/callback", get(callback))
 }
@@ -43,24 +43,21 @@ pub(super) fn public_routes() -> Router<Api> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignInQuery {
-    /// Signs in at whichever authorization server the server names now, even if the configured
-    /// client was used at another before.
+    /// Accepts whichever authorization server the server names now, even if the configured client
+    /// was used with another one before.
     #[serde(default)]
     again: bool,
 }
 
-/// Creates a link at which a person signs in to a remote server. The authorization server redirects to
+/// Creates a link at which a user signs in to a remote server. The authorization server redirects to
 /// `/oauth/callback` on the host that this request was sent to.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in",
     params(("server" = String, Path, description = "Its name or id."), SignInQuery), responses(
     (status = 201, description = "The link.", body = Link),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-    (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in."),
     (status = 502, description = "`sign_in.unavailable`: its authorization server cannot be used; \
-        `sign_in.moved`: it names another than the configured client was used at.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        `sign_in.moved`: it names another one than the configured client was used with."),
 ))]
 pub(super) async fn begin(
     In(project): In,
@@ -85,8 +82,7 @@ pub(super) async fn begin(
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in_status",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 200, description = "The status.", body = SignInStatus),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`server.unknown`: there is none."),
 ))]
 pub(super) async fn show(In(project): In, Named(server): Named) -> Result<Response, Problem> {
     let view = done(&project, &server, project.sign_in(&server))?;
@@ -97,10 +93,8 @@ pub(super) async fn show(In(project): In, Named(server): Named) -> Result<Respon
 #[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_out",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 204, description = "No tokens are left."),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-    (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in."),
 ))]
 pub(super) async fn end(
     In(project): In,
@@ -178,8 +172,8 @@ pub(super) async fn callback(
     }
 }
 
-/// Returns where the answer comes to: us, under the name that the request was addressed to. Names
-/// that lead out of this machine are reached through something that speaks TLS.
+/// Returns the redirect URL under the host that the request addressed. Hosts other than loopback
+/// are assumed to be behind TLS.
 fn redirect_uri(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or("127.0.0.1");

@@ -1,8 +1,8 @@
-//! JSON in and out of the REST routes.
+//! JSON request and response bodies of the REST routes.
 //!
-//! A body is checked once by the same strict reader as MCP's messages, so that no key stands twice
-//! and nothing is nested too deep, and then read into a strict type; what does not fit is pointed at
-//! by a JSON pointer. Entry points: [`JsonBody`], [`json`] and [`document`].
+//! A body is validated by the same strict parser as MCP messages (no duplicate keys, bounded depth)
+//! and then read into a strict type; errors name the field by a JSON pointer. Entry points:
+//! [`JsonBody`], [`json`] and [`document`].
 
 use axum::body::Body;
 use axum::extract::{FromRef, FromRequest, Request};
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_model::caller::Caller;
 use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_path_to_error::{Path, Segment};
@@ -18,7 +18,7 @@ use serde_path_to_error::{Path, Segment};
 use crate::http::error::{FieldIssue, Problem};
 use crate::http::limits::{Account, Bodies, BodyPermit, read_body};
 
-/// A body that was read and is valid JSON, and its room.
+/// A validated JSON body and its permit.
 pub(super) struct JsonBody(Bytes, BodyPermit);
 
 impl<S: Send + Sync> FromRequest<S> for JsonBody
@@ -52,27 +52,27 @@ impl JsonBody {
         Ok(Self(bytes, room))
     }
 
-    /// Returns the room that the body takes, to be kept as long as what was read of it.
+    /// Returns the body's permit, to be kept as long as its data.
     pub(super) fn room(&self) -> BodyPermit {
         self.1.clone()
     }
 
-    /// Returns the body as it came.
+    /// Returns the raw body.
     pub(super) fn raw(&self) -> Raw<'_> {
         Raw::trusted(std::str::from_utf8(&self.0).expect("a body was checked when it was read"))
     }
 
-    /// Reads the body into a type; what does not fit is named (422).
+    /// Deserializes the body; errors name the field (422).
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         let mut reader = serde_json::Deserializer::from_slice(&self.0);
         serde_path_to_error::deserialize(&mut reader).map_err(|error| unusable(&error))
     }
 }
 
-/// Names what does not fit, and where it stands (422).
+/// Names the wrong field and its position (422).
 fn unusable(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     let message = error.inner().to_string();
-    // What is wrong, without the line and column of a text that may have been written by a program.
+    // Without the line and column, which mean little in generated JSON.
     let place = format!(
         " at line {} column {}",
         error.inner().line(),
@@ -81,7 +81,7 @@ fn unusable(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
     let mut path = pointer(error.path());
     if let Some(field) = message.strip_prefix("missing field `") {
-        // As everywhere, what is missing is pointed at where it should stand.
+        // A missing field is reported at its own path, as everywhere.
         path = format!("{path}/{}", escaped(field.trim_end_matches('`')));
     }
     let detail = match path.as_str() {
@@ -93,12 +93,12 @@ fn unusable(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
         .with_issues(vec![FieldIssue { path, message }])
 }
 
-/// Returns a place in a document as a JSON pointer (RFC 6901).
+/// Converts a path to a JSON pointer (RFC 6901).
 fn pointer(path: &Path) -> String {
     let parts = path.iter().filter_map(|part| match part {
         Segment::Seq { index } => Some(index.to_string()),
         Segment::Map { key } => Some(escaped(key)),
-        // An enum's variant and what has no name stand at no place of their own.
+        // Enum variants and unnamed values have no path segment.
         Segment::Enum { .. } | Segment::Unknown => None,
     });
     parts.fold(String::new(), |pointer, part| format!("{pointer}/{part}"))
@@ -115,6 +115,14 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
         status,
         serde_json::to_vec(value).expect("views are always JSON"),
     )
+}
+
+/// Answers 201 with the created object and its location.
+pub(super) fn created(location: &str, value: &impl Serialize) -> Response {
+    let mut response = json(StatusCode::CREATED, value);
+    let location = HeaderValue::try_from(location).expect("ids and names are safe in a header");
+    response.headers_mut().insert(LOCATION, location);
+    response
 }
 
 /// Answers with a JSON text.

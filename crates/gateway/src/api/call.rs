@@ -1,8 +1,8 @@
 //! Calls over REST: `/api/v1/mcp/servers/{server}/call` for any method, and tools by exposed name
-//! for `/api/v1/tools/call`, whose other shapes are in `tools`.
+//! for `/api/v1/tools/call`, whose other formats are in `tools`.
 //!
-//! The caller's grants decide, as on `/mcp`. With `Prefer: respond-async` the answer is 202, the id of
-//! the call in the audit, and a place to ask for the outcome. A client that goes away takes its call back with it.
+//! The caller's grants apply, as on `/mcp`. With `Prefer: respond-async` the response is 202 with
+//! the call's id and the URL of its outcome. Disconnecting cancels the call.
 
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures_util::future::join_all;
-use gantry_engine::{Announced, Engine, Lists, Project, Reply, Request, Scope, Speaker, Surface};
+use gantry_engine::{
+    Announced, ClientIdentity, Engine, Lists, Project, Reply, Request, Scope, Surface,
+};
 use gantry_model::caller::{Caller, Context};
 use gantry_model::id::{CallId, ServerName};
 use gantry_model::jsonrpc::{Raw, RawBuf};
@@ -26,6 +28,7 @@ use utoipa::ToSchema;
 
 use super::body::{JsonBody, document, json};
 use super::jobs::settled;
+use super::servers::unknown_among;
 use super::{Api, In, Named, Who};
 use crate::http::context;
 use crate::http::error::Problem;
@@ -36,18 +39,18 @@ pub(super) fn routes() -> Router<Api> {
     Router::new().route("/api/v1/mcp/servers/{server}/call", post(call_server))
 }
 
-/// A request of any method but the handshake's.
+/// A request of any method except the handshake.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"method": "tools/list"}))]
 pub(super) struct MethodCall<'a> {
     /// The method, such as `tools/list` or `resources/read`.
     method: String,
-    /// Its params, passed on as they are.
+    /// Its params, forwarded unchanged.
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     params: Option<&'a RawValue>,
-    /// How long it may take; the server's own bound holds beside it.
+    /// Timeout; the server's own timeout applies as well.
     #[schema(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
 }
@@ -63,16 +66,16 @@ pub(super) struct ToolCall<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     arguments: Option<&'a RawValue>,
-    /// User, session, run, step and trace may stand here instead of in headers.
+    /// User, session, run, step and trace, as an alternative to headers.
     #[serde(borrow, rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     meta: Option<&'a RawValue>,
-    /// How long it may take; the server's own bound holds beside it.
+    /// Timeout; the server's own timeout applies as well.
     #[schema(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
 }
 
-/// What a call was answered.
+/// The response to a call.
 #[cfg_attr(
     not(test),
     expect(
@@ -82,27 +85,27 @@ pub(super) struct ToolCall<'a> {
 )]
 #[derive(Serialize, ToSchema)]
 pub(super) struct Answered {
-    /// The call's id in the audit; absent for what was answered from memory.
+    /// The call's id in the audit log; absent if it was answered from memory.
     #[schema(nullable = false)]
     call: Option<String>,
-    /// Whether the tool says of itself that it failed.
+    /// Whether the tool reported a failure.
     is_error: bool,
-    /// The server's result, untouched.
+    /// The server's result, unchanged.
     #[schema(value_type = Object)]
     result: Box<RawValue>,
 }
 
-/// A call that nobody waits for.
+/// An asynchronous call.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Accepted {
-    /// The call's id in the audit: ask at `/api/v1/calls/{id}`. The answer itself is there for ten
-    /// minutes after its end, unless the gateway stops before; what the audit knows stays.
+    /// The call's id: ask at `/api/v1/calls/{id}`. The response is kept for ten minutes after its
+    /// end, unless the gateway stops; the audit row stays.
     #[schema(example = "call_0123456789abcdef0123456789abcdef")]
     id: String,
     /// `running`.
     #[schema(example = "running")]
     status: &'static str,
-    /// The ids of all calls of a list, in their order; the outcome of all is at the first.
+    /// The ids of all calls of a list, in order; the outcome of all is at the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     calls: Vec<String>,
@@ -119,7 +122,7 @@ impl Accepted {
     }
 }
 
-/// One call, owned, so that it may outlive its request.
+/// An owned call that may outlive its request.
 struct Wanted {
     caller: Caller,
     scope: Scope,
@@ -132,8 +135,8 @@ struct Wanted {
 }
 
 // row 1.4
-/// Asks one server any method but the handshake's, under its own names. The caller's grants decide,
-/// and the call is on record.
+/// Sends any method except the handshake to one server, under its own names. The caller's grants
+/// apply, and the call is recorded.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/call", tag = "tools", request_body = MethodCall<'static>,
     params(("server" = String, Path, description = "Its name or id."),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
@@ -171,7 +174,7 @@ pub(super) async fn call_server(
     respond(&api, &headers, wanted).await
 }
 
-/// Calls a tool by exposed name, in MCP's own shape.
+/// Calls a tool by exposed name, in MCP format.
 pub(super) async fn call_tool(
     api: &Api,
     caller: Caller,
@@ -214,19 +217,14 @@ fn object<'a>(field: &str, value: Option<&'a RawValue>) -> Result<Option<Raw<'a>
     }
 }
 
-/// Returns the name behind a name or an id; whether the caller may use it is for the engine to say.
+/// Returns the server's name for a name or id; the engine checks the grants.
 fn name_of(project: &Project, server: &str) -> Result<ServerName, Problem> {
     if let Some(view) = project.server(server) {
         return Ok(view.spec.name.clone());
     }
-    let shown: String = server
-        .chars()
-        .take(64)
-        .flat_map(char::escape_debug)
-        .collect();
     match server {
         ServerName::NATIVE => Ok(ServerName::native()),
-        _ => Err(Problem::new("server.unknown").with_detail(format!("no server `{shown}`"))),
+        _ => Err(unknown_among(server, [])),
     }
 }
 
@@ -239,12 +237,12 @@ async fn respond(api: &Api, headers: &HeaderMap, wanted: Wanted) -> Result<Respo
     now_or_later(api, headers, (&caller, 1), work).await
 }
 
-/// How long the record of a call is waited for before its id is told.
+/// How long to wait for a call's record before its id is returned.
 const RECORDED: Duration = Duration::from_secs(5);
 
-/// Answers when the work is done, or at once with a place to ask for it, as the client prefers; what
-/// ends without a record, such as a refusal while the gateway stops, is answered as it is. The work
-/// consists of so many calls, and is given their ids if they are told beforehand.
+/// Answers when the work is done, or at once with the URL of its outcome, as the client prefers;
+/// work that ends without a record, such as a refusal during shutdown, is answered directly. The
+/// work consists of `calls` calls and gets their ids if they are announced.
 pub(super) async fn now_or_later<F>(
     api: &Api,
     headers: &HeaderMap,
@@ -267,14 +265,14 @@ where
         let response = work.await.unwrap_or_else(Problem::into_response);
         let headers = response.headers().clone();
         let (status, body) = settled(response).await;
-        // Heard only while no id was told.
+        // Received only while no id was returned.
         ended.send((status, headers, body.clone())).ok();
         (status, body)
     })?;
-    // An id that was told is in the audit, whatever happens to this process.
+    // A returned id is in the audit log, even if this process is killed.
     let recorded = timeout(RECORDED, join_all(recorded)).await;
     if recorded.is_ok_and(|recorded| recorded.iter().all(Result::is_err)) {
-        // It has ended, or is about to, and nobody could ask for it later.
+        // It has ended or is about to, and nobody could ask for it later.
         let ended = end.await;
         api.jobs.forget(id);
         let (status, headers, body) = ended.map_err(|_| Problem::panic())?;
@@ -323,7 +321,7 @@ async fn run(
             Scope::All => Lists::FromCatalog,
             Scope::Server(_) => Lists::FromServer,
         },
-        speaker: Speaker::Anyone,
+        identity: ClientIdentity::Anyone,
         reason: None,
     };
     let reply = engine

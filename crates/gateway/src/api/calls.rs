@@ -1,5 +1,5 @@
-//! The audit: `/api/v1/calls`. An administrator sees every call, an agent its own. Calls that nobody
-//! waits for are asked for and taken back here too.
+//! The audit log, `/api/v1/calls`. An administrator sees every call, an agent its own. Outcomes of
+//! asynchronous calls are fetched here, and such calls are cancelled here.
 
 pub(super) mod export;
 
@@ -21,7 +21,7 @@ use super::jobs::Outcome;
 use super::query::{Asked, bad, bad_cursor, limit};
 use super::views::{CallPage, CallView};
 use super::{Api, In, Named, Who};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
@@ -33,18 +33,18 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/calls/{call}", get(one).delete(take_back))
 }
 
-/// Which calls are asked for.
+/// The filter of calls.
 #[derive(Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CallsAsked {
-    /// Only calls of this agent; an agent's key sees its own calls whatever this says.
+    /// Only calls of this agent; an agent's key always sees only its own.
     agent: Option<String>,
     /// Only calls to this server.
     server: Option<String>,
-    /// Only calls of this tool, by its server's own name for it.
+    /// Only calls of this tool, by the server's own name for it.
     tool: Option<String>,
-    /// Only calls that ended so.
+    /// Only calls with this status.
     #[param(inline)]
     status: Option<Status>,
     /// Only calls that ended with this error code.
@@ -55,10 +55,10 @@ pub(super) struct CallsAsked {
     session: Option<String>,
     /// Only calls of this trace.
     trace: Option<String>,
-    /// Only calls that came in then or later: RFC 3339, or milliseconds since 1970.
+    /// Only calls received at or after this time: RFC 3339, or milliseconds since 1970.
     #[serde(alias = "since_ms")]
     since: Option<String>,
-    /// Only calls that came in before: RFC 3339, or milliseconds since 1970.
+    /// Only calls received before this time: RFC 3339, or milliseconds since 1970.
     #[serde(alias = "until_ms")]
     until: Option<String>,
     /// `next_cursor` of the page before.
@@ -67,7 +67,7 @@ pub(super) struct CallsAsked {
     /// How many items at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
-    /// Whether to count all calls that fit.
+    /// Whether to count all matching calls.
     #[serde(default)]
     #[param(default = false)]
     count: bool,
@@ -85,11 +85,11 @@ pub(super) enum Status {
     Error,
     /// It got no answer in time.
     Timeout,
-    /// The caller took it back.
+    /// The caller cancelled it.
     Cancelled,
     /// It was never sent.
     Refused,
-    /// It reached a server and was cut off.
+    /// It reached a server and was interrupted.
     Unknown,
 }
 
@@ -144,7 +144,7 @@ pub(super) fn time(field: &str, text: &str) -> Result<u64, Problem> {
         .ok_or_else(|| bad(field, text).with_hint("write `2026-11-16T09:30:00Z`, or milliseconds"))
 }
 
-/// Lists calls, newest first. Everything that was answered is in it.
+/// Lists calls, newest first. Every answered call is included.
 #[utoipa::path(get, path = "/api/v1/calls", tag = "calls", params(CallsAsked), responses(
     (status = 200, description = "The calls.", body = CallPage),
 ))]
@@ -176,7 +176,7 @@ fn unknown() -> Problem {
     Problem::new("call.unknown").with_detail("no such call")
 }
 
-/// A row of the audit, with the answer if that is kept.
+/// An audit row, with the response if it is still kept.
 #[derive(Serialize)]
 struct Recorded {
     #[serde(flatten)]
@@ -185,18 +185,16 @@ struct Recorded {
     answer: Option<Box<RawValue>>,
 }
 
-/// Shows one call. Of one that was made with `Prefer: respond-async` it is 202 while it runs, and for
-/// ten minutes after its end exactly what the call itself would have been answered; later, after a
-/// restart too, what the audit knows of it, as of every other call: `status`, `code` and times, without
-/// the result. Other keys than the one that made it see the latter at once, administrators with the
-/// answer in `answer` as long as it is kept.
+/// Shows one call. A call made with `Prefer: respond-async` is 202 while it runs, and for ten
+/// minutes after its end exactly the call's own response; later, also after a restart, its audit
+/// row: `status`, `code` and times, without the result. Other keys always get the audit row;
+/// administrators also `answer`, while it is kept.
 #[utoipa::path(get, path = "/api/v1/calls/{call}", tag = "calls",
     params(("call" = String, Path, description = "A call's id, which is also what `Prefer: respond-async` gave.")),
     responses(
     (status = 200, description = "The call, or its answer.", body = Object),
     (status = 202, description = "It has no answer yet.", body = super::call::Accepted),
-    (status = 404, description = "`call.unknown`: no call of that id that the key may see.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 404, description = "`call.unknown`: no call of that id that the key may see."),
 ))]
 pub(super) async fn one(
     State(api): State<Api>,
@@ -234,13 +232,12 @@ pub(super) async fn one(
     }
 }
 
-/// Cancels a call that was made with `Prefer: respond-async`: while it runs the server is told and the
-/// audit says `cancelled`; after its end its outcome is forgotten, and the row of the audit stays.
+/// Cancels a call made with `Prefer: respond-async`. While it runs, the server is notified and the
+/// audit log says `cancelled`; after its end, its outcome is discarded and the audit row stays.
 #[utoipa::path(delete, path = "/api/v1/calls/{call}", tag = "calls",
     params(("call" = String, Path, description = "The id that `Prefer: respond-async` gave.")), responses(
-    (status = 204, description = "Nothing of it runs any more."),
-    (status = 404, description = "`call.unknown`: the key has no such call that runs or whose outcome is kept.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 204, description = "It is cancelled, or its outcome discarded."),
+    (status = 404, description = "`call.unknown`: the key has no such call that runs or whose outcome is kept."),
 ))]
 pub(super) async fn take_back(
     State(api): State<Api>,

@@ -1,7 +1,7 @@
-//! A page per error code, `/errors/{code}`: what it means, whose fault it is, what to do. Public, and
-//! where `type` of every problem document leads.
+//! A page per error code, `/errors/{code}`: what it means, the responsible party, what to do.
+//! Public; `type` of every problem document links here.
 //!
-//! The pages are the files of `docs/errors`, built in; the tidy test keeps them complete.
+//! The pages are the embedded files of `docs/errors`; a tidy test keeps them complete.
 
 use axum::Router;
 use axum::extract::State;
@@ -10,9 +10,15 @@ use axum::routing::get;
 use http::StatusCode;
 
 use super::{Api, Named, html};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 
 include!(concat!(env!("OUT_DIR"), "/error_pages.rs"));
+
+/// Codes of release 0.1 under their new names, so that old links still work.
+const RENAMED: [(&str, &str); 2] = [
+    ("client.homeless", "client.no_home"),
+    ("stdio.nonsense", "stdio.not_a_gateway"),
+];
 
 /// Returns the routes, which need no key.
 pub(super) fn routes() -> Router<Api> {
@@ -21,7 +27,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/errors/{code}", get(one))
 }
 
-/// Lists every error code with what it means.
+/// Lists all error codes with their meanings.
 #[utoipa::path(get, path = "/errors", tag = "about", operation_id = "errors", responses(
     (status = 200, description = "The page.", body = String, content_type = "text/html"),
 ))]
@@ -41,15 +47,16 @@ pub(super) async fn list(State(_): State<Api>) -> Response {
     html::page(StatusCode::OK, "Gantry: error codes", &body)
 }
 
-/// Shows what an error code means, whose fault it is, and what to do.
+/// Shows an error code: its meaning, the responsible party, and what to do.
 #[utoipa::path(get, path = "/errors/{code}", tag = "about", operation_id = "error",
     params(("code" = String, Path, description = "The code.", example = "server.unknown")), responses(
     (status = 200, description = "The page.", body = String, content_type = "text/html"),
-    (status = 404, description = "`http.route`: there is no such code.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`http.route`: there is no such code."),
 ))]
 pub(super) async fn one(Named(code): Named) -> Result<Response, Problem> {
-    let place = PAGES.binary_search_by(|(known, _)| (*known).cmp(code.as_str()));
+    let renamed = RENAMED.iter().find(|(old, _)| *old == code);
+    let code = renamed.map_or(code.as_str(), |(_, new)| new);
+    let place = PAGES.binary_search_by(|(known, _)| (*known).cmp(code));
     let (code, text) = place.map(|place| PAGES[place]).map_err(|_| {
         Problem::new("http.route")
             .with_detail("there is no such error code")

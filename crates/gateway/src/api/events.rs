@@ -1,5 +1,5 @@
-//! Everything that happens, as it happens: `GET /api/v1/events/stream`, server-sent events for
-//! administrators. `topics` reads what is wanted, `listener` renders it. Entry point: [`routes`].
+//! The live event stream, `GET /api/v1/events/stream`: server-sent events for administrators.
+//! `topics` parses the requested topics, `listener` renders the events. Entry point: [`routes`].
 
 mod listener;
 mod topics;
@@ -21,7 +21,8 @@ use self::topics::Topics;
 use super::history::stream::{StreamEnd, event_stream};
 use super::query::Asked;
 use super::{Api, In, Who};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
+use crate::http::limits::stream_permit;
 use crate::http::session::Session;
 
 /// Returns the routes, for administrators only.
@@ -29,26 +30,25 @@ pub(super) fn routes() -> Router<Api> {
     Router::new().route("/api/v1/events/stream", get(stream))
 }
 
-/// What a listener wants to hear of.
+/// The requested topics.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct StreamQuery {
-    /// What to hear of, separated by commas: `overview`, `servers`, `server:NAME`, `log:NAME`, `calls`,
-    /// `calls:FIELD=TEXT;…`, `catalog`, `access`; `overview,servers` if this is left out.
+    /// Topics, separated by commas: `overview`, `servers`, `server:NAME`, `log:NAME`, `calls`,
+    /// `calls:FIELD=TEXT;…`, `catalog`, `access`; by default `overview,servers`.
     #[param(example = "servers,log:files,calls:status=error")]
     topics: Option<String>,
 }
 
-/// Follows everything that happens in the project. Events are `hello` (first), `server` (at most four a
-/// second of each), `lifecycle`, `call` (at most 50 a second, the rest as `skipped`), `tick` and `usage`
-/// (every second), `log`, `catalog`, `access`, and `gap` where something was missed. A quiet stream says
-/// `:` every two seconds. `Last-Event-ID` resumes a stream with the same topics.
+/// Streams events of the project: `hello` (first), `server` (at most four per second and server),
+/// `lifecycle`, `call` (at most 50 per second, the rest as `skipped`), `tick` and `usage` (every
+/// second), `log`, `catalog`, `access`, and `gap` if events were missed. An idle stream sends a `:`
+/// comment every two seconds. `Last-Event-ID` resumes a stream with the same topics.
 #[utoipa::path(get, path = "/api/v1/events/stream", tag = "servers", operation_id = "event_stream",
     params(StreamQuery), responses(
     (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
-    (status = 404, description = "`server.unknown`: a topic names a server that there is not.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 404, description = "`server.unknown`: a topic names an unknown server."),
 ))]
 pub(super) async fn stream(
     State(api): State<Api>,
@@ -60,10 +60,10 @@ pub(super) async fn stream(
 ) -> Result<Response, Problem> {
     let topics = Topics::parse(asked.topics.as_deref(), &project)?;
     let feed = project.listen();
-    let place = api.streams.open(caller.key)?;
+    let slot = stream_permit(&api.streams, &caller)?;
     let session = session.map(|Extension(session)| session);
     let end = StreamEnd::new(&project, &caller, session);
-    let mut stream = EventStream::open(&project, topics, feed, end, place);
+    let mut stream = EventStream::open(&project, topics, feed, end, slot);
     stream.greet(api.version);
     let last = headers.get("last-event-id");
     if let Some(last) = last.and_then(|last| last.to_str().ok()) {

@@ -1,4 +1,4 @@
-//! Times as people write them in bodies: `30s` or 30000.
+//! Durations in request bodies: `30s` or 30000.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use utoipa::{PartialSchema, ToSchema};
 pub(super) struct Period(#[serde(with = "period")] pub(super) Duration);
 
 impl Period {
-    /// Returns the whole milliseconds of it.
+    /// Returns it in whole milliseconds.
     pub(super) fn milliseconds(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }

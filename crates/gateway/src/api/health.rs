@@ -16,10 +16,10 @@ use super::views::{AcknowledgedView, HealthView};
 use super::{Api, By, In};
 use crate::http::error::Problem;
 
-/// How long the database may take to tell its size.
+/// How long the database may take to report its size.
 const MEASURE: Duration = Duration::from_millis(500);
 
-/// Returns the public route, which tells no detail.
+/// Returns the public route, without details.
 pub(super) fn public_routes() -> Router<Api> {
     Router::new().route("/healthz", get(alive))
 }
@@ -32,14 +32,14 @@ pub(super) fn admin_routes() -> Router<Api> {
         .route("/metrics", get(metrics))
 }
 
-/// Tells whether calls are accepted. Needs no key and tells no detail.
+/// Reports whether calls are accepted. Needs no key and gives no details.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses(
     (status = 200, description = "`ok`, or `degraded`: calls are accepted, but an administrator should \
         look at `/api/v1/health`.", body = String, content_type = "text/plain"),
     (status = 503, description = "`stopping` or `failing`", body = String, content_type = "text/plain"),
 ))]
 pub(super) async fn alive(State(api): State<Api>) -> Response {
-    // Anyone may ask, so that the answer must cost nothing.
+    // Anyone may ask, so the response must be cheap.
     let (status, text) = match api.engine().health_status() {
         HealthStatus::Ok => (StatusCode::OK, "ok\n"),
         HealthStatus::Degraded => (StatusCode::OK, "degraded\n"),
@@ -63,12 +63,12 @@ pub(super) async fn alive(State(api): State<Api>) -> Response {
 ))]
 pub(super) async fn health(State(api): State<Api>, In(project): In) -> Response {
     let engine = api.engine();
-    // The rest of the health does not depend on the database.
+    // The rest of the health check does not need the database.
     let usage = match api.gateway_only(&project) {
         Ok(()) => tokio::time::timeout(MEASURE, engine.call_usage())
             .await
             .ok(),
-        // How much other projects have on record is not shown.
+        // Other projects' records are not shown.
         Err(_) => None,
     };
     let usage = usage.and_then(Result::ok);
@@ -76,8 +76,8 @@ pub(super) async fn health(State(api): State<Api>, In(project): In) -> Response 
     json(StatusCode::OK, &view)
 }
 
-/// Acknowledges all damage of the journal that `audit.damage` lists, so that it no longer degrades the
-/// health. The kept files stay.
+/// Acknowledges all damage of the journal listed in `audit.damage`, so that the health is no longer
+/// degraded. The kept files stay.
 #[utoipa::path(post, path = "/api/v1/health/acknowledge", tag = "health", responses(
     (status = 200, description = "How many were acknowledged.", body = AcknowledgedView),
 ))]

@@ -1,5 +1,5 @@
-//! What servers wrote and what happened to them: logs and events, for administrators. Whoever asks for
-//! events with `Accept: text/event-stream` follows them (`stream`).
+//! Logs and events of servers, for administrators. `Accept: text/event-stream` follows the stored
+//! events (`stream`).
 
 pub(super) mod stream;
 
@@ -16,10 +16,10 @@ use utoipa::IntoParams;
 
 use super::body::json;
 use super::query::{Asked, Page, bad, bad_cursor, limit};
-use super::servers::unknown;
+use super::servers::{known, unknown};
 use super::views::{EventView, LogLineView};
 use super::{Api, In, Named, Who};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 use crate::http::session::Session;
 
 /// Returns the routes, for administrators only.
@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/events", get(all_events))
 }
 
-/// The most lines of a log that are kept.
+/// The maximum number of log lines kept.
 const LONGEST_LOG: u32 = 10_000;
 
 /// Which lines of a log are listed.
@@ -38,10 +38,10 @@ const LONGEST_LOG: u32 = 10_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
-    /// The number of last lines; at most 10,000 are kept. `lines`, its old name, still works.
+    /// The number of lines; at most 10,000 are kept. The old name `lines` still works.
     #[param(minimum = 0, maximum = 10_000, default = 200, format = "uint32")]
     limit: Option<u32>,
-    /// The old name of `limit`; more than 10,000 count as that many.
+    /// The old name of `limit`; values over 10,000 are capped.
     #[param(ignore)]
     lines: Option<u32>,
 }
@@ -74,17 +74,16 @@ pub(super) struct EventsQuery {
     /// How many items at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before, which is the newer one.
+    /// `next_cursor` of the previous, newer page.
     cursor: Option<String>,
 }
 
-/// Returns the last lines that a server wrote beside the protocol, oldest first, its secrets
-/// redacted.
+/// Returns the last lines that a server wrote to stderr or outside the protocol, oldest first, with
+/// secrets redacted.
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/logs", tag = "servers",
     params(("server" = String, Path, description = "Its name or id."), LogsQuery), responses(
     (status = 200, description = "The lines.", body = Page<LogLineView>),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`server.unknown`: there is none."),
 ))]
 pub(super) async fn logs(
     In(project): In,
@@ -99,15 +98,14 @@ pub(super) async fn logs(
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }
 
-/// Returns what happened to a server last: oldest first within a page, newer pages first. With
-/// `Accept: text/event-stream` it is a stream that begins with the same page and follows what is
-/// stored; `Last-Event-ID` resumes it.
+/// Returns the last events of a server: oldest first within a page, newest page first. With
+/// `Accept: text/event-stream` it is a stream that starts with the same page and follows stored
+/// events; `Last-Event-ID` resumes it.
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/events", tag = "servers",
     params(("server" = String, Path, description = "Its name or id."), EventsQuery), responses(
     (status = 200, description = "The events.", content(
         (Page<EventView> = "application/json"), (EventView = "text/event-stream"))),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`server.unknown`: there is none."),
 ))]
 pub(super) async fn events(
     State(api): State<Api>,
@@ -118,8 +116,7 @@ pub(super) async fn events(
     headers: HeaderMap,
     Asked(asked): Asked<EventsQuery>,
 ) -> Result<Response, Problem> {
-    let known = project.server(&server);
-    let known = known.ok_or_else(|| unknown(&project, &server))?;
+    let known = known(&project, &server)?;
     if !stream::is_wanted(&headers) {
         return show_events(&project, Some(&server), &asked).await;
     }
@@ -128,9 +125,9 @@ pub(super) async fn events(
     stream::open((&api, &project), by, Some(name), &headers, &asked).await
 }
 
-/// Returns what happened to all servers last: oldest first within a page, newer pages first. With
-/// `Accept: text/event-stream` it is a stream that begins with the same page and follows what is
-/// stored; `Last-Event-ID` resumes it.
+/// Returns the last events of all servers: oldest first within a page, newest page first. With
+/// `Accept: text/event-stream` it is a stream that starts with the same page and follows stored
+/// events; `Last-Event-ID` resumes it.
 #[utoipa::path(get, path = "/api/v1/events", tag = "servers", params(EventsQuery), responses(
     (status = 200, description = "The events.", content(
         (Page<EventView> = "application/json"), (EventView = "text/event-stream"))),

@@ -1,4 +1,4 @@
-//! Pages for people: plain HTML without a script, nothing from elsewhere, light and dark.
+//! HTML pages: no scripts, no external resources, light and dark.
 
 use std::fmt::Write as _;
 
@@ -27,13 +27,13 @@ pub(super) fn page(status: StatusCode, title: &str, body: &str) -> Response {
     (status, headers, text).into_response()
 }
 
-/// Returns the one style sheet.
+/// Returns the style sheet.
 pub(super) async fn style() -> Response {
     let kind = HeaderValue::from_static("text/css; charset=utf-8");
     ([(CONTENT_TYPE, kind)], STYLE).into_response()
 }
 
-/// Returns a text as it may stand in a page.
+/// Escapes a text for HTML.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -49,7 +49,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// Returns a line of prose, with `code` set apart.
+/// Renders a line of prose with `code` spans.
 pub(super) fn prose(text: &str) -> String {
     let mut out = String::new();
     for (place, part) in text.split('`').enumerate() {

@@ -24,7 +24,7 @@ use super::history::stream::is_wanted;
 use super::query::{Asked, Page};
 use super::views::{ImageView, PrunedView};
 use super::{Api, By, In};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 
 use self::stream::Progress;
 
@@ -83,10 +83,9 @@ pub(super) async fn list(State(api): State<Api>, In(project): In) -> Result<Resp
 #[utoipa::path(post, path = "/api/v1/images", tag = "images", request_body = Wanted, responses(
     (status = 200, description = "The images are in the store.", content(
         (Pulled = "application/json"), (Progress = "text/event-stream"))),
-    (status = 422, description = "`image.reference`: the name is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 422, description = "`image.reference`: the name is none."),
     (status = 502, description = "`image.…`: the registry did not give it, or it is no image that can be \
-        used.", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        used."),
 ))]
 pub(super) async fn pull(
     State(api): State<Api>,
@@ -161,8 +160,7 @@ async fn run(
 /// Removes the name of an image, and the layers that nothing else uses. Servers that run keep theirs.
 #[utoipa::path(delete, path = "/api/v1/images", tag = "images", params(Removed), responses(
     (status = 200, description = "What was freed.", body = PrunedView),
-    (status = 404, description = "`image.absent`: it is not in the store.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`image.absent`: it is not in the store."),
 ))]
 pub(super) async fn remove(
     State(api): State<Api>,

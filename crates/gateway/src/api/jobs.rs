@@ -1,12 +1,11 @@
-//! Calls that nobody waits for: `Prefer: respond-async` answers at once, the outcome is asked for
-//! later, under the id that the call has in the audit.
+//! Asynchronous calls: `Prefer: respond-async` answers at once, and the outcome is fetched later
+//! under the call's id.
 //!
-//! Outcomes are kept in memory for ten minutes; the audit row of the call stays whatever happens
-//! here. Each agent has bounds of its own, in number and bytes, and what it does beyond them drops
-//! its own oldest outcomes. If all agents together hold too much, or too many, whoever holds the most
-//! loses its oldest: an agent's outcome never makes room for one that holds more, which no `Quota` does.
-//! Only the key that made a call, or an admin key of its project, can ask for it or take it back. Entry points: [`Jobs::start`], [`Jobs::get`] and
-//! [`Jobs::take_back`].
+//! Outcomes are kept in memory for ten minutes; the audit row stays in any case. Each agent has
+//! limits in number and bytes, beyond which its own oldest outcomes are dropped; when all agents
+//! together hold too much, the one with the most loses its oldest (a plain `Quota` cannot do that).
+//! Only the key that made a call, or an admin key of its project, can fetch or cancel it. Entry
+//! points: [`Jobs::start`], [`Jobs::get`] and [`Jobs::take_back`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,31 +26,31 @@ use tokio_util::task::TaskTracker;
 use crate::http::catch_panic;
 use crate::http::error::Problem;
 
-/// Calls of one project that run at once.
+/// Concurrent calls of one project.
 const RUNNING: usize = 1024;
-/// Calls of one agent that run at once.
+/// Concurrent calls of one agent.
 const RUNNING_PER_AGENT: usize = 64;
-/// Outcomes of one agent that are kept at once.
+/// Outcomes kept per agent.
 const KEPT_PER_AGENT: usize = 256;
-/// Bytes of one agent's outcomes; a single longer one is kept alone.
+/// Bytes of outcomes kept per agent; a single longer one is kept alone.
 const BYTES_PER_AGENT: usize = 16 << 20;
-/// Outcomes that are kept at once.
+/// Outcomes kept in total.
 const KEPT: usize = 4096;
-/// Bytes of outcomes that are kept at once.
+/// Bytes of outcomes kept in total.
 const KEPT_BYTES: usize = 64 << 20;
 /// How long an outcome is kept.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// What there is to say about a call.
+/// The state of a call.
 #[derive(Debug, Clone)]
 pub(super) enum Outcome {
     /// It has no answer yet.
     Running,
-    /// Its answer: status and JSON body as the call itself would have had.
+    /// Its response: status and JSON body.
     Done(StatusCode, Bytes),
 }
 
-/// Whose calls are counted together.
+/// The account that a call is counted on.
 type Owner = (ProjectName, AgentName);
 
 #[derive(Debug)]
@@ -60,9 +59,9 @@ struct Job {
     owner: Owner,
     outcome: Outcome,
     since: Instant,
-    /// Ends the call while it runs.
+    /// Cancels the call while it runs.
     stop: CancellationToken,
-    /// Its place among the calls that run, given back with its end.
+    /// Its slot among the running calls, released at its end.
     running: Option<QuotaPermit<AgentName>>,
 }
 
@@ -71,12 +70,12 @@ impl Job {
         matches!(self.outcome, Outcome::Running)
     }
 
-    /// Tells whether a caller may know of it: who made it, and administrators of its project. row 3.2
+    /// Returns whether a caller may see it: its creator, and administrators of its project. row 3.2
     fn is_open_to(&self, caller: &Caller) -> bool {
         self.owner.0 == caller.project && (self.key == caller.key || caller.kind == KeyKind::Admin)
     }
 
-    /// Returns how many bytes of an outcome it keeps; none while it runs.
+    /// Returns the bytes of its outcome; none while it runs.
     fn kept(&self) -> Option<usize> {
         match &self.outcome {
             Outcome::Running => None,
@@ -85,7 +84,7 @@ impl Job {
     }
 }
 
-/// Returns an answer as it is kept.
+/// Converts a response to the kept form.
 pub(super) async fn settled(response: Response) -> (StatusCode, Bytes) {
     let status = response.status();
     let body = response.into_body().collect().await;
@@ -93,7 +92,7 @@ pub(super) async fn settled(response: Response) -> (StatusCode, Bytes) {
     (status, body)
 }
 
-/// The calls that nobody waits for.
+/// The asynchronous calls.
 #[derive(Debug, Clone)]
 pub(super) struct Jobs {
     tasks: TaskTracker,
@@ -112,7 +111,7 @@ impl Default for Jobs {
 }
 
 impl Jobs {
-    /// Starts a call whose outcome is asked for under this id.
+    /// Starts a call whose outcome is available under this id.
     pub(super) fn start(
         &self,
         caller: &Caller,
@@ -126,7 +125,7 @@ impl Jobs {
                 QuotaExceeded::Project(limit) => ("of this project ", limit),
                 QuotaExceeded::All(limit) => ("", limit),
             };
-            let detail = format!("{limit} calls {whose}that nobody waits for run already");
+            let detail = format!("{limit} calls {whose}run asynchronously already");
             Problem::new("call.too_many_async")
                 .with_detail(detail)
                 .with_retry_after(Duration::from_secs(5))
@@ -145,7 +144,7 @@ impl Jobs {
         self.tasks.spawn(async move {
             let outcome = tokio::select! {
                 biased;
-                // Dropping the work takes the call back.
+                // Dropping the work cancels the call.
                 () = stop.cancelled() => Err(cancelled()),
                 outcome = catch_panic(work) => outcome,
             };
@@ -158,7 +157,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Returns the outcome of a call that the caller made, or of any to an administrator. fault T4
+    /// Returns the outcome of a call that the caller made, or of any call for an administrator.
+    /// fault T4
     pub(super) fn get(&self, caller: &Caller, id: CallId) -> Option<Outcome> {
         let jobs = self.lock();
         let job = jobs.get(&id)?;
@@ -166,15 +166,14 @@ impl Jobs {
         (is_there && job.is_open_to(caller)).then(|| job.outcome.clone())
     }
 
-    /// Tells whether the caller's own key made a call.
+    /// Returns whether the caller's own key made a call.
     pub(super) fn is_maker(&self, caller: &Caller, id: CallId) -> bool {
         let jobs = self.lock();
         let is_own = |job: &Job| job.key == caller.key && job.owner.0 == caller.project;
         jobs.get(&id).is_some_and(is_own)
     }
 
-    /// Takes a call back while it runs, and forgets its outcome afterwards; tells whether the caller
-    /// has such a call.
+    /// Cancels a running call, or discards its outcome; returns whether the caller has such a call.
     pub(super) fn take_back(&self, caller: &Caller, id: CallId) -> bool {
         let mut jobs = self.lock();
         let Some(job) = jobs.get(&id).filter(|job| job.is_open_to(caller)) else {
@@ -188,7 +187,7 @@ impl Jobs {
         true
     }
 
-    /// Forgets a call whose id nobody was told.
+    /// Removes a call whose id was never returned.
     pub(super) fn forget(&self, id: CallId) {
         self.lock().remove(&id);
     }
@@ -216,7 +215,7 @@ fn cancelled() -> Problem {
     Problem::new("call.cancelled").with_detail("the call was cancelled")
 }
 
-/// What an agent keeps: how many outcomes and bytes, and its oldest.
+/// What an agent holds: number and bytes of outcomes, and the oldest.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     count: usize,
@@ -224,7 +223,7 @@ struct Kept {
     oldest: (Instant, CallId),
 }
 
-/// Returns what each agent keeps.
+/// Returns what each agent holds.
 fn kept(jobs: &HashMap<CallId, Job>) -> HashMap<&Owner, Kept> {
     let mut all: HashMap<&Owner, Kept> = HashMap::new();
     for (id, job) in jobs {
@@ -242,8 +241,8 @@ fn kept(jobs: &HashMap<CallId, Job>) -> HashMap<&Owner, Kept> {
     all
 }
 
-/// Makes room for an outcome of so many bytes; false if there is none. What is too old goes first,
-/// then the owner's own oldest while it is over its bounds, then the oldest of who holds the most.
+/// Makes room for an outcome of this size; false if impossible. Expired outcomes go first, then the
+/// owner's oldest while it exceeds its limits, then the oldest of the largest holder.
 fn make_room(jobs: &mut HashMap<CallId, Job>, owner: &Owner, incoming: usize) -> bool {
     jobs.retain(|_, job| job.is_running() || job.since.elapsed() < KEPT_FOR);
     loop {
@@ -258,7 +257,7 @@ fn make_room(jobs: &mut HashMap<CallId, Job>, owner: &Owner, incoming: usize) ->
             if let Some(own) = own.filter(is_over) {
                 own.oldest.1
             } else {
-                // Who holds the most of what there is too much of, if it is more than the owner would.
+                // The largest holder, if it holds more than the owner would.
                 let most = if bytes + incoming > KEPT_BYTES {
                     let most = kept.values().max_by_key(|kept| (kept.bytes, kept.count));
                     most.filter(|most| most.bytes > own_bytes)

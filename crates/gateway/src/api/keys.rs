@@ -15,7 +15,7 @@ use super::form::Period;
 use super::query::{Asked, Page, Paging};
 use super::views::{now_ms, rfc3339};
 use super::{Api, By, In, Named};
-use crate::http::error::{FieldIssue, Problem, ProblemDocument};
+use crate::http::error::{FieldIssue, Problem};
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
@@ -102,7 +102,7 @@ impl KeyView {
     }
 }
 
-/// A new key; its text is shown only here.
+/// A new key; its text is returned only here.
 #[derive(Serialize, ToSchema)]
 pub(super) struct NewKeyView {
     /// Its identity.
@@ -149,9 +149,7 @@ pub(super) async fn list(
         cursor: asked.cursor,
     };
     let page = Page::of(keys, &paging, |key| key.id.to_string())?;
-    let items = page.items.iter().map(KeyView::of).collect();
-    let next_cursor = page.next_cursor;
-    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+    Ok(page.respond(|key| KeyView::of(&key)))
 }
 
 /// Creates a key. Its text is in this response and nowhere else.
@@ -194,8 +192,7 @@ pub(super) async fn create(
 #[utoipa::path(delete, path = "/api/v1/keys/{key}", tag = "keys",
     params(("key" = String, Path, description = "Its id.")), responses(
     (status = 204, description = "The key is revoked."),
-    (status = 409, description = "`key.last_admin`: it is the last non-expiring admin key.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 409, description = "`key.last_admin`: it is the last non-expiring admin key."),
 ))]
 pub(super) async fn revoke(
     In(project): In,

@@ -1,9 +1,8 @@
-//! The description of the REST API, OpenAPI 3.1, as it stands in `docs/openapi.json`.
+//! The OpenAPI 3.1 document of the REST API, `docs/openapi.json`.
 //!
-//! The committed document is what is served; `description` joins it anew from what stands beside each
-//! handler, in tests alone, which compare the two and the routes with both: a gateway carries the text,
-//! not the means to write it. Public, since it tells nothing about this gateway. Entry points:
-//! [`routes`], [`text`].
+//! The committed document is served. `description` generates it from the handlers, in tests only,
+//! which compare document, generated text and routes. Public: it says nothing about this gateway.
+//! Entry points: [`routes`], [`text`].
 
 use axum::Router;
 use axum::response::Response;
@@ -37,7 +36,7 @@ async fn openapi() -> Response {
     document(StatusCode::OK, text())
 }
 
-/// Shows this description as a page for people, without anything from elsewhere.
+/// Shows the API reference as an HTML page, without external resources.
 #[utoipa::path(get, path = "/api/v1/docs", tag = "about", responses(
     (status = 200, description = "The page.", body = String, content_type = "text/html"),
 ))]

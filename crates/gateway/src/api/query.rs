@@ -1,26 +1,29 @@
-//! What comes in a query, and lists in pages: `limit` and `cursor` in, `next_cursor` out.
+//! Query parameters, and paging: `limit` and `cursor` in, `next_cursor` out.
 //!
-//! Every mistake of a query is told at once, each with what is allowed there; `mistakes` finds the
-//! words for it. A cursor names the last item of its page and the place it had, so that paging goes on
-//! where it was even if that item is gone. It is opaque to clients. Entry points: [`Asked`] and
-//! [`Page::of`].
+//! All errors of a query are reported at once, each with the allowed values (`errors`). A cursor
+//! holds the last item of its page and its position, so paging continues even if that item is gone.
+//! It is opaque to clients. Entry points: [`Asked`] and [`Page::of`].
 
-mod mistakes;
+mod errors;
 
 use axum::extract::{FromRequestParts, MatchedPath};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::body::json;
 use crate::http::error::{FieldIssue, Problem};
+use crate::http::shown;
 
 /// Items on one page at most.
 pub(super) const LONGEST_PAGE: u32 = 1000;
 
-/// A query that was understood.
+/// Parsed query parameters.
 pub(super) struct Asked<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
@@ -28,17 +31,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let query = parts.uri.query().unwrap_or_default();
-        mistakes::read(query).map(Self).map_err(|mistakes| {
+        errors::read(query).map(Self).map_err(|mistakes| {
             let path = parts.extensions.get::<MatchedPath>();
-            mistakes.told(path.map_or("", MatchedPath::as_str))
+            mistakes.into_problem(path.map_or("", MatchedPath::as_str))
         })
     }
 }
 
-/// Says which part of the query cannot be used.
+/// Reports an invalid query parameter.
 pub(super) fn bad(field: &str, text: &str) -> Problem {
-    let text: String = text.chars().take(48).flat_map(char::escape_debug).collect();
-    let message = format!("`{text}` cannot be used as `{field}`");
+    let message = format!("`{}` cannot be used as `{field}`", shown(text));
     Problem::new("request.query")
         .with_detail(message.clone())
         .with_issues(vec![FieldIssue {
@@ -47,12 +49,12 @@ pub(super) fn bad(field: &str, text: &str) -> Problem {
         }])
 }
 
-/// Says that a cursor is none of ours.
+/// Reports an invalid cursor.
 pub(super) fn bad_cursor(text: &str) -> Problem {
-    bad("cursor", text).with_hint("give `next_cursor` of the page before as it is")
+    bad("cursor", text).with_hint("use `next_cursor` of the previous page unchanged")
 }
 
-/// Returns how many items a page may have.
+/// Returns the page size.
 pub(super) fn limit(asked: Option<u32>, default: u32) -> Result<u32, Problem> {
     match asked {
         None => Ok(default),
@@ -62,7 +64,7 @@ pub(super) fn limit(asked: Option<u32>, default: u32) -> Result<u32, Problem> {
     }
 }
 
-/// Which part of a list is asked for.
+/// The requested part of a list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -79,14 +81,14 @@ pub(super) struct Paging {
 pub(super) struct Page<T> {
     /// The items.
     pub(super) items: Vec<T>,
-    /// What `cursor` must be to get the next page; absent on the last.
+    /// The value of `cursor` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(super) next_cursor: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// Cuts the page that was asked for out of a whole list in its stable order.
+    /// Selects the requested page of a list with a stable order.
     pub(super) fn of(
         items: Vec<T>,
         asked: &Paging,
@@ -97,7 +99,7 @@ impl<T> Page<T> {
             Some(text) => {
                 let (place, last) = read_cursor(text).ok_or_else(|| bad_cursor(text))?;
                 let last = items.iter().position(|item| key(item) == last);
-                // Where the item is gone, the one after it has its place.
+                // If the item is gone, continue at its position.
                 last.map_or(place, |last| last + 1).min(items.len())
             }
             None => 0,
@@ -108,6 +110,13 @@ impl<T> Page<T> {
         let last = items.last().filter(|_| !is_last);
         let next_cursor = last.map(|item| cursor(end - 1, &key(item)));
         Ok(Self { items, next_cursor })
+    }
+
+    /// Answers with the page, each item as its view.
+    pub(super) fn respond<V: Serialize>(self, view: impl FnMut(T) -> V) -> Response {
+        let items: Vec<V> = self.items.into_iter().map(view).collect();
+        let next_cursor = self.next_cursor;
+        json(StatusCode::OK, &Page { items, next_cursor })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The API's description as a page for people, made of the same document that programs read.
+//! The API reference as an HTML page, rendered from the OpenAPI document.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -205,7 +205,7 @@ fn render_example(out: &mut String, of: &Value) {
     }
 }
 
-/// Names a schema's type, with links to the ones that have names.
+/// Renders a schema's type, linking named schemas.
 fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"]
         .as_str()

@@ -1,8 +1,8 @@
 //! The body of a registration, and the spec it becomes.
 //!
-//! The options are those of a configuration file, under the same names, read by the same reader
-//! (`config/entry`); an unknown one is an error. Never reads a file or the environment. Entry points:
-//! [`Register::read`], and [`Register::patched`] for a change.
+//! The options are those of a configuration file, under the same names, read by the same code
+//! (`config/entry`); an unknown one is an error. Never reads a file or the environment. Entry
+//! points: [`Register::read`], and [`Register::patched`] for a change.
 
 use std::path::Path;
 
@@ -23,10 +23,10 @@ use crate::config::entry::{Entry, Fill, Owner, read};
 use crate::config::schema;
 use crate::http::error::{FieldIssue, Problem};
 
-/// The header that names each old name in a body.
+/// The header that lists deprecated names in a body.
 const WARNING: &str = "x-gantry-warning";
 
-/// What an administrator sends to register a server.
+/// The body of a server's registration.
 #[derive(Debug)]
 pub(super) struct Register {
     /// What it asks for.
@@ -35,12 +35,12 @@ pub(super) struct Register {
 }
 
 impl Register {
-    /// Reads a whole body; everything that does not fit is named at once (422).
+    /// Reads a whole body; all errors are reported at once (422).
     pub(super) fn read(body: &JsonBody) -> Result<Self, Problem> {
         Self::parse(body.raw().text())
     }
 
-    /// Returns what a server is asked to be by a JSON merge patch (RFC 7396) over its own body.
+    /// Applies a JSON merge patch (RFC 7396) to a server's registration body.
     pub(super) fn patched(
         known: &ServerSpec,
         mut patch: Map<String, Value>,
@@ -93,7 +93,7 @@ impl Register {
         }
     }
 
-    /// Tells in a response which names are old.
+    /// Lists deprecated names in a response header.
     pub(super) fn warn(warnings: &[String], response: &mut Response) {
         let values = warnings.iter();
         for value in values.filter_map(|warning| HeaderValue::from_str(warning).ok()) {
@@ -101,7 +101,7 @@ impl Register {
         }
     }
 
-    /// Returns the spec and what has to be told of old names.
+    /// Returns the spec and the warnings about deprecated names.
     pub(super) fn into_parts(self) -> (ServerSpec, Vec<String>) {
         (self.spec, self.warnings)
     }
@@ -140,7 +140,7 @@ fn refused(issues: Vec<FieldIssue>, hint: Option<String>) -> Problem {
     }
 }
 
-/// Takes a value out of a dotted path of a document.
+/// Removes and returns the value at a dotted path.
 fn take(document: &mut Map<String, Value>, path: &str) -> Option<Value> {
     match path.split_once('.') {
         None => document.shift_remove(path),
@@ -173,7 +173,9 @@ fn merged(whole: Value, patch: Value) -> Value {
 mod tests {
     use std::time::Duration;
 
-    use gantry_model::spec::{CallPolicy, LifePolicy, Profile, Source, Start, WhenUnresponsive};
+    use gantry_model::spec::{
+        CallPolicy, LifecyclePolicy, Profile, Source, Start, WhenUnresponsive,
+    };
 
     use super::*;
 
@@ -194,8 +196,8 @@ mod tests {
         assert_eq!(spec.start, Start::Eager);
         assert_eq!(spec.profile(), Some(Profile::Hosted));
         assert_eq!(
-            (spec.calls, spec.life),
-            (CallPolicy::default(), LifePolicy::default())
+            (spec.calls, spec.lifecycle),
+            (CallPolicy::default(), LifecyclePolicy::default())
         );
         assert_eq!(spec.source, Source::Api);
     }
@@ -230,9 +232,12 @@ mod tests {
             (Some(64 << 20), Some(32))
         );
         assert_eq!(spec.calls.timeout_max, Duration::from_secs(5));
-        assert_eq!(spec.life.restart.ladder[1], Duration::from_millis(1500));
         assert_eq!(
-            spec.life.when_unresponsive,
+            spec.lifecycle.restart.backoff[1],
+            Duration::from_millis(1500)
+        );
+        assert_eq!(
+            spec.lifecycle.when_unresponsive,
             Some(WhenUnresponsive::Reconnect)
         );
     }
@@ -274,11 +279,14 @@ mod tests {
             "name": "a", "command": "x", "life": { "handshake": "9s" }, "restart": { "ladder": ["1s"] },
         });
         let read = Register::parse(&body.to_string()).unwrap();
-        assert_eq!(read.spec.life.handshake, Duration::from_secs(9));
+        assert_eq!(read.spec.lifecycle.handshake, Duration::from_secs(9));
         assert_eq!(read.warnings.len(), 2, "{:?}", read.warnings);
         let patch = serde_json::json!({ "restart": { "ladder": ["2s"] }, "calls": { "queue": 3 } });
         let changed = Register::patched(&read.spec, patch.as_object().unwrap().clone()).unwrap();
-        assert_eq!(changed.spec.life.restart.ladder, [Duration::from_secs(2)]);
+        assert_eq!(
+            changed.spec.lifecycle.restart.backoff,
+            [Duration::from_secs(2)]
+        );
         assert_eq!(changed.spec.calls.queue, 3);
         assert_eq!(changed.warnings.len(), 2, "{:?}", changed.warnings);
     }

@@ -1,8 +1,8 @@
-//! Servers: `/api/v1/mcp/servers` and below, for administrators.
+//! Servers, `/api/v1/mcp/servers`, for administrators.
 //!
-//! A server is named by its id or its name. Registering starts a program on this machine, so no
-//! other kind of key ever comes here, nor to the routes that only look at a spec or try it
-//! (fault G8). What servers did is in `history`.
+//! A server is addressed by id or name. Registering starts a program on this machine, so only admin
+//! keys are accepted, also on the preview and test routes (fault G8). Logs and events are in
+//! `history`.
 
 use std::sync::Arc;
 
@@ -10,16 +10,15 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use gantry_engine::{Actor, EngineError, Project, Volumes};
+use gantry_engine::{Actor, EngineError, Project, ServerView, Volumes};
 use gantry_model::id::ServerName;
 use gantry_model::spec::ServerSpec;
-use http::header::LOCATION;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::body::{JsonBody, json};
+use super::body::{JsonBody, created, json};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
 use super::views::{
@@ -28,8 +27,8 @@ use super::views::{
 };
 use super::{Api, By, In, Named};
 use crate::config::diagnostic::meant;
-use crate::http::error::{Problem, ProblemDocument};
-use crate::http::wrong_method;
+use crate::http::error::Problem;
+use crate::http::{shown, wrong_method};
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
@@ -46,29 +45,30 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/mcp/servers/{server}/restart", post(restart))
 }
 
-/// Says that there is no such server, and which one may be meant: for administrators.
+/// Returns a server by name or id, for administrators.
+pub(super) fn known(project: &Arc<Project>, server: &str) -> Result<ServerView, Problem> {
+    let view = project.server(server);
+    view.ok_or_else(|| unknown(project, server))
+}
+
+/// The error for an unknown server, with a suggestion: for administrators.
 pub(super) fn unknown(project: &Arc<Project>, server: &str) -> Problem {
     let servers = project.servers();
     let names = servers.iter().map(|known| known.spec.name.as_str());
     unknown_among(server, names)
 }
 
-/// Says that there is no such server, and which of those that somebody may know of may be meant.
+/// The error for an unknown server, with a suggestion among these names.
 pub(super) fn unknown_among<'n>(server: &str, names: impl IntoIterator<Item = &'n str>) -> Problem {
-    let shown: String = server
-        .chars()
-        .take(64)
-        .flat_map(char::escape_debug)
-        .collect();
-    let problem = Problem::new("server.unknown").with_detail(format!("no server `{shown}`"));
+    let detail = format!("no server `{}`", shown(server));
+    let problem = Problem::new("server.unknown").with_detail(detail);
     match meant(server, names) {
         Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
         None => problem,
     }
 }
 
-/// Takes what came of something that was done to a server; of one that is not there it is said which
-/// one may be meant.
+/// Adds a suggestion to the error for an unknown server.
 pub(super) fn done<T>(
     project: &Arc<Project>,
     server: &str,
@@ -80,35 +80,35 @@ pub(super) fn done<T>(
     }
 }
 
-/// A spec that could be registered.
+/// A spec that can be registered.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Preview {
     /// Its name.
     name: String,
-    /// Whether a server of that name is there already, so that registering would be refused.
+    /// Whether a server of that name exists, so that registering would be refused.
     exists: bool,
-    /// The program that would be started.
+    /// The command that would be run.
     command: Option<String>,
     /// The image that would be run.
     image: Option<String>,
-    /// Where it would be connected to, without what may be secret.
+    /// The URL that would be connected to, without secrets.
     url: Option<String>,
-    /// How strictly it would be held: `local` or `hosted`, or `remote`.
+    /// Its isolation profile: `local` or `hosted`, or `remote`.
     profile: &'static str,
     /// When it would start: `eager` or `lazy`.
     start: &'static str,
-    /// What would be in force, defaults included; of its environment only the names.
+    /// The effective options, defaults included; of its environment only the names.
     spec: SpecView,
 }
 
-/// What came of starting a server once.
+/// The result of a test run.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Trial {
-    /// Whether it came up, shook hands and listed what it offers.
+    /// Whether it started, completed the handshake and listed its tools.
     ok: bool,
     /// The server at that moment.
     status: ServerStatusView,
-    /// The last lines that it wrote.
+    /// Its last log lines.
     log: Vec<LogLineView>,
 }
 
@@ -122,19 +122,15 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let now = now_ms();
     let page = Page::of(project.servers(), &asked, |server| server.id.to_string())?;
-    let shown = page.items.iter();
-    let items = shown.map(|server| ServerSummary::of(server, now)).collect();
-    let next_cursor = page.next_cursor;
-    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+    Ok(page.respond(|server| ServerSummary::of(&server, now)))
 }
 
 // row 1.1
-/// Registers a server and starts it, or leaves it asleep if it is lazy.
+/// Registers a server and starts it, unless it is lazy.
 #[utoipa::path(post, path = "/api/v1/mcp/servers", tag = "servers", request_body = Register, responses(
-    (status = 201, description = "It is registered and on its way up.", body = ServerStatusView,
+    (status = 201, description = "It is registered and starting.", body = ServerStatusView,
         headers(("Location" = String, description = "Where it is."))),
-    (status = 409, description = "`server.exists`: there is one of that name.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 409, description = "`server.exists`: there is one of that name."),
 ))]
 pub(super) async fn register(
     State(api): State<Api>,
@@ -145,41 +141,30 @@ pub(super) async fn register(
     let (spec, warnings) = Register::read(&body)?.into_parts();
     api.guard(&spec)?;
     let server = project.register(&actor, spec).await?;
-    let mut response = json(
-        StatusCode::CREATED,
-        &ServerStatusView::of(&server, now_ms()),
-    );
     let place = format!("/api/v1/mcp/servers/{}", server.id);
-    let place = HeaderValue::try_from(place).expect("an id is safe in a header");
-    response.headers_mut().insert(LOCATION, place);
+    let mut response = created(&place, &ServerStatusView::of(&server, now_ms()));
     Register::warn(&warnings, &mut response);
     Ok(response)
 }
 
 // row 1.13
-/// Shows everything that is known of a server: what is wanted, what is observed, what it uses
-/// beside what it may, and which isolation it was given.
+/// Shows a server's spec, status, resource usage, limits and isolation.
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 200, description = "The server.", body = ServerStatusView),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`server.unknown`: there is none."),
 ))]
 pub(super) async fn status(In(project): In, Named(server): Named) -> Result<Response, Problem> {
-    let view = project
-        .server(&server)
-        .ok_or_else(|| unknown(&project, &server))?;
+    let view = known(&project, &server)?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
-/// Gives a server another spec as a whole; its name stays. It is started anew if anything changed.
+/// Replaces a server's spec; its name stays. It is restarted if anything changed.
 #[utoipa::path(put, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), request_body = Register, responses(
-    (status = 200, description = "The server as it is now.", body = ServerStatusView),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-    (status = 409, description = "`server.of_file`: it comes from a configuration file; change that.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 200, description = "The server after the change.", body = ServerStatusView),
+    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 409, description = "`server.of_file`: it comes from a configuration file; change that."),
 ))]
 pub(super) async fn replace(
     State(api): State<Api>,
@@ -188,24 +173,20 @@ pub(super) async fn replace(
     Named(server): Named,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let known = project
-        .server(&server)
-        .ok_or_else(|| unknown(&project, &server))?;
+    let known = known(&project, &server)?;
     let asked = Register::read(&body)?;
     put(&api, &project, &actor, asked, &known.spec.name).await
 }
 
-/// Changes parts of a server's spec, as a JSON merge patch (RFC 7396) over the body it could be
-/// registered with: what is left out stays, `null` goes back to the default.
+/// Changes parts of a server's spec, as a JSON merge patch (RFC 7396) over its registration body:
+/// omitted members stay, `null` restores the default.
 #[utoipa::path(patch, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")),
     request_body(content = Object, description = "Members of the registration's body.",
         example = json!({"timeout": "2m", "limits": {"memory": "1G"}})), responses(
-    (status = 200, description = "The server as it is now.", body = ServerStatusView),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-    (status = 409, description = "`server.of_file`: it comes from a configuration file; change that.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 200, description = "The server after the change.", body = ServerStatusView),
+    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 409, description = "`server.of_file`: it comes from a configuration file; change that."),
 ))]
 pub(super) async fn change(
     State(api): State<Api>,
@@ -214,15 +195,13 @@ pub(super) async fn change(
     Named(server): Named,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let known = project
-        .server(&server)
-        .ok_or_else(|| unknown(&project, &server))?;
+    let known = known(&project, &server)?;
     let patch: serde_json::Map<String, Value> = body.read()?;
     let asked = Register::patched(&known.spec, patch)?;
     put(&api, &project, &actor, asked, &known.spec.name).await
 }
 
-/// Puts another spec in the place of a server's own.
+/// Replaces a server's spec.
 async fn put(
     api: &Api,
     project: &Arc<Project>,
@@ -245,11 +224,11 @@ fn same_name(asked: &ServerSpec, name: &ServerName) -> Result<(), Problem> {
     }
     Err(Problem::new("request.body")
         .with_detail(format!("`name` must stay `{name}`"))
-        .with_hint("a server gets another name by being removed and registered anew"))
+        .with_hint("to rename a server, remove it and register it again"))
 }
 
-/// Takes the two words that are no servers: `preview` and `test`. A server of such a name keeps
-/// every other method.
+/// Handles `preview` and `test`, which are not servers. A server of that name keeps all other
+/// methods.
 async fn check(
     State(api): State<Api>,
     In(project): In,
@@ -264,8 +243,8 @@ async fn check(
     }
 }
 
-/// Checks a spec and shows what would be in force. Starts nothing and keeps nothing; that somebody
-/// looked is an event and an administrator's act on record.
+/// Checks a spec and shows its effective options. Starts and stores nothing; recorded as an event
+/// and an administrative act.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/preview", tag = "servers", request_body = Register,
     responses(
     (status = 200, description = "It could be registered.", body = Preview),
@@ -292,13 +271,12 @@ pub(super) async fn preview(
     Ok(json(StatusCode::OK, &preview))
 }
 
-/// Starts a server in its sandbox, shakes hands, lists what it offers, and stops it again. It is
-/// not registered; the trial is an event and an administrator's act on record.
+/// Starts a server in its sandbox, lists its tools, and stops it again. It is not registered;
+/// recorded as an event and an administrative act.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/test", tag = "servers", request_body = Register,
     responses(
-    (status = 200, description = "What came of it; `ok` says whether it came up.", body = Trial),
-    (status = 409, description = "`server.exists`: there is one of that name.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 200, description = "The result; `ok` says whether it started.", body = Trial),
+    (status = 409, description = "`server.exists`: there is one of that name."),
 ))]
 pub(super) async fn test(
     api: &Api,
@@ -317,24 +295,23 @@ pub(super) async fn test(
     Ok(json(StatusCode::OK, &trial))
 }
 
-/// What goes with a server that is removed.
+/// What is removed with a server.
 #[derive(serde::Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RemovedWith {
-    /// Whether its volumes go, too, with everything in them.
+    /// Whether its volumes are removed, too, with everything in them.
     #[serde(default)]
     volumes: bool,
 }
 
-/// Removes a server that was registered, and waits until its process is gone. One that is not there is
-/// as good as removed; one of a configuration file is removed there.
+/// Removes a registered server and waits until its process has ended. Succeeds for an unknown
+/// server; a server from a configuration file is removed there.
 #[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id."), RemovedWith), responses(
-    (status = 204, description = "There is no such server now."),
+    (status = 204, description = "The server does not exist any more."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file, which the message \
-        names; change that. `server.builtin`: it is Gantry's own example.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        names; change that. `server.builtin`: it is Gantry's own example."),
 ))]
 pub(super) async fn remove(
     In(project): In,
@@ -351,12 +328,11 @@ pub(super) async fn remove(
 }
 
 // row 1.12
-/// Ends a server's process and starts it anew, its counters reset.
+/// Restarts a server and resets its counters.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/restart", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), responses(
-    (status = 200, description = "The server, on its way up.", body = ServerStatusView),
-    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 200, description = "The server, starting.", body = ServerStatusView),
+    (status = 404, description = "`server.unknown`: there is none."),
 ))]
 pub(super) async fn restart(
     In(project): In,

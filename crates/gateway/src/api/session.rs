@@ -1,5 +1,5 @@
-//! Browser sessions: `/api/v1/session`. A code from a sign-in link, or a key, becomes a cookie and a
-//! token; a page sends both with every request. Entry point: [`routes`].
+//! Browser sessions, `/api/v1/session`. A code from a sign-in link, or a key, is exchanged for a
+//! cookie and a token; a page sends both with every request. Entry point: [`routes`].
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::body::{JsonBody, json};
 use super::views::now_ms;
 use super::{Api, By, In, Who};
 use crate::http::auth::actor;
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 use crate::http::session::{CODE_LIFETIME, Session, cookie_name};
 use crate::http::wrong_method;
 
@@ -38,7 +38,7 @@ pub(super) fn routes(api: &Api) -> Router<Api> {
         .route_layer(middleware::from_fn_with_state(api.clone(), admit))
 }
 
-/// Lets a browser sign in, and whoever has a key or a session do the rest.
+/// Admits sign-ins without a key, and the other routes with a key or session.
 async fn admit(state: State<Api>, request: Request, next: Next) -> Response {
     let is_sign_in = request.method() == Method::POST && request.uri().path() == "/api/v1/session";
     match is_sign_in {
@@ -47,7 +47,7 @@ async fn admit(state: State<Api>, request: Request, next: Next) -> Response {
     }
 }
 
-/// What a browser signs in with: exactly one of them.
+/// Credentials of a sign-in: exactly one of them.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignIn {
@@ -60,7 +60,7 @@ pub(super) struct SignIn {
 /// A session that was opened.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SignedIn {
-    /// What the page sends as `X-Gantry-Session`; shown only here.
+    /// The value of `X-Gantry-Session`; returned only here.
     token: String,
     #[serde(flatten)]
     session: SessionView,
@@ -75,7 +75,7 @@ pub(super) struct SessionView {
     agent: String,
     /// The projects it may see.
     projects: Vec<String>,
-    /// When the session ends at the latest, in milliseconds since 1970; nothing for a key.
+    /// When the session ends at the latest, in milliseconds since 1970; absent for a key.
     expires_ms: Option<u64>,
 }
 
@@ -126,8 +126,7 @@ pub(crate) fn link_path(code: &str) -> String {
 #[utoipa::path(post, path = "/api/v1/session", tag = "session", request_body = SignIn, responses(
     (status = 201, description = "Signed in; the cookie is in `Set-Cookie`.", body = SignedIn),
     (status = 401, description = "`auth.wrong_code`: the code is unknown, used or expired; \
-        `auth.wrong_key`: there is no such key.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        `auth.wrong_key`: there is no such key."),
 ))]
 pub(super) async fn sign_in(
     State(api): State<Api>,
@@ -143,7 +142,7 @@ pub(super) async fn sign_in(
             "a sign-in is at most {LONGEST} bytes, and says how long it is"
         )));
     }
-    // Bodies of whoever is not known yet share one account.
+    // Unauthenticated bodies share one account.
     let nobody: AgentName = "sign-in".parse().map_err(EngineError::from)?;
     let project = api.engine().default_project();
     let account = (project.name(), &nobody);
@@ -171,7 +170,7 @@ pub(super) async fn sign_in(
     Ok(response)
 }
 
-/// Tells who is signed in, or whose key it is.
+/// Shows who is signed in, or whose key it is.
 #[utoipa::path(get, path = "/api/v1/session", tag = "session", responses(
     (status = 200, description = "Who it is.", body = SessionView),
 ))]
@@ -182,7 +181,7 @@ pub(super) async fn show(Who(caller): Who, session: Option<Extension<Arc<Session
 
 /// Signs a browser out: its session ends, with every stream it has open. A key is not affected.
 #[utoipa::path(delete, path = "/api/v1/session", tag = "session", responses(
-    (status = 204, description = "There is no session any more."),
+    (status = 204, description = "The session is ended."),
 ))]
 pub(super) async fn sign_out(
     State(api): State<Api>,
@@ -223,8 +222,7 @@ pub(super) async fn new_code(
     json(StatusCode::CREATED, &made)
 }
 
-/// Records what an administrator does with sessions. Agents are left out: as many as they like would
-/// push older acts out of the record.
+/// Records administrators' sessions. Agents are left out: they could flood the record.
 async fn record(project: &Project, caller: &Caller, by: &Actor, act: &'static str) {
     if caller.kind == KeyKind::Admin {
         project.record_session(by, act).await;
@@ -233,7 +231,7 @@ async fn record(project: &Project, caller: &Caller, by: &Actor, act: &'static st
 
 fn set_cookie(response: &mut Response, parts: &Parts, value: &str, max_age: u128) {
     let name = cookie_name(&parts.headers);
-    // Behind something that speaks TLS the browser says so.
+    // A browser behind a TLS proxy sends an https origin.
     let origin = parts.headers.get(http::header::ORIGIN);
     let is_secure = origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
     let secure = if is_secure { "; Secure" } else { "" };

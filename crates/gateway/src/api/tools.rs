@@ -1,7 +1,7 @@
-//! Tools: `/api/v1/tools`, as the caller may see them, in the shape its model wants; and
-//! `/api/v1/tools/call`, which takes a call in any of these shapes.
+//! Tools, `/api/v1/tools`, as the caller may use them, in the format of its model's API; and
+//! `/api/v1/tools/call`, which accepts calls in any of these formats.
 //!
-//! Names and grants are the engine's business. `call` has the calls, `why` says who may make them.
+//! The engine decides names and grants. Calls are in `call`, explanations of grants in `why`.
 
 pub(super) mod call;
 pub(super) mod why;
@@ -22,12 +22,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::agents::known_agent;
-use super::body::{document, json};
+use super::body::document;
 use super::query::{Asked, Page, Paging};
 use super::servers::{unknown, unknown_among};
 use super::views::ToolView;
 use super::{Api, In, Who};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 
 /// Returns the routes, for any key.
 pub(super) fn routes() -> Router<Api> {
@@ -41,17 +41,17 @@ pub(super) fn admin_routes() -> Router<Api> {
     Router::new().route("/api/v1/tools/why", get(why::why))
 }
 
-/// Which tools are asked for.
+/// The filter of tools.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ToolsAsked {
     /// Only tools of this server, by name or id.
     server: Option<String>,
-    /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`: the answer is then
-    /// `{"shape", "tools"}` as that API takes it, whole and not in pages.
+    /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`: the response is then
+    /// `{"shape", "tools"}` in the format of that API, without paging.
     shape: Option<String>,
-    /// What this agent sees, instead of the caller; for administrators.
+    /// The view of this agent instead of the caller; for administrators.
     agent: Option<String>,
     /// How many items at most.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
@@ -64,7 +64,7 @@ fn shape_of(asked: Option<&str>) -> Result<Option<Shape>, Problem> {
     Ok(asked.map(str::parse).transpose()?)
 }
 
-/// Returns an agent in an administrator's place, to look through its eyes. row 2.16
+/// Returns a caller with an agent's grants, for an administrator's view of it. row 2.16
 async fn seen_by(project: &Arc<Project>, caller: &Caller, agent: &str) -> Result<Caller, Problem> {
     if caller.kind != KeyKind::Admin {
         return Err(Problem::new("auth.agent_key").with_detail("`agent` needs an admin key"));
@@ -75,9 +75,8 @@ async fn seen_by(project: &Arc<Project>, caller: &Caller, agent: &str) -> Result
     Ok(project.caller(name, grants))
 }
 
-/// Returns the name of a server that is given by name or id. One that is not there is an error, not an
-/// empty list; an agent is told only the names that it sees anyway, and of a server that it may not use
-/// as of one that is not there.
+/// Resolves a server's name or id. An unknown one is an error, not an empty list; an agent learns
+/// only of servers it may use.
 fn known_server(
     (api, project): (&Api, &Arc<Project>),
     caller: &Caller,
@@ -108,13 +107,11 @@ fn known_server(
 }
 
 // row 4.3
-/// Lists the tools that the key's agent may use now, under the names that it must call them by; all
-/// of them for an administrator. With `server`, a lazy one that was never listed is started, and waited
-/// for a moment.
+/// Lists the tools that the key's agent may use now, under their exposed names; all tools for an
+/// administrator. With `server`, a lazy server that was never listed is started.
 #[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsAsked), responses(
     (status = 200, description = "The tools.", body = Page<ToolView>),
-    (status = 404, description = "`server.unknown`, `agent.unknown`: there is none of that name.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 404, description = "`server.unknown`, `agent.unknown`: there is none of that name."),
 ))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -139,8 +136,7 @@ pub(super) async fn list(
         let text = format!("{{\"shape\":\"{shape}\",\"tools\":{}}}", tools.text());
         return Ok(document(StatusCode::OK, text));
     }
-    // Whoever asks for one server wants its tools: one that was never listed is started, and waited for
-    // a moment.
+    // Asking for one server starts it if it was never listed.
     if let Some(Ok(name)) = server.map(str::parse) {
         api.engine().wake(&caller, &Scope::Server(name)).await;
     }
@@ -153,7 +149,5 @@ pub(super) async fn list(
         cursor: asked.cursor,
     };
     let page = Page::of(tools, &paging, |tool| tool.identity())?;
-    let items = page.items.into_iter().map(ToolView::of).collect();
-    let next_cursor = page.next_cursor;
-    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+    Ok(page.respond(ToolView::of))
 }

@@ -1,8 +1,8 @@
-//! What the REST API shows: plain values of its own, so that an engine's type can change without
-//! changing what clients read.
+//! The response types of the REST API, separate from the engine's types, so that the engine can
+//! change without changing the API.
 //!
-//! Times are milliseconds since 1970 (`_ms`) beside RFC 3339 text. The values of a server's
-//! environment and the text of a key are never here. `server` has the views of servers.
+//! Times are milliseconds since 1970 (`_ms`) and RFC 3339 text. Environment values and key texts
+//! are never included. Views of servers are in `server`.
 
 mod health;
 mod hosting;
@@ -29,7 +29,7 @@ pub(super) use self::server::{
 pub(super) use self::sign_in::{Link, SignInStatus};
 pub(super) use self::spec::SpecView;
 
-/// Returns a time as RFC 3339, in UTC, always to the millisecond: times of one length sort as texts.
+/// Formats a time as RFC 3339 in UTC with milliseconds; equal lengths sort as text.
 pub(super) fn rfc3339(at_ms: u64) -> String {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(at_ms).unwrap_or(i64::MAX));
     at.map_or_else(|_| String::new(), |at| format!("{at:.3}"))
@@ -40,11 +40,11 @@ pub(super) fn rfc3339(at_ms: u64) -> String {
 pub(super) struct CallPage {
     /// The calls, newest first.
     pub(super) items: Vec<CallView>,
-    /// What `cursor` must be to get the next page; absent on the last.
+    /// The value of `cursor` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(super) next_cursor: Option<String>,
-    /// How many calls fit the filter, if that was asked for.
+    /// How many calls match the filter, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(super) total: Option<u64>,
@@ -66,7 +66,7 @@ pub(super) struct CallView {
     schema_version: Option<String>,
     /// The user behind the agent.
     user: Option<String>,
-    /// `asserted` if that is only what the agent says, `trusted` if it is trusted to say so.
+    /// `asserted` or `trusted`, depending on the agent.
     user_trust: Option<&'static str>,
     session: Option<String>,
     run: Option<String>,
@@ -132,7 +132,7 @@ pub(super) struct ToolView {
     definition: DefinitionView,
 }
 
-/// A tool in MCP's own shape, under the name that the caller must use.
+/// A tool in MCP format, under its exposed name.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct DefinitionView {
@@ -173,10 +173,10 @@ impl ToolView {
     }
 }
 
-/// A line that a server wrote.
+/// A log line of a server.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LogLineView {
-    /// Its number, which only grows; a line that has not ended yet has none.
+    /// Its number, which only grows; an unfinished line has none.
     number: Option<u64>,
     at: String,
     at_ms: u64,

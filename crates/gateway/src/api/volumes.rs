@@ -16,7 +16,7 @@ use super::body::json;
 use super::query::{Asked, Page, bad};
 use super::views::{PrunedView, VolumeView};
 use super::{Api, By, In};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
@@ -65,8 +65,7 @@ pub(super) async fn list(In(project): In) -> Result<Response, Problem> {
 /// either state.
 #[utoipa::path(get, path = "/api/v1/volumes/backup", tag = "volumes", params(Volume), responses(
     (status = 200, description = "The archive.", body = String, content_type = "application/x-tar"),
-    (status = 404, description = "`volume.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`volume.unknown`: there is none."),
 ))]
 pub(super) async fn back_up(
     In(project): In,
@@ -78,10 +77,8 @@ pub(super) async fn back_up(
 /// Removes a volume that no instance uses, with everything in it.
 #[utoipa::path(delete, path = "/api/v1/volumes", tag = "volumes", params(Volume), responses(
     (status = 204, description = "It is gone."),
-    (status = 404, description = "`volume.unknown`: there is none.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-    (status = 409, description = "`volume.in_use`: its server runs.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
+    (status = 404, description = "`volume.unknown`: there is none."),
+    (status = 409, description = "`volume.in_use`: its server runs."),
 ))]
 pub(super) async fn remove(
     In(project): In,

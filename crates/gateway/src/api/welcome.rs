@@ -1,7 +1,7 @@
-//! `GET /`: what this is and where to go on, for whoever opens the gateway's address in a browser.
+//! `GET /`: the welcome page of the gateway.
 //!
-//! Public, so that it names no server, no key and nothing of this machine. The page's script signs in
-//! with the code of a sign-in link, and then shows the servers. Entry point: [`routes`].
+//! Public, so it names no server, no key and nothing of this machine. Its script signs in with the
+//! code of a sign-in link and then shows the servers. Entry point: [`routes`].
 
 use axum::Router;
 use axum::extract::State;
@@ -36,7 +36,7 @@ async fn script() -> Response {
 
 const WHAT: &str = "Gantry runs, connects and guards MCP servers for AI agents.";
 
-/// Where to go on from here.
+/// Links.
 const PLACES: [(&str, &str); 5] = [
     ("/mcp", "the MCP endpoint, for clients with an agent's key"),
     ("/healthz", "status: whether calls are taken"),
@@ -52,19 +52,19 @@ const NEXT: &str = "On the command line, in the folder of this gateway: `gantry 
                     `gantry open` signs this browser in, `gantry connect CLIENT` connects a client, \
                     `gantry --help` has the rest.";
 
-/// What this is, and where to go on.
+/// What Gantry is, and links.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Welcome {
     /// `gantry`.
     name: &'static str,
     /// What it does.
     description: &'static str,
-    /// How it is, in a word.
+    /// Its state in a word.
     #[schema(example = "ok")]
     status: &'static str,
     /// The MCP endpoint.
     mcp: &'static str,
-    /// Whether calls are taken, for anyone.
+    /// Whether calls are accepted.
     health: &'static str,
     /// The REST API for people.
     docs: &'static str,
@@ -74,8 +74,8 @@ pub(super) struct Welcome {
     errors: &'static str,
 }
 
-/// Says what this is, and where docs and status are: as a page, as JSON or as text, whichever is
-/// asked for. Needs no key and names no server.
+/// Returns what this is, with links to docs and status: as HTML, JSON or text. Needs no key and
+/// names no server.
 #[utoipa::path(get, path = "/", tag = "about", responses(
     (status = 200, description = "What this is.", content(
         (String = "text/html"), (Welcome = "application/json"), (String = "text/plain"))),

@@ -1,9 +1,9 @@
-//! Takes connections in, within bounds: so many in all, so many from one address (`seats`).
+//! Accepts connections within limits: in total, and per address (`slots`).
 //!
-//! A failing `accept` (no descriptors left) waits a little longer each time instead of spinning
-//! (fault P6); a connection over the bounds is told so and closed. Entry point: `run`.
+//! A failing `accept` (no descriptors left) backs off instead of spinning (fault P6); a connection
+//! over the limit gets an error and is closed. Entry point: `run`.
 
-mod seats;
+mod slots;
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,16 +15,17 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::seats::Seats;
+use self::slots::Slots;
 use super::connection::{self, Patience};
 use crate::http::{CONNECTIONS, Service};
 
-/// How many connections there may be.
+/// Connection limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// In all.
     pub connections: usize,
-    /// From one address, or one /64 of IPv6; loopback too: one client cannot take all places.
+    /// Per address, or per /64 of IPv6, including loopback, so that one client cannot take all
+    /// slots.
     pub per_address: usize,
 }
 
@@ -32,7 +33,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: CONNECTIONS,
-            // Behind a proxy, and on loopback, everybody has one address.
+            // Behind a proxy, and on loopback, all clients share one address.
             per_address: 5_120,
         }
     }
@@ -46,11 +47,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// What an accept loop needs.
 pub(super) struct Acceptor {
     pub(super) service: Service,
-    /// What answers may take until they are read.
+    /// The memory budget of unread responses.
     pub(super) answers: AnswerPool,
     pub(super) bounds: Bounds,
     pub(super) patience: Patience,
-    /// Ends accepting and lets requests in flight finish.
+    /// Stops accepting and lets requests in flight finish.
     pub(super) stop: CancellationToken,
     /// Ends everything.
     pub(super) abort: CancellationToken,
@@ -59,7 +60,7 @@ pub(super) struct Acceptor {
 
 /// Accepts until told to stop.
 pub(super) async fn run(listener: TcpListener, acceptor: Acceptor) {
-    let seats = Seats::new(acceptor.bounds);
+    let slots = Slots::new(acceptor.bounds);
     let mut wait = FIRST_WAIT;
     loop {
         let accepted = tokio::select! {
@@ -70,7 +71,7 @@ pub(super) async fn run(listener: TcpListener, acceptor: Acceptor) {
         match accepted {
             Ok((stream, from)) => {
                 wait = FIRST_WAIT;
-                serve(stream, from, &seats, &acceptor);
+                serve(stream, from, &slots, &acceptor);
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
@@ -86,10 +87,10 @@ pub(super) async fn run(listener: TcpListener, acceptor: Acceptor) {
     }
 }
 
-fn serve(stream: TcpStream, from: SocketAddr, seats: &Seats, acceptor: &Acceptor) {
-    let Some(seat) = seats.take(from.ip()) else {
+fn serve(stream: TcpStream, from: SocketAddr, slots: &Slots, acceptor: &Acceptor) {
+    let Some(slot) = slots.take(from.ip()) else {
         tracing::debug!(%from, "connection refused: too many");
-        // It fits an empty send buffer or it does not matter.
+        // It fits an empty send buffer, or it does not matter.
         if let Err(error) = stream.try_write(FULL) {
             tracing::trace!(%error, "the refusal was not sent");
         }
@@ -105,10 +106,10 @@ fn serve(stream: TcpStream, from: SocketAddr, seats: &Seats, acceptor: &Acceptor
         tokio::select! {
             biased;
             () = abort.cancelled() => {}
-            () = seat.close.cancelled() => {
-                tracing::debug!(%from, "idle connection is closed: its place is needed");
+            () = slot.close.cancelled() => {
+                tracing::debug!(%from, "idle connection closed to make room");
             }
-            ended = connection::run((stream, from), service, patience, &seat.watch, &stop) => {
+            ended = connection::run((stream, from), service, patience, &slot.watch, &stop) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended with an error");
                 }
@@ -117,7 +118,7 @@ fn serve(stream: TcpStream, from: SocketAddr, seats: &Seats, acceptor: &Acceptor
     });
 }
 
-/// Tells errors of one connection, which say nothing about the next.
+/// Returns whether an error concerns one connection only.
 fn is_the_clients(error: &io::Error) -> bool {
     matches!(
         error.kind(),

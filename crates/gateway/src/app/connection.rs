@@ -1,8 +1,8 @@
-//! One client's connection: serves requests one after the other, and ends it when the client dawdles.
+//! One client connection: serves requests one after the other, and enforces its deadlines.
 //!
-//! A request's head must be there 10 s after its first byte, an answer must be read within 30 s, and a
-//! connection may be idle for two minutes (faults A1, A2). A request whose key ends has half a second
-//! left, whatever it does (fault U6). Knows nothing of what is served. Entry point: `run`.
+//! A request head must be complete 10 s after its first byte, a response read within 30 s, and a
+//! connection may be idle for two minutes (faults A1, A2). A request whose key ends has half a
+//! second left (fault U6). Entry point: `run`.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,16 +28,17 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::again::Again;
+use super::self_wake::SelfWake;
 use crate::http::auth::Admission;
 use crate::http::{Answering, Service, delivery};
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// From the first byte of a request to the end of its head; also from the connection to its first head.
+    /// From the first byte of a request to the end of its head; also from the connection to its
+    /// first head.
     pub head: Duration,
-    /// Without reading anything of an answer.
+    /// The longest time in which a client reads nothing of a response.
     pub unread: Duration,
     /// Between two requests.
     pub idle: Duration,
@@ -53,20 +54,21 @@ impl Default for Patience {
     }
 }
 
-/// The most headers of a request.
+/// Maximum number of request headers.
 const HEADERS: usize = 64;
 
-/// The most bytes of a request's head, and of what is read or written at a time: a connection keeps
-/// buffers of this size for as long as it is open.
+/// Maximum size of a request head, and of one read or write: a connection keeps buffers of this
+/// size while it is open.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// A head that takes longer than this is not of a client that means it.
+/// A head that takes longer than this is suspicious.
 const LONG_HEAD: Duration = Duration::from_secs(1);
 
-/// What a request has left when its key ends: time to say so, or to answer who revoked its own key.
+/// Grace for a request whose key ends: time to report it, or to answer the client that revoked its
+/// own key.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Serves a connection until either side ends it; `stop` lets the request in flight finish.
+/// Serves a connection until either side closes it; `stop` lets the request in flight finish.
 pub(super) async fn run(
     (stream, from): (TcpStream, SocketAddr),
     (service, answers): (Service, AnswerPool),
@@ -74,7 +76,7 @@ pub(super) async fn run(
     watch: &Arc<Watch>,
     stop: &CancellationToken,
 ) -> Result<(), hyper::Error> {
-    let io = TokioIo::new(Watched {
+    let io = TokioIo::new(TrackedIo {
         stream,
         watch: Arc::clone(watch),
     });
@@ -98,7 +100,7 @@ pub(super) async fn run(
     let mut alarm = pin!(sleep_until(deadline.at));
     let mut key = KeyWatch::default();
 
-    let again = Again::new();
+    let again = SelfWake::new();
     let mut serve = |context: &mut Context<'_>| {
         if stopped.as_mut().poll_unpin(context).is_ready() {
             connection.as_mut().graceful_shutdown();
@@ -127,16 +129,16 @@ pub(super) async fn run(
     poll_fn(|context| again.poll(context, &mut serve)).await
 }
 
-/// Watches the key of the request at hand.
+/// Watches the key of the current request.
 #[derive(Default)]
 struct KeyWatch {
-    /// Since which version of the admission, and the wait for the end of its key.
+    /// The version of the admission, and the end of its key.
     ended: Option<(u64, Ended)>,
     last_words: Option<Pin<Box<Sleep>>>,
 }
 
 impl KeyWatch {
-    /// Tells whether the key has ended, and its request's last moment too.
+    /// Returns whether the key has ended and the grace period is over.
     fn has_ended(&mut self, admission: &Admission, context: &mut Context<'_>) -> bool {
         let Some(version) = admission.current() else {
             self.last_words = None;
@@ -160,14 +162,14 @@ impl KeyWatch {
     }
 }
 
-/// What the connection is doing, told by its parts while they are polled.
+/// The state of the connection, updated while its parts are polled.
 #[derive(Debug)]
 pub(super) struct Watch {
     opened: Instant,
     phase: AtomicU8,
-    /// When the last head began, in milliseconds after the connection.
+    /// When the last head started, in milliseconds since the connection was opened.
     head_ms: AtomicU64,
-    /// Requests so far: an exchange may begin and end within one poll.
+    /// Number of requests: an exchange may start and end within one poll.
     served: AtomicU64,
     /// Bytes that the client took.
     taken: AtomicU64,
@@ -188,30 +190,30 @@ impl Default for Watch {
     }
 }
 
-/// Nothing has come since the last answer.
+/// Nothing received since the last response.
 const IDLE: u8 = 0;
-/// A request has begun and its head is not complete.
+/// A request has started and its head is incomplete.
 const HEAD: u8 = 1;
 /// A request is being answered.
 const BUSY: u8 = 2;
 
 impl Watch {
-    /// Tells whether no request is being answered, and no answer waits to be read.
+    /// Returns whether no request is being answered and no response is unread.
     pub(super) fn is_idle(&self) -> bool {
         self.phase() != BUSY && self.stalled.load(Ordering::Relaxed) == 0
     }
 
-    /// Tells whether nothing of a request is there, and no answer waits to be read.
+    /// Returns whether no part of a request was received and no response is unread.
     pub(super) fn rests(&self) -> bool {
         self.phase() == IDLE && self.is_idle()
     }
 
-    /// Tells whether nothing of a request ever came.
+    /// Returns whether nothing was ever received.
     pub(super) fn is_unused(&self) -> bool {
         self.rests() && self.served.load(Ordering::Relaxed) == 0
     }
 
-    /// Tells whether a request has begun whose head takes longer than any client needs for it.
+    /// Returns whether a request head takes suspiciously long.
     pub(super) fn dawdles(&self) -> bool {
         let begun = Duration::from_millis(self.head_ms.load(Ordering::Relaxed));
         self.phase() == HEAD && self.is_idle() && self.opened.elapsed() >= begun + LONG_HEAD
@@ -242,8 +244,8 @@ impl Watch {
     }
 }
 
-/// When to look again, and why. The timer is touched only when a deadline comes nearer, which in a
-/// quick exchange is never: an alarm that rings too early just looks and is set anew.
+/// The next deadline to check. The timer is reset only when a deadline moves closer, which never
+/// happens in a quick exchange: one that fires too early checks and is set again.
 struct Deadline {
     patience: Patience,
     at: Instant,
@@ -261,7 +263,7 @@ enum Verdict {
 impl Deadline {
     fn new(patience: Patience) -> Self {
         let now = Instant::now();
-        // A new connection owes a first request at once.
+        // A new connection must send its first request soon.
         Self {
             patience,
             at: now + patience.head,
@@ -272,11 +274,11 @@ impl Deadline {
         }
     }
 
-    /// Takes in what changed; tells whether the alarm must ring earlier than it is set.
+    /// Updates the deadline; returns whether the timer must fire earlier.
     fn observe(&mut self, watch: &Watch) -> bool {
         let served = watch.served.load(Ordering::Relaxed);
         let phase = match watch.phase() {
-            // Before its first request the client owes a head, not only from the first byte on.
+            // The first head is due from the start, not only from its first byte.
             IDLE if served == 0 => HEAD,
             phase => phase,
         };
@@ -310,7 +312,7 @@ impl Deadline {
         unread.map_or(other, |unread| unread.min(other))
     }
 
-    /// Judges when the alarm rings.
+    /// Checks the deadlines when the timer fires.
     fn ring(&mut self, watch: &Watch) -> Verdict {
         let now = Instant::now();
         if let Some((since, taken)) = self.stalled {
@@ -318,7 +320,7 @@ impl Deadline {
             if taken_now != taken {
                 self.stalled = Some((now, taken_now));
             } else if now >= since + self.patience.unread {
-                return Verdict::End("the client does not read its answer");
+                return Verdict::End("the client does not read its response");
             }
         }
         let waited = now.duration_since(self.since);
@@ -335,7 +337,7 @@ impl Deadline {
     }
 }
 
-/// The service as hyper calls it, noting when a request begins and when its answer has ended.
+/// The service as hyper calls it; records the start and end of each exchange.
 struct Counted {
     service: Service,
     answers: AnswerPool,
@@ -363,7 +365,7 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
     }
 }
 
-/// An answer on its way, and whom it is noted for.
+/// A response in progress.
 struct Answered {
     answering: Answering,
     watch: Arc<Watch>,
@@ -387,7 +389,7 @@ impl Future for Answered {
     }
 }
 
-/// An answer's body; the connection is idle when it goes.
+/// A response body; the connection is idle when it is dropped.
 struct Answer {
     body: Body,
     watch: Arc<Watch>,
@@ -419,13 +421,13 @@ impl http_body::Body for Answer {
     }
 }
 
-/// The socket, noting when a request begins and when the client stops reading.
-struct Watched {
+/// The socket; records when a request starts and when the client stops reading.
+struct TrackedIo {
     stream: TcpStream,
     watch: Arc<Watch>,
 }
 
-impl Watched {
+impl TrackedIo {
     fn note(&self, written: &Poll<io::Result<usize>>) {
         match written {
             Poll::Pending => self.watch.stalled.store(1, Ordering::Relaxed),
@@ -438,7 +440,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for TrackedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -453,7 +455,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for TrackedIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

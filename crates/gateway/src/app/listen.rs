@@ -1,33 +1,33 @@
-//! Binds the gateway's port: the wanted one, else the one it had last time, else the next free.
+//! Binds the gateway's port: the requested one, else the last one used, else the next free one.
 //!
-//! Loopback only, unless the person insisted on another address. Entry point: [`bind`].
+//! Loopback only, unless another address was requested. Entry point: [`bind`].
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use gantry_model::diagnose::{Diagnose, Fault};
 
-/// The first port that is tried on a first start.
+/// The first port tried on a first start.
 pub const DEFAULT_PORT: u16 = 4180;
 
-/// How many further ports are tried if that one is taken.
+/// How many further ports are tried.
 const FURTHER: u16 = 50;
 
-/// How many connections may wait to be accepted.
+/// The listen backlog.
 const BACKLOG: i32 = 1024;
 
 /// Where to listen.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// The address; loopback unless the person insisted on another.
+pub struct ListenAddress {
+    /// The address; loopback by default.
     pub address: IpAddr,
-    /// The port that the person named; 0 is any free one.
+    /// The requested port; 0 for any free one.
     pub port: Option<u16>,
     /// The port of the last gateway in this data folder.
     pub remembered: Option<u16>,
 }
 
-impl Default for Place {
+impl Default for ListenAddress {
     fn default() -> Self {
         Self {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -37,7 +37,7 @@ impl Default for Place {
     }
 }
 
-/// No port could be had.
+/// No port was available.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on `{address}`")]
 pub struct ListenError {
@@ -65,7 +65,7 @@ impl Diagnose for ListenError {
 }
 
 /// Binds a listener that does not block.
-pub fn bind(place: &Place) -> Result<TcpListener, ListenError> {
+pub fn bind(place: &ListenAddress) -> Result<TcpListener, ListenError> {
     match place.port {
         Some(port) => attempt(place.address, port),
         None => {
@@ -90,7 +90,7 @@ pub fn bind(place: &Place) -> Result<TcpListener, ListenError> {
 fn attempt(address: IpAddr, port: u16) -> Result<TcpListener, ListenError> {
     let address = SocketAddr::new(address, port);
     let bound = TcpListener::bind(address).and_then(|listener| {
-        // The standard library's backlog of 128 drops connections when many clients come at once.
+        // The standard library's backlog of 128 drops connections under load.
         rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
@@ -104,21 +104,21 @@ mod tests {
 
     #[test]
     fn a_taken_port_is_left_to_its_owner() {
-        let owner = bind(&Place {
+        let owner = bind(&ListenAddress {
             port: Some(0),
-            ..Place::default()
+            ..ListenAddress::default()
         })
         .unwrap();
         let taken = owner.local_addr().unwrap().port();
-        let error = bind(&Place {
+        let error = bind(&ListenAddress {
             port: Some(taken),
-            ..Place::default()
+            ..ListenAddress::default()
         })
         .unwrap_err();
         assert!(error.hint().unwrap().contains("--port"));
-        let other = bind(&Place {
+        let other = bind(&ListenAddress {
             remembered: Some(taken),
-            ..Place::default()
+            ..ListenAddress::default()
         })
         .unwrap();
         assert_ne!(other.local_addr().unwrap().port(), taken);

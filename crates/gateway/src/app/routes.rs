@@ -1,4 +1,4 @@
-//! How the routes are joined: the MCP endpoint, the REST API, and what is checked before either.
+//! Joins the MCP endpoint and the REST API behind the checks they share.
 //!
 //! Entry point: [`service`].
 
@@ -16,7 +16,9 @@ use tower::Service as _;
 
 use crate::http::auth::Gate;
 use crate::http::error::{self, Problem};
-use crate::http::{Answering, BrowserSessions, HostPolicy, Service, catch_panic, framing, seal};
+use crate::http::{
+    Answering, BrowserSessions, HostPolicy, Service, catch_panic, framing, set_security_headers,
+};
 use crate::{api, mcp};
 
 /// What the routes work with.
@@ -24,15 +26,15 @@ use crate::{api, mcp};
 pub(crate) struct AppState {
     /// What runs.
     pub(crate) engine: Engine,
-    /// The names this gateway answers to.
+    /// The accepted host names.
     pub(crate) hosts: Arc<HostPolicy>,
-    /// The MCP sessions of older protocol generations.
+    /// The MCP sessions of the handshake era.
     pub(crate) sessions: Arc<mcp::Sessions>,
     /// The browsers that are signed in.
     pub(crate) browsers: BrowserSessions,
     /// The version that is shown to clients.
     pub(crate) version: &'static str,
-    /// Whether clients are told what servers want models to know, all servers' joined.
+    /// Whether clients get the instructions of all servers, joined.
     pub(crate) instructions: mcp::Instructions,
     /// What no hosted server may write to.
     pub(crate) guarded: Arc<Guarded>,
@@ -50,7 +52,7 @@ pub(crate) fn service(state: AppState) -> Service {
     let endpoint = mcp::Endpoint::new(gate, state.sessions, told);
     let router = mcp::router(Arc::clone(&endpoint)).merge(api);
     let answer = move |request: Request| -> Answering {
-        // Messages to the endpoint are by far the most, and need no router to tell.
+        // Messages to the endpoint are by far the most frequent, and skip the router.
         if request.method() == Method::POST && request.uri().path() == mcp::PATH {
             let endpoint = Arc::clone(&endpoint);
             return Box::pin(async move { endpoint.serve(Ok(Scope::All), request).await });
@@ -66,7 +68,8 @@ pub(crate) fn ask(router: &Router, request: Request) -> Answering {
     Box::pin(answering.map(|Ok(response)| response))
 }
 
-/// Checks the names, catches panics and seals the answer of every route but `/mcp`, which does so itself.
+/// Checks Host and Origin, catches panics and sets the security headers of every route but `/mcp`,
+/// which does so itself.
 async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let mut response = match gate.hosts.check(request.uri(), request.headers()) {
         Ok(()) => catch_panic(next.run(request))
@@ -74,7 +77,7 @@ async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Respon
             .unwrap_or_else(Problem::into_response),
         Err(problem) => problem.into_response(),
     };
-    seal(response.headers_mut());
+    set_security_headers(response.headers_mut());
     response
 }
 

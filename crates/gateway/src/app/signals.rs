@@ -1,10 +1,9 @@
-//! The signals that a serving program hears: the first asks it to stop, the second insists.
+//! Signals of a serving process: the first asks it to stop, the second forces it.
 //!
-//! SIGINT, SIGTERM and SIGQUIT stop it, and so does SIGHUP, which a terminal sends when it is closed.
-//! Under a service manager SIGHUP asks for the configuration files to be read again. One that was
-//! started with SIGHUP or SIGQUIT ignored, as by `nohup`, goes on ignoring it. They are heard on a
-//! thread of their own, which ends the process when nobody else does in time. Entry point:
-//! [`Signals::listen`].
+//! SIGINT, SIGTERM, SIGQUIT and SIGHUP stop it; under a service manager SIGHUP reloads the
+//! configuration files. SIGHUP and SIGQUIT stay ignored if they were ignored at the start
+//! (`nohup`). Signals are received on their own thread, which kills the process if it does not end
+//! in time. Entry point: [`Signals::listen`].
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -16,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-/// How long a program that was told twice may take to end by itself.
+/// How long the process may take after the second signal.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// What a signal asks for.
@@ -33,7 +32,7 @@ pub enum SignalRequest {
 pub enum Hangup {
     /// The terminal was closed.
     Stop,
-    /// A service manager asks for the configuration files to be read again.
+    /// A service manager requests a reload of the configuration files.
     Reload,
 }
 
@@ -44,8 +43,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts listening; signals that come from here on do not end the process by themselves. One
-    /// that still runs so long after it was first told to stop is killed.
+    /// Starts listening; from here on signals do not end the process. A process that still runs
+    /// that long after the first signal is killed.
     pub fn listen(hangup: Hangup, within: Duration) -> io::Result<Self> {
         // Room for both that matter, and one to reload.
         let (tell, asked) = mpsc::channel(4);
@@ -54,7 +53,7 @@ impl Signals {
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || runtime.block_on(hear(hangup, within, tell, ready)))?;
-        // Nothing else runs yet: it is a moment.
+        // Nothing else runs yet, so blocking briefly is fine.
         let started = started.recv();
         started.unwrap_or_else(|_| Err(io::Error::other("the thread has ended")))?;
         Ok(Self { asked })
@@ -68,7 +67,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one that asks to stop, and returns its name.
+    /// Waits for the next stop signal, and returns its name.
     pub async fn stop(&mut self) -> &'static str {
         loop {
             if let SignalRequest::Stop(name) = self.next().await {
@@ -78,7 +77,7 @@ impl Signals {
     }
 }
 
-/// Listens, and sees to it that the process ends.
+/// Listens, and makes sure that the process ends.
 async fn hear(
     hangup: Hangup,
     within: Duration,
@@ -91,7 +90,7 @@ async fn hear(
     };
     drop(ready.send(Ok(())));
     let again = move |asked| {
-        // A program that has not even heard the last few has nothing to gain from this one.
+        // The queue is full: earlier signals were not even handled.
         tell.try_send(asked).ok();
     };
     loop {
@@ -113,11 +112,11 @@ async fn hear(
     if timeout(within, insisted).await.is_ok() {
         sleep(AT_ONCE).await;
     }
-    // Whatever holds the rest of the program up, it ends now; its servers end with it.
+    // Whatever blocks the rest of the program, it ends now, and its servers with it.
     kill_process(getpid(), Sent::KILL).ok();
 }
 
-/// The signals that are listened for.
+/// The handled signals.
 struct Heard {
     interrupt: Signal,
     terminate: Signal,
@@ -167,7 +166,7 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Returns which signals this process was started with ignored, as a mask.
+/// Returns the signals that were ignored when this process started, as a mask.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     mask(&status)

@@ -1,9 +1,9 @@
-//! Who uses a gateway that was started on demand.
+//! Users of a gateway that was started on demand.
 //!
-//! Each `gantry stdio` holds a shared lock on `users.lock` of the data folder as long as it lives,
-//! however it ends; a gateway that one of them started stops when it can have the file for itself.
-//! It keeps it until its end, so that nobody comes to a gateway that is going. Entry points:
-//! [`enter`] and [`none_left`].
+//! Each `gantry stdio` holds a shared lock on `users.lock` in the data folder for its lifetime. A
+//! gateway started by one of them stops when it gets the exclusive lock, and keeps it until it has
+//! ended, so that no new user attaches to a stopping gateway. Entry points: [`enter`] and
+//! [`none_left`].
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// How often is looked whether somebody is there: a lock that is let go tells nobody.
+/// Poll interval: releasing a lock notifies no one.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Enters as a user; nothing while a gateway is going. The file is the place: dropping it leaves.
+/// Registers a user; nothing while the gateway is stopping. Dropping the file unregisters.
 pub fn enter(folder: &Path) -> io::Result<Option<File>> {
     let file = open(folder)?;
     taken(file.try_lock_shared(), file)
 }
 
-/// Waits until there is no user, and lets none in as long as the file is held.
+/// Waits until there is no user, and admits none while the file is held.
 pub async fn none_left(folder: &Path) -> io::Result<File> {
     loop {
         sleep(LOOK).await;

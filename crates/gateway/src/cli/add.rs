@@ -1,7 +1,7 @@
 //! `gantry add NAME -- COMMAND ARGS…`, `gantry add NAME --image IMAGE` or `gantry add NAME URL`: registers
 //! a server with the running gateway and starts it.
 //!
-//! It is remembered in the data folder, not in a file; `gantry rm` takes it back.
+//! It is stored in the data folder, not in a file; `gantry rm` removes it.
 
 mod hosting;
 
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::config::docker_run;
 use crate::config::env::Environment;
 
-use super::Surroundings;
+use super::CliContext;
 use super::await_server;
 use super::failure::{Exit, Failure};
 use super::find::Role;
@@ -41,32 +41,32 @@ pub(super) struct Options {
     /// A header for a remote server; may be given several times
     #[arg(long, value_name = "NAME=VALUE", requires = "address")]
     header: Vec<String>,
-    /// How a remote server's messages travel
+    /// The transport of a remote server
     #[arg(long, value_enum, default_value_t = TransportFlag::Auto, requires = "address")]
     transport: TransportFlag,
-    /// The HTTP proxy on the way to a remote server
+    /// The HTTP proxy for a remote server
     #[arg(long, value_name = "URL", requires = "address")]
     proxy: Option<String>,
-    /// Let the URL's name stand for a private address
+    /// Allow the URL to resolve to a private address
     #[arg(long, requires = "address")]
     allow_private: bool,
-    /// A variable of its environment, as `NAME=VALUE`, or as `NAME` with the value that it has here;
-    /// may be given several times
+    /// An environment variable, as `NAME=VALUE`, or as `NAME` with its value here; may be given
+    /// several times
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
     /// The folder it runs in
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// What it may do on this machine: `local` as a program of your own, `hosted` sandboxed, no network
+    /// Its isolation profile: `local` as a program of your own, `hosted` sandboxed, no network
     #[arg(long, value_enum, default_value_t = ProfileFlag::Local)]
     profile: ProfileFlag,
-    /// When it is started: with the gateway, or with its first use
+    /// When it is started: with the gateway, or on first use
     #[arg(long, value_enum, default_value_t = StartFlag::Eager)]
     start: StartFlag,
     /// What it is for
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// How many calls it may have at once
+    /// How many calls it may run concurrently
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
     /// How long a call may take
@@ -107,13 +107,10 @@ enum StartFlag {
     Lazy,
 }
 
-/// Registers the server; one that does not come up exits with 1 and stays registered.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let body = body(options, &surroundings.environment)?;
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+/// Registers the server; if it fails to start, exits with 1 and the server stays registered.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let body = body(options, &context.environment)?;
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;
     if !options.no_wait {
         let wait = options.wait.unwrap_or(match options.hosting.image {
@@ -139,15 +136,15 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes the URL of a server; a command that stands in its place is not one.
+/// Parses the URL of a server; a command in its place is refused.
 fn web_address(text: &str) -> Result<String, String> {
     match check_url(text) {
         Ok(()) => Ok(text.to_owned()),
-        Err(error) => Err(format!("{error}; a command stands after `--`")),
+        Err(error) => Err(format!("{error}; a command goes after `--`")),
     }
 }
 
-/// Reads headers, each as `NAME=VALUE`.
+/// Parses headers, each as `NAME=VALUE`.
 fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut pairs = Map::new();
     for pair in given {
@@ -155,7 +152,7 @@ fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{pair}` is no header"))
+                Failure::new(Exit::Usage, format!("`{pair}` is not a header"))
                     .hint("write `--header NAME=VALUE`")
             })?;
         pairs.insert(name.to_owned(), value.into());
@@ -262,7 +259,7 @@ fn variable<'a>(
         None => (given, environment.get(given)),
     };
     if name.is_empty() {
-        let message = format!("`{given}` is no variable");
+        let message = format!("`{given}` is not a variable");
         return Err(Failure::new(Exit::Usage, message).hint("write `--env NAME=VALUE`"));
     }
     let value = value.ok_or_else(|| {

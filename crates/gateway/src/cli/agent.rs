@@ -1,7 +1,7 @@
-//! `gantry agent ls | new | set | rm | restore`: who keys speak for, and what they may use.
+//! `gantry agent ls | new | set | rm | restore`: agents, their grants and filters.
 //!
-//! Removing an agent that clients or the verbs need is done after a question only; `restore` makes the
-//! default agent and its key again. Entry point: [`run`].
+//! Removing an agent that clients or verbs depend on asks first; `restore` recreates the default
+//! agent and its key. Entry point: [`run`].
 
 mod removal;
 mod restore;
@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::Surroundings;
+use super::CliContext;
 use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, text, time};
 
-/// What `gantry agent` takes.
+/// Arguments of `gantry agent`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -29,13 +29,13 @@ pub(super) struct Options {
 enum Action {
     /// List the agents with what they may use
     Ls(AsJson),
-    /// Make an agent; `gantry key new --agent NAME` then makes its key
+    /// Create an agent; `gantry key new --agent NAME` then creates its key
     New(New),
-    /// Change an agent; what is not named stays as it is
+    /// Change an agent; what is not given stays as it is
     Set(Set),
     /// Remove an agent with its grants and keys
     Rm(removal::Options),
-    /// Make the default agent and the key that this folder's verbs and `gantry stdio` use again
+    /// Recreate the default agent and the key that this folder's verbs and `gantry stdio` use
     Restore(AsJson),
 }
 
@@ -43,19 +43,19 @@ enum Action {
 struct New {
     /// Its name
     name: String,
-    /// What a person says of it
+    /// A description
     #[arg(long, default_value = "")]
     label: String,
-    /// What it may use: `all`, or a pattern such as `files:read_*`; may be given several times
+    /// Its grants: `all`, or a pattern such as `files:read_*`; may be given several times
     #[arg(long, value_name = "PATTERN")]
     grant: Vec<String>,
-    /// See only the granted tools that fit a pattern; may be given several times
+    /// Show only granted tools that match a pattern; may be given several times
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
-    /// Do not see the granted tools that fit a pattern; may be given several times
+    /// Hide granted tools that match a pattern; may be given several times
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Take the user ids that it gives for true; without this they are recorded as its assertions
+    /// Trust the user ids that it sends; otherwise they are recorded as asserted
     #[arg(long)]
     trusted_user_ids: bool,
     #[command(flatten)]
@@ -66,37 +66,33 @@ struct New {
 struct Set {
     /// Its name
     name: String,
-    /// What a person says of it
+    /// A description
     #[arg(long)]
     label: Option<String>,
-    /// What it may use, in the place of all it may use now: `all`, `none`, or a pattern such as
-    /// `files:read_*`; may be given several times
+    /// Its grants, replacing the current ones: `all`, `none`, or a pattern such as `files:read_*`;
+    /// may be given several times
     #[arg(long, value_name = "PATTERN")]
     grant: Vec<String>,
-    /// See only the granted tools that fit a pattern, in the place of its filter; may be given several
+    /// Show only granted tools that match a pattern, replacing the filter; may be given several
     /// times
     #[arg(long, value_name = "PATTERN", conflicts_with = "no_filter")]
     include: Vec<String>,
-    /// Do not see the granted tools that fit a pattern, in the place of its filter; may be given several
-    /// times
+    /// Hide granted tools that match a pattern, replacing the filter; may be given several times
     #[arg(long, value_name = "PATTERN", conflicts_with = "no_filter")]
     exclude: Vec<String>,
     /// See all granted tools
     #[arg(long)]
     no_filter: bool,
-    /// Whether the user ids that it gives are taken for true, or recorded as its assertions
+    /// Whether the user ids that it sends are trusted, or recorded as asserted
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     trusted_user_ids: Option<bool>,
     #[command(flatten)]
     shown: AsJson,
 }
 
-/// Lists, makes, changes or removes agents.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+/// Lists, creates, changes or removes agents.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     match &options.action {
         Action::Ls(shown) => {
             let answer = client.get_all("/api/v1/agents").await?;
@@ -119,8 +115,8 @@ pub(super) async fn run(
             let said = format!("{} may use {}", text(&changed, "/name"), may_use(&changed));
             set.shown.done(screen, &changed, &said);
         }
-        Action::Rm(options) => removal::run(options, &client, surroundings).await?,
-        Action::Restore(shown) => restore::run(*shown, &client, surroundings).await?,
+        Action::Rm(options) => removal::run(options, &client, context).await?,
+        Action::Restore(shown) => restore::run(*shown, &client, context).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -141,7 +137,7 @@ fn body(new: &New) -> Value {
     body
 }
 
-/// Returns what is to be changed; a verb that changes nothing was meant otherwise.
+/// Returns the requested changes; none at all is an error.
 fn patch(set: &Set) -> Result<Value, Failure> {
     let mut body = Map::new();
     if let Some(label) = &set.label {
@@ -177,7 +173,7 @@ fn words(value: &Value, pointer: &str) -> String {
     words.join(" ")
 }
 
-/// Returns what an agent may use, in a phrase.
+/// Returns an agent's grants as a phrase.
 fn may_use(agent: &Value) -> String {
     let mut may = match words(agent, "/grants") {
         may if may.is_empty() => "nothing yet".to_owned(),
@@ -187,7 +183,7 @@ fn may_use(agent: &Value) -> String {
     may
 }
 
-/// Returns what narrows an agent's grants, and whether its word on users counts.
+/// Returns an agent's filter, and whether its user ids are trusted.
 fn narrowed(agent: &Value) -> String {
     let mut may = String::new();
     for (word, pointer) in [("only", "/tools/include"), ("but not", "/tools/exclude")] {

@@ -1,8 +1,8 @@
-//! `gantry approve [FILE]...`: shows everything that the folder's files ask for, and lets them; of a file
-//! that was approved before only what has changed. The folder itself, `.`, becomes one that the person's
-//! own servers work in.
+//! `gantry approve [FILE]...`: shows everything that the folder's files would run, and approves it;
+//! for a file approved before, only what changed. `.` approves the folder itself as a working
+//! folder for the user's own servers.
 //!
-//! A running gateway takes the approval at once. Without a terminal `--yes` must be said. Entry
+//! A running gateway applies the approval at once. Without a terminal `--yes` is required. Entry
 //! point: [`run`].
 
 use std::path::{Path, PathBuf};
@@ -19,35 +19,35 @@ use super::failure::{Exit, Failure};
 use super::files::{Files, Setup, TrustFolder, asks_of_folder, refused, show, show_folder};
 use super::format::pretty;
 use super::screen::Screen;
-use super::{Surroundings, prompt};
+use super::{CliContext, prompt};
 
-/// What `gantry approve` takes.
+/// Arguments of `gantry approve`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// The files to approve, or `.` for the folder as a working folder [default: all that wait]
+    /// The files to approve, or `.` for the folder as a working folder [default: all that need
+    /// approval]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
-    /// Print what waits as JSON, and approve only with `--yes`
+    /// Print what needs approval as JSON, and approve only with `--yes`
     #[arg(long)]
     json: bool,
 }
 
 /// Shows, asks and approves.
-pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
-    let data = DataFolder::open(&surroundings.data_path()?)
+pub(super) fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let data = DataFolder::open(&context.data_path()?)
         .map_err(|error| Failure::of(Exit::Failed, &error))?;
     let files = Files {
         config: Vec::new(),
         no_discover: false,
     };
-    let setup = Setup::new(&files, data, surroundings)?;
-    let screen = &surroundings.screen;
+    let setup = Setup::new(&files, data, context)?;
+    let screen = &context.screen;
     let mut plan = setup.plan(screen)?;
-    // A person who looks at what waits is told what is wrong in it; a file that cannot be read at all
-    // has nothing to approve.
+    // Errors in unapproved files are shown; an unreadable file has nothing to approve.
     let spoilt: Vec<Diagnostic> = plan
         .ignored
         .iter()
@@ -78,18 +78,18 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
         return Ok(ExitCode::SUCCESS);
     }
     if waiting.is_empty() && folder == TrustFolder::No {
-        screen.line("nothing waits for approval");
+        screen.line("nothing needs approval");
         return Ok(ExitCode::SUCCESS);
     }
     for file in &waiting {
         show(file, screen);
     }
-    // Who approves a file of the folder trusts the folder: that file's servers work there.
+    // Approving a file of the folder trusts the folder: that file's servers run there.
     show_folder(&plan, screen);
     if !options.yes {
         if !prompt::is_possible() {
             return Err(Failure::new(Exit::Failed, "not a terminal: pass `--yes`")
-                .hint("if you want this to run, say `gantry approve --yes`"));
+                .hint("to approve it, run `gantry approve --yes`"));
         }
         if !prompt::yes("Let it run?") {
             return Err(Failure::new(Exit::Failed, "nothing was approved"));
@@ -106,7 +106,7 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says which parts of a file that was approved before are approved now.
+/// Lists the newly approved parts of a file that was approved before.
 fn approved(file: &Unapproved) -> String {
     match file.is_new {
         true => String::new(),
@@ -114,7 +114,7 @@ fn approved(file: &Unapproved) -> String {
     }
 }
 
-/// Tells whether the folder itself is meant: by name, or because somebody waits for it.
+/// Returns whether the folder itself is to be approved: named, or some server needs it.
 fn asks_for_folder(options: &Options, setup: &Setup, plan: &Plan) -> TrustFolder {
     let is_named = options.files.iter().any(|file| is_folder(setup, file));
     if is_named || (options.files.is_empty() && !plan.kept_out.is_empty()) {
@@ -128,7 +128,7 @@ fn is_folder(setup: &Setup, named: &Path) -> bool {
     real(&setup.folder.join(named)) == setup.folder
 }
 
-/// Returns a file that waits as a program reads it. Its texts are escaped already.
+/// Returns a file that needs approval as JSON. Its texts are already escaped.
 fn as_json(file: &Unapproved) -> serde_json::Value {
     let named = file.files.iter();
     let named = named.map(|(path, digest)| {
@@ -149,7 +149,7 @@ fn as_json(file: &Unapproved) -> serde_json::Value {
     })
 }
 
-/// Tells whether a file is meant: it was named, or none was.
+/// Returns whether a file is selected: named, or none was named.
 fn is_named(options: &Options, setup: &Setup, file: &Path) -> bool {
     let at = |file: &Path| real(&setup.folder.join(file));
     options.files.is_empty() || options.files.iter().any(|named| at(named) == at(file))
@@ -159,7 +159,7 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns the waiting files that were named, or all.
+/// Returns the selected files that need approval.
 fn chosen(
     options: &Options,
     setup: &Setup,
@@ -180,7 +180,7 @@ fn chosen(
         let file = options.files[index].display();
         return Err(Failure::new(
             Exit::Usage,
-            format!("`{file}` is no file that is found by itself"),
+            format!("`{file}` is not one of the discovered files"),
         )
         .hint("name it with `gantry up --config FILE`, which needs no approval"));
     }

@@ -1,5 +1,4 @@
-//! `--json`, as the verbs over one kind of thing take it, and what it makes of their lists and of a
-//! line that says what was done. Entry point: [`AsJson`].
+//! The `--json` flag of verbs that list or change one kind of thing. Entry point: [`AsJson`].
 
 use clap::Args;
 use serde_json::Value;
@@ -16,7 +15,7 @@ pub(super) struct AsJson {
 }
 
 impl AsJson {
-    /// Prints a list as it came, or as rows under a heading.
+    /// Prints a list as JSON, or as a table.
     pub(super) fn list(
         self,
         screen: &Screen,
@@ -31,7 +30,7 @@ impl AsJson {
         screen.table(heading, &rows);
     }
 
-    /// Prints a value, or says it in words.
+    /// Prints a value as JSON, or a sentence.
     pub(super) fn done(self, screen: &Screen, value: &Value, said: &str) {
         if self.json {
             screen.line(&pretty(value));
@@ -40,7 +39,7 @@ impl AsJson {
         }
     }
 
-    /// Tells whether JSON is wanted.
+    /// Returns whether JSON was requested.
     pub(super) fn is_wanted(self) -> bool {
         self.json
     }

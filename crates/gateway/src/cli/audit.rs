@@ -1,11 +1,12 @@
-//! `gantry audit acts | confirm-clock`: what was administered, by whom, from where, and what was refused.
+//! `gantry audit acts | confirm-clock`: administrative acts, by whom, from where, and refused
+//! attempts.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::Surroundings;
+use super::CliContext;
 use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
@@ -13,15 +14,15 @@ use super::find::Role;
 use super::format::{compact, list, moment, number, pretty, text, time};
 use super::screen::Screen;
 
-/// What became of an act.
+/// The outcome of an act.
 const OUTCOMES: [&str; 4] = ["done", "refused", "failed", "unfinished"];
-/// Which way an act came.
+/// The interface of an act.
 const WAYS: [&str; 4] = ["rest", "file", "gateway", "library"];
 const HEADING: [&str; 7] = ["time", "who", "from", "act", "on", "outcome", "change"];
-/// Changes that are longer than this are cut; `--json` has them whole.
+/// Longer changes are truncated; `--json` has them whole.
 const LONGEST_CHANGE: usize = 240;
 
-/// What `gantry audit` takes.
+/// Arguments of `gantry audit`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -32,7 +33,7 @@ pub(super) struct Options {
 enum Action {
     /// Show administrative acts and refused attempts, newest last
     Acts(Box<Acts>),
-    /// Say that the clock is right although it is far ahead of the newest record
+    /// Confirm that the clock is right although it is far ahead of the newest record
     ConfirmClock(AsJson),
 }
 
@@ -41,7 +42,7 @@ struct Acts {
     /// How many
     #[arg(long, short = 'n', default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
-    /// Only acts of this name, such as `agent.change`; `agent.*` for all that begin so
+    /// Only acts of this name, such as `agent.change`; `agent.*` for a prefix
     #[arg(long)]
     act: Option<String>,
     /// Only acts on this: a server, an agent, a key's id, a file
@@ -56,13 +57,13 @@ struct Acts {
     /// Only acts from this address
     #[arg(long)]
     address: Option<String>,
-    /// Only acts that came this way
+    /// Only acts over this interface
     #[arg(long, value_parser = WAYS)]
     via: Option<String>,
-    /// Only acts that ended so
+    /// Only acts with this outcome
     #[arg(long, value_parser = OUTCOMES)]
     outcome: Option<String>,
-    /// Only acts since a time (`2026-01-31T12:00:00Z`) or for a while (`10m`)
+    /// Only acts since a time (`2026-01-31T12:00:00Z`) or within a period (`10m`)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<u64>,
     /// Only acts until a time
@@ -74,17 +75,13 @@ struct Acts {
 }
 
 /// Shows the acts, or confirms the clock.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     match &options.action {
         Action::Acts(asked) => show(asked, &client.get(&path(asked)).await?, screen),
         Action::ConfirmClock(shown) => {
             client.post("/api/v1/audit/confirm-clock", None).await?;
-            let said =
-                "the clock is believed; calls that are too old by it are dropped from now on";
+            let said = "the clock is confirmed; calls older than the retention period are deleted from now on";
             shown.done(screen, &json!({"confirmed": true}), said);
         }
     }
@@ -146,7 +143,7 @@ fn row(act: &Value) -> Vec<String> {
     ]
 }
 
-/// Returns what changed: each member that differs, before and after.
+/// Returns what changed: each differing member, before and after.
 fn change(act: &Value) -> String {
     let (before, after) = (&act["before"], &act["after"]);
     let empty = serde_json::Map::new();

@@ -1,7 +1,7 @@
 //! `gantry auth SERVER`: signs in to a remote server, or out of it.
 //!
-//! The gateway makes the link and takes the answer; this verb shows the link, opens a browser if a
-//! person is there, and waits for what comes of it.
+//! The gateway creates the link and handles the redirect; this verb shows the link, opens a browser
+//! at a terminal, and waits for the outcome.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::Surroundings;
+use super::CliContext;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
@@ -19,35 +19,31 @@ use super::format::{compact, list, number, text, time_span};
 use super::open;
 use super::screen::Screen;
 
-/// What `gantry auth` takes.
+/// Arguments of `gantry auth`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
     server: String,
-    /// Sign out: forget the tokens, and have them revoked
+    /// Sign out: delete the tokens and revoke them
     #[arg(long, conflicts_with_all = ["again", "no_browser", "wait"])]
     remove: bool,
-    /// Sign in at whichever authorization server the server names now, even if it was another
-    /// before
+    /// Accept whichever authorization server the server names now, even if it was another before
     #[arg(long)]
     again: bool,
-    /// Show the link and open no browser
+    /// Show the link without opening a browser
     #[arg(long)]
     no_browser: bool,
-    /// How long the person may take
+    /// How long to wait for the sign-in
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time_span)]
     wait: Duration,
-    /// Print JSON, a line for the link and a line for what came of it
+    /// Print JSON, one line for the link and one for the outcome
     #[arg(long)]
     json: bool,
 }
 
-/// Signs in or out; a sign-in that comes to nothing exits with 1.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+/// Signs in or out; a failed sign-in exits with 1.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let path = format!("/api/v1/mcp/servers/{}/auth", segment(&options.server));
     if options.remove {
         client.delete(&path).await?;
@@ -98,7 +94,7 @@ fn show(link: &str, begun: &Value, options: &Options, screen: &Screen) {
     }
 }
 
-/// Waits until the person has signed in, refused, or taken too long.
+/// Waits until the user has signed in, refused, or taken too long.
 async fn signed_in(
     client: &Client,
     path: &str,
@@ -107,7 +103,7 @@ async fn signed_in(
 ) -> Result<Value, Failure> {
     let deadline = Instant::now() + options.wait;
     let server = &options.server;
-    // A sign-in that fails is no change of the server; what it uses is told every second anyway.
+    // A failed sign-in is not an event of the server, so the status is checked every second.
     let mut following = Follow::open(client, &format!("server:{server}")).await?;
     loop {
         let status = client.get(path).await?;
@@ -117,15 +113,12 @@ async fn signed_in(
         }
         let failure = text(&status, "/failure");
         if !failure.is_empty() {
-            let message = format!("the sign-in to `{server}` came to nothing");
+            let message = format!("the sign-in to `{server}` failed");
             return Err(Failure::new(Exit::Failed, message).cause(failure));
         }
         if Instant::now() >= deadline {
-            let message = format!(
-                "nobody has signed in to `{server}` within {:?}",
-                options.wait
-            );
-            let hint = "the link stays good for ten minutes; `gantry status` tells what came of it";
+            let message = format!("no one signed in to `{server}` within {:?}", options.wait);
+            let hint = "the link stays valid for ten minutes; `gantry status` shows the result";
             return Err(Failure::new(Exit::Failed, message).hint(hint));
         }
         if let Ok(changed) = timeout_at(deadline, following.changed()).await {

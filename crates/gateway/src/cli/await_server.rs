@@ -1,6 +1,6 @@
-//! Waits until a server is where it is going: ready, or not on its way any more.
+//! Waits until a server is ready or has failed to start.
 //!
-//! Asks the gateway; the server's own bounds decide how long a start may take. Entry point:
+//! Follows the gateway's events; the server's own timeouts bound the start. Entry point:
 //! [`settled`].
 
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::format::text;
 use super::progress::Progress;
 use super::screen::Screen;
 
-/// How often the line turns that says who is awaited. The gateway is asked only when the server changed.
+/// The interval of the spinner. The gateway is asked only when the server changed.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Returns the server's status when it is ready; says why if it does not become so.
+/// Returns the server's status when it is ready, or why it failed.
 pub(super) async fn settled(
     client: &Client,
     server: &str,
@@ -32,7 +32,7 @@ pub(super) async fn settled(
     loop {
         let status = client.get(&path).await?;
         let (name, mut state) = (text(&status, "/name"), text(&status, "/state"));
-        // One that failed and is tried again this moment has not settled: what it waits for comes yet.
+        // A failed server that is restarted at this moment has not settled yet.
         let is_tried_now = status.pointer("/next_try/in_ms") == Some(&Value::from(0));
         if is_tried_now && matches!(state.as_str(), "failed" | "backing_off" | "disconnected") {
             "restarting".clone_into(&mut state);

@@ -1,7 +1,7 @@
-//! `gantry bench TOOL`: calls a tool through `/mcp` for a while and tells how fast the answers are.
+//! `gantry bench TOOL`: calls a tool through `/mcp` for a while and reports throughput and latency.
 //!
-//! Every call is judged and recorded like any other. Bounded in time and connections. Options of ours
-//! may stand before the tool or after it, unless the tool has an argument of that name.
+//! Every call is checked and recorded as usual. Options may precede or follow the tool, unless the
+//! tool has an argument of that name.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,35 +12,34 @@ use futures_util::future::join_all;
 use gantry_model::era::{ProtocolVersion, headers, meta};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::Surroundings;
-use super::call::arguments::{Words, has_argument};
+use super::CliContext;
+use super::call::arguments::{Tokens, has_argument};
 use super::call::{document, find, help};
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{duration, pretty, text, time_span};
+use super::pool::{Pool, SendError};
 use super::screen::Screen;
-use super::trouble::{NO_ROOM, words};
-use super::wire::{Down, Wire};
 
-/// The longest answer that is read.
+/// The largest response that is read.
 const LONGEST: usize = 64 << 20;
-/// Calls that are made at once at most.
+/// Maximum number of concurrent calls.
 const MOST_AT_ONCE: u32 = 256;
-/// How long the last answers may take.
+/// How long the last responses may take.
 const LAST: Duration = Duration::from_secs(30);
 
-/// What `gantry bench` takes.
+/// Arguments of `gantry bench`.
 #[derive(Debug, Args)]
 #[command(override_usage = "gantry bench [OPTIONS] <TOOL> [--ARGUMENT VALUE | NAME=VALUE]...")]
 pub(super) struct Options {
-    /// How long to go on, at most ten minutes
+    /// Duration, at most ten minutes
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = bounded)]
     period: Duration,
-    /// How many calls are made at once
+    /// Number of concurrent calls
     #[arg(long, short, value_name = "N", default_value_t = 8, value_parser = at_once)]
     connections: u32,
     /// All arguments as one JSON object: the text, `@FILE`, or `-` for stdin
@@ -70,7 +69,7 @@ struct Load {
 }
 
 impl Load {
-    /// Takes our own options out of the words that follow the tool; the rest are its arguments.
+    /// Separates our own options from the words after the tool; the rest are its arguments.
     fn of(
         options: &Options,
         words: &[String],
@@ -138,13 +137,10 @@ struct Tally {
     first_error: Option<String>,
 }
 
-/// Calls and tells; exits with 1 if any call failed.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
+/// Runs the benchmark; exits with 1 if any call failed.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
     let (tool, words) = options.words.split_first().expect("clap asks for a tool");
-    let client = surroundings.client(Role::Agent)?;
+    let client = context.client(Role::Agent)?;
     let known = find(&client, tool).await?.ok_or_else(|| {
         Failure::new(Exit::Failed, format!("no tool `{tool}`"))
             .hint("`gantry tools` lists what there is")
@@ -154,33 +150,29 @@ pub(super) async fn run(
         .pointer("/definition/inputSchema")
         .unwrap_or(&Value::Null);
     let (load, words) = Load::of(options, words, schema)?;
-    let parsed = Words::of(&words)?.read(schema)?;
+    let parsed = Tokens::of(&words)?.read(schema)?;
     if parsed.own.help {
-        help::show(&known, &surroundings.screen);
+        help::show(&known, &context.screen);
         return Ok(ExitCode::SUCCESS);
     }
     if parsed.own.later || parsed.own.timeout.is_some() {
         let message = "`bench` takes neither `--async` nor `--timeout`";
-        return Err(
-            Failure::new(Exit::Usage, message).hint("`--for TIME` says how long it goes on")
-        );
+        return Err(Failure::new(Exit::Usage, message).hint("`--for TIME` sets the duration"));
     }
     let arguments = match options.json_args.as_ref().or(parsed.own.json_args.as_ref()) {
         Some(text) => document(text)?,
         None => Value::Object(parsed.arguments),
     };
     let body = body(&name, &arguments);
-    let wire = Wire::new(&client)
-        .ok_or_else(|| Failure::new(Exit::Failed, "the key file holds something that is no key"))?;
     let began = Instant::now();
     let end = began + load.period;
-    let calling = (0..load.connections).map(|_| calls(&wire, &name, &body, end));
+    let calling = (0..load.connections).map(|_| calls(client.pool(), &name, &body, end));
     let tallies = timeout(load.period + LAST, join_all(calling))
         .await
         .map_err(|_| {
             Failure::new(
                 Exit::Failed,
-                format!("answers are missing {LAST:?} after the end"),
+                format!("responses are missing {LAST:?} after the end"),
             )
         })?;
     let seconds = began.elapsed().as_secs_f64();
@@ -191,7 +183,7 @@ pub(super) async fn run(
         first = first.or(tally.first_error);
     }
     took.sort_unstable();
-    let screen = &surroundings.screen;
+    let screen = &context.screen;
     let result = summary(&name, load.connections, seconds, &took, errors);
     if options.json || parsed.own.json {
         screen.line(&pretty(&result));
@@ -212,14 +204,14 @@ fn body(name: &str, arguments: &Value) -> Bytes {
     message.to_string().into()
 }
 
-async fn calls(wire: &Wire, name: &str, body: &Bytes, end: Instant) -> Tally {
+async fn calls(pool: &Pool, name: &str, body: &Bytes, end: Instant) -> Tally {
     let mut tally = Tally::default();
     loop {
         let began = Instant::now();
         if began >= end {
             return tally;
         }
-        match one(wire, name, body.clone()).await {
+        match one(pool, name, body.clone()).await {
             Ok(()) => {
                 let took = began.elapsed().as_micros();
                 tally.took.push(u64::try_from(took).unwrap_or(u64::MAX));
@@ -235,7 +227,7 @@ async fn calls(wire: &Wire, name: &str, body: &Bytes, end: Instant) -> Tally {
     }
 }
 
-async fn one(wire: &Wire, name: &str, body: Bytes) -> Result<(), String> {
+async fn one(pool: &Pool, name: &str, body: Bytes) -> Result<(), String> {
     let request = Request::post("/mcp")
         .header(ACCEPT, "application/json, text/event-stream")
         .header(CONTENT_TYPE, "application/json")
@@ -244,19 +236,15 @@ async fn one(wire: &Wire, name: &str, body: Bytes) -> Result<(), String> {
         .header(headers::NAME, &*headers::encode(name))
         .body(Full::new(body))
         .map_err(|error| error.to_string())?;
-    let (response, used) = wire.send(request).await.map_err(|down| match down {
-        Down::Unsent(why) => format!("the gateway cannot be reached: {why}"),
-        Down::Cut(why) => format!("the gateway ended the connection: {why}"),
-    })?;
+    let failed = |error: SendError| match error {
+        SendError::Unsent(why) => format!("the gateway cannot be reached: {why}"),
+        SendError::Cut(why) => format!("the gateway ended the connection: {why}"),
+    };
+    let (response, used) = pool.send(request).await.map_err(failed)?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), LONGEST).collect().await;
-    let body = body.map_err(|error| words(error.as_ref()))?.to_bytes();
-    wire.give_back(used).await;
-    if body.is_empty() && status == StatusCode::SERVICE_UNAVAILABLE {
-        return Err(NO_ROOM.to_owned());
-    }
+    let body = pool.read(response, used, LONGEST).await.map_err(failed)?;
     let answer: Value = serde_json::from_slice(&body)
-        .map_err(|_| format!("the gateway answered {status} with something that is no JSON"))?;
+        .map_err(|_| format!("the gateway answered {status} with something that is not JSON"))?;
     if let Some(message) = answer.pointer("/error/message").and_then(Value::as_str) {
         return Err(message.to_owned());
     }
@@ -267,7 +255,7 @@ async fn one(wire: &Wire, name: &str, body: Bytes) -> Result<(), String> {
     }
 }
 
-/// Returns the value below which a share of all lies.
+/// Returns a quantile of sorted values.
 fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get((last as f64 * share).round() as usize).copied()

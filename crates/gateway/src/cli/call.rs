@@ -1,7 +1,7 @@
-//! `gantry call TOOL`: calls a tool as the default agent and prints what it says.
+//! `gantry call TOOL`: calls a tool as the default agent and prints the result.
 //!
-//! Arguments are flags that the tool's own schema names, `name=value` pairs, or JSON. What follows
-//! the tool is the tool's: `--url` after it is an argument, before it a flag of ours. Entry point:
+//! Arguments are flags from the tool's schema, `name=value` pairs, or JSON. Everything after the
+//! tool belongs to it: `--url` after it is an argument, before it a flag of ours. Entry point:
 //! [`run`].
 
 pub(super) mod arguments;
@@ -14,19 +14,19 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Surroundings;
+use super::CliContext;
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, pretty, text, time_span};
 use super::screen::Screen;
 
-use arguments::{Own, Words};
+use arguments::{Own, Tokens};
 
-/// The longest document of arguments.
+/// Maximum size of an argument document.
 const LONGEST: u64 = 4 << 20;
 
-/// What `gantry call` takes.
+/// Arguments of `gantry call`.
 #[derive(Debug, Args)]
 #[command(override_usage = "gantry call [OPTIONS] <TOOL> [--ARGUMENT VALUE | NAME=VALUE]...")]
 pub(super) struct Options {
@@ -36,7 +36,7 @@ pub(super) struct Options {
     /// Print the whole result as JSON
     #[arg(long, alias = "raw")]
     json: bool,
-    /// Do not wait: print the id under which `gantry calls ID` has the result
+    /// Do not wait: print the id for `gantry calls ID`
     #[arg(long = "async")]
     later: bool,
     /// How long the call may take
@@ -48,14 +48,11 @@ pub(super) struct Options {
     words: Vec<String>,
 }
 
-/// Calls the tool; a tool that says it failed exits with 1.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
+/// Calls the tool; exits with 1 if the tool reports a failure.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
     let (tool, words) = options.words.split_first().expect("clap asks for a tool");
-    let words = Words::of(words)?;
-    let client = surroundings.client(Role::Agent)?;
+    let words = Tokens::of(words)?;
+    let client = context.client(Role::Agent)?;
     let definition = match words.is_empty() {
         true => None,
         false => find(&client, tool).await?,
@@ -71,7 +68,7 @@ pub(super) async fn run(
         json_args: parsed.own.json_args.or_else(|| options.json_args.clone()),
         help: parsed.own.help,
     };
-    let screen = &surroundings.screen;
+    let screen = &context.screen;
     if own.help {
         let definition = definition.ok_or_else(|| unknown(tool))?;
         help::show(&definition, screen);
@@ -158,7 +155,7 @@ pub(super) fn document(given: &str) -> Result<Value, Failure> {
         None => given,
     };
     let value: Value = serde_json::from_str(text)
-        .map_err(|error| Failure::plain(Exit::Usage, "`--json-args` is no JSON", &error))?;
+        .map_err(|error| Failure::plain(Exit::Usage, "`--json-args` is not valid JSON", &error))?;
     if !value.is_object() {
         return Err(Failure::new(
             Exit::Usage,
@@ -168,7 +165,7 @@ pub(super) fn document(given: &str) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// Returns what a person wants to see of a result: its texts, a word on everything else.
+/// Returns a result for display: its texts, and a placeholder for everything else.
 fn shown(result: &Value) -> Vec<String> {
     let content = result.get("content").and_then(Value::as_array);
     let Some(content) = content.filter(|content| !content.is_empty()) else {

@@ -1,4 +1,4 @@
-//! `gantry calls`: the recorded calls, newest last, and what became of one.
+//! `gantry calls`: the recorded calls, newest last, and the details of one.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use super::Surroundings;
+use super::CliContext;
 use super::client::{Client, segment};
 use super::failure::Failure;
 use super::find::Role;
@@ -16,7 +16,7 @@ use super::screen::Screen;
 
 /// Longer than the longest call: a call is shown when it has ended.
 const WINDOW_MS: u64 = 15 * 60_000;
-/// Calls that are asked for while following.
+/// Calls fetched at once while following.
 const FOLLOWED: u32 = 1000;
 
 /// How a call may have ended.
@@ -34,7 +34,7 @@ const HEADING: [&str; 8] = [
     "time", "agent", "server", "tool", "status", "took", "code", "call",
 ];
 
-/// What `gantry calls` takes.
+/// Arguments of `gantry calls`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Everything about one call, by its id
@@ -51,7 +51,7 @@ pub(super) struct Options {
     /// Only calls with this status
     #[arg(long, value_parser = STATES)]
     status: Option<String>,
-    /// Only calls that ended with this code, such as `schema.input`
+    /// Only calls with this error code, such as `schema.input`
     #[arg(long)]
     code: Option<String>,
     /// Only calls of this agent
@@ -66,7 +66,7 @@ pub(super) struct Options {
     /// Only calls of this trace
     #[arg(long)]
     trace: Option<String>,
-    /// Only calls since a time (`2026-01-31T12:00:00Z`) or for a while (`10m`)
+    /// Only calls since a time (`2026-01-31T12:00:00Z`) or within a period (`10m`)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<u64>,
     /// Only calls until a time
@@ -81,16 +81,13 @@ pub(super) struct Options {
 }
 
 /// Shows the calls.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     if let Some(call) = &options.call {
         let call = client
             .get(&format!("/api/v1/calls/{}", segment(call)))
             .await?;
-        // What a call that nobody waited for was answered, as long as that is kept.
+        // The response of an asynchronous call, while it is kept.
         screen.line(&pretty(call.get("answer").unwrap_or(&call)));
         return Ok(ExitCode::SUCCESS);
     }
@@ -115,8 +112,8 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a server or agent that there is not: who mistypes a name is not told that it had no calls.
-/// One that was removed has a record as long as its calls are kept.
+/// Refuses an unknown server or agent, so that a typo is not reported as «no calls». Removed ones
+/// are known while their calls are kept.
 async fn known(options: &Options, client: &Client) -> Result<(), Failure> {
     for (noun, name) in [("mcp/servers", &options.server), ("agents", &options.agent)] {
         if let Some(name) = name {
@@ -150,7 +147,7 @@ fn path(options: &Options, limit: u32, since: Option<u64>) -> String {
     path
 }
 
-/// Shows calls as they end. What ended before is shown first, as much as without `-f`.
+/// Shows calls as they end, after the page that is shown without `-f`.
 async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<ExitCode, Failure> {
     let mut following = Follow::open(client, &topic(options)).await?;
     let mut shown: HashSet<String> = HashSet::new();
@@ -181,10 +178,10 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
             }
         }
         if limit == FOLLOWED {
-            // What is out of sight cannot come again.
+            // Older calls cannot appear again.
             shown.retain(|id| there.contains(id));
         } else {
-            // What the first look left out is not shown later.
+            // Calls before the first page are not shown later.
             let before = client.get(&path(options, FOLLOWED, Some(began))).await?;
             let before = list(&before, "/items").iter();
             let ended = before.filter(|call| text(call, "/status") != "running");
@@ -196,12 +193,12 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
                 .saturating_sub(WINDOW_MS)
                 .max(options.since.unwrap_or_default()),
         );
-        // Whichever call it was, the record has it by now.
+        // Whichever call it was, it is recorded by now.
         following.changed().await?;
     }
 }
 
-/// Returns the topic of calls that may pass the filter; the rest is left to the record.
+/// Returns a topic that includes all calls that may match the filter; the query does the rest.
 fn topic(options: &Options) -> String {
     let wanted = [
         ("agent", &options.agent),

@@ -1,30 +1,29 @@
-//! The verbs' own HTTP client: one request on one connection to a gateway, nothing else.
+//! The REST client of the verbs: JSON in and out, refusals as [`Failure`]s, lists page by page.
 //!
-//! Plain HTTP only, since a gateway without TLS is reached on loopback or through a tunnel. Every wait
-//! and every body is bounded. Entry point: [`Client::send`].
+//! Plain HTTP only, since a gateway without TLS is reached on loopback or through a tunnel. Entry
+//! points: [`Client::new`], [`Client::get`] and its siblings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::dial::connect;
 use super::failure::{Exit, Failure};
-use super::trouble::{self, words};
+use super::pool::{NO_ROOM, Pool, SendError};
 
-const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than the longest call.
 const ANSWER: Duration = Duration::from_secs(660);
 const LONGEST_BODY: usize = 64 << 20;
-/// Pages of one list that are asked for at most, of 1,000 items each.
+/// Maximum number of pages fetched per list, of 1,000 items each.
 const MOST_PAGES: usize = 100;
 
-/// Runs a verb on a small runtime of its own. Each has a frame of its own, too: joined in one, the
-/// stack of every verb would have room for all of them.
+/// Runs a verb on its own small runtime. Not inlined: otherwise every verb's stack frame would have
+/// room for all of them.
 #[inline(never)]
 pub(super) fn block_on<T>(verb: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -36,10 +35,10 @@ pub(super) fn block_on<T>(verb: impl Future<Output = Result<T, Failure>>) -> Res
 }
 
 /// A gateway and the key to it.
+#[derive(Clone)]
 pub(super) struct Client {
     authority: String,
-    address: String,
-    key: String,
+    pool: Arc<Pool>,
     /// What to do if the gateway refuses the key.
     if_refused: Option<&'static str>,
 }
@@ -47,7 +46,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(url: &str, key: &str) -> Result<Self, Failure> {
         let wrong = || {
-            Failure::new(Exit::Usage, format!("`{url}` is no URL of a gateway"))
+            Failure::new(Exit::Usage, format!("`{url}` is not the URL of a gateway"))
                 .hint("write for example `http://127.0.0.1:4180`")
         };
         let uri: Uri = url.parse().map_err(|_| wrong())?;
@@ -59,15 +58,18 @@ impl Client {
             Some(_) => authority.to_string(),
             None => format!("{authority}:80"),
         };
+        let pool = Pool::new(authority.as_str(), address, key).ok_or_else(|| {
+            Failure::new(Exit::Failed, "the key file does not contain a key")
+                .hint("name another with `--key-file FILE`")
+        })?;
         Ok(Self {
             authority: authority.to_string(),
-            address,
-            key: key.to_owned(),
+            pool: Arc::new(pool),
             if_refused: None,
         })
     }
 
-    /// Returns it with what to do if the gateway refuses the key.
+    /// Sets the hint for a refused key.
     pub(super) fn if_refused(self, hint: &'static str) -> Self {
         Self {
             if_refused: Some(hint),
@@ -75,19 +77,14 @@ impl Client {
         }
     }
 
-    /// Returns the gateway's name, as it stands in `Host`.
+    /// Returns the gateway's authority, as in `Host`.
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Returns where to connect to.
-    pub(super) fn address(&self) -> &str {
-        &self.address
-    }
-
-    /// Returns the key.
-    pub(super) fn key(&self) -> &str {
-        &self.key
+    /// Returns the connections to the gateway.
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// Gets JSON from the REST API.
@@ -144,13 +141,13 @@ impl Client {
         self.send(request, body).await
     }
 
-    /// Changes what the REST API has at a path.
+    /// Patches a resource of the REST API.
     pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let request = self.request(Method::PATCH, path);
         self.send(request, Bytes::from(body.to_string())).await
     }
 
-    /// Deletes what the REST API has at a path.
+    /// Deletes a resource of the REST API.
     pub(super) async fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.send(self.request(Method::DELETE, path), Bytes::new())
             .await
@@ -160,30 +157,23 @@ impl Client {
         Request::builder()
             .method(method)
             .uri(path)
-            .header(HOST, &self.authority)
-            .header(AUTHORIZATION, format!("Bearer {}", self.key))
             .header(ACCEPT, "application/json, application/problem+json")
             .header(CONTENT_TYPE, "application/json")
     }
 
     async fn send(&self, request: http::request::Builder, body: Bytes) -> Result<Value, Failure> {
-        let request = request.body(Full::new(body)).map_err(|_| {
-            Failure::new(Exit::Failed, "the key file holds something that is no key")
-                .hint("name another with `--key-file FILE`")
+        let request = request.body(Full::new(body));
+        let request = request.expect("paths and headers of ours are valid");
+        let exchanged = timeout(ANSWER, self.exchange(request)).await;
+        let exchanged = exchanged.map_err(|_| {
+            let message = format!("the gateway did not answer within {ANSWER:?}");
+            Failure::new(Exit::Failed, message)
         })?;
-        let (status, retry_after, body) =
-            timeout(ANSWER, self.exchange(request))
-                .await
-                .map_err(|_| {
-                    Failure::new(
-                        Exit::Failed,
-                        format!("the gateway did not answer within {ANSWER:?}"),
-                    )
-                })??;
+        let (status, retry_after, body) = exchanged.map_err(|error| self.failed(error))?;
         if body.is_empty() && status == StatusCode::SERVICE_UNAVAILABLE {
             let wait =
                 retry_after.map_or_else(|| "later".to_owned(), |wait| format!("in {wait} s"));
-            return Err(Failure::new(Exit::Failed, trouble::NO_ROOM).hint(format!(
+            return Err(Failure::new(Exit::Failed, NO_ROOM).hint(format!(
                 "try again {wait}, or end clients that are not needed; one address may hold \
                      `connections_per_address` of `[gateway]`"
             )));
@@ -193,7 +183,7 @@ impl Client {
         } else {
             serde_json::from_slice(&body).map_err(|_| {
                 let message =
-                    format!("the gateway answered {status} with something that is no JSON");
+                    format!("the gateway answered {status} with something that is not JSON");
                 Failure::new(Exit::Failed, message)
                     .hint("is it a gateway that answers there? name another with `--url URL`")
             })?
@@ -207,46 +197,34 @@ impl Client {
         }
     }
 
+    /// Returns status, `Retry-After` and body.
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<(StatusCode, Option<u32>, Bytes), Failure> {
-        let gone = |why: String| {
-            Failure::new(
-                Exit::NoGateway,
-                format!("no gateway answers at `{}`", self.authority),
-            )
-            .cause(why)
-            .hint("start it with `gantry up`, or name another with `--data DIR` or `--url URL`")
+    ) -> Result<(StatusCode, Option<u32>, Bytes), SendError> {
+        let (response, used) = self.pool.send(request).await?;
+        let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|wait| wait.to_str().ok()?.parse().ok());
+        let body = match self.pool.read(response, used, LONGEST_BODY).await {
+            Err(SendError::Unsent(why)) if why == NO_ROOM => Bytes::new(),
+            body => body?,
         };
-        let broken = |error: &(dyn std::error::Error + 'static)| {
-            Failure::new(Exit::Failed, "the gateway did not answer")
-                .cause(words(error))
-                .hint("`gantry status` tells whether it is there, and its log what happened")
-        };
-        let connected = connect(&self.address, CONNECT).await;
-        let (mut sender, connection) = connected.map_err(gone)?;
-        let exchange = async move {
-            let response = sender
-                .send_request(request)
-                .await
-                .map_err(|error| broken(&error))?;
-            let status = response.status();
-            let retry_after = response.headers().get(RETRY_AFTER);
-            let retry_after: Option<u32> =
-                retry_after.and_then(|wait| wait.to_str().ok()?.parse().ok());
-            let body = Limited::new(response.into_body(), LONGEST_BODY)
-                .collect()
-                .await;
-            let body = body.map_err(|error| broken(error.as_ref()))?;
-            Ok((status, retry_after, body.to_bytes()))
-        };
-        let (mut exchange, mut connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
-        tokio::select! {
-            biased;
-            answered = &mut exchange => answered,
-            // The connection may end first and still have left the whole answer.
-            _ = &mut connection => exchange.await,
+        Ok((status, retry_after, body))
+    }
+
+    /// Says why there is no response.
+    pub(super) fn failed(&self, error: SendError) -> Failure {
+        match error {
+            SendError::Unsent(why) => {
+                let message = format!("no gateway answers at `{}`", self.authority);
+                Failure::new(Exit::NoGateway, message).cause(why).hint(
+                    "start it with `gantry up`, or name another with `--data DIR` or `--url URL`",
+                )
+            }
+            SendError::Cut(why) => Failure::new(Exit::Failed, "the gateway did not answer")
+                .cause(why)
+                .hint("`gantry status` shows whether it is running, and its log what happened"),
         }
     }
 }
@@ -304,14 +282,9 @@ mod tests {
 
     #[test]
     fn only_plain_urls_of_gateways_are_taken() {
-        assert_eq!(
-            Client::new("http://127.0.0.1:1/", "k").unwrap().address,
-            "127.0.0.1:1"
-        );
-        assert_eq!(
-            Client::new("http://[::1]", "k").unwrap().address,
-            "[::1]:80"
-        );
+        for right in ["http://127.0.0.1:1/", "http://[::1]"] {
+            assert!(Client::new(right, "k").is_ok(), "{right}");
+        }
         for wrong in ["https://x", "x", "", "file:///x"] {
             assert!(Client::new(wrong, "k").is_err(), "{wrong}");
         }

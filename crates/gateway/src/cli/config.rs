@@ -1,7 +1,7 @@
-//! `gantry config check`, `explain` and `schema`: what the files say, where each value is from, and what
-//! may be written.
+//! `gantry config check`, `explain` and `schema`: errors in the files, the origin of each value,
+//! and the JSON Schema.
 //!
-//! Starts nothing and shows no value of a variable or of a server's environment. Entry point: [`run`].
+//! Starts nothing and shows no environment values. Entry point: [`run`].
 
 mod explain;
 
@@ -16,14 +16,14 @@ use crate::config::plan::Plan;
 use crate::config::schema;
 use crate::data_folder::DataFolder;
 
-use super::Surroundings;
+use super::CliContext;
 use super::failure::{Exit, Failure};
 use super::files::{Files, Setup, refused};
 use super::format::pretty;
 use super::screen::Screen;
 use super::up::Flags;
 
-/// What `gantry config` takes.
+/// Arguments of `gantry config`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -32,7 +32,7 @@ pub(super) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Check the configuration files, and show every mistake in its place
+    /// Check the configuration files, and show every error in its place
     Check(Check),
     /// Show each value and where it comes from
     Explain(Explain),
@@ -51,7 +51,7 @@ struct Check {
 
 #[derive(Debug, Args)]
 struct Explain {
-    /// The server; the gateway and all servers if none is named
+    /// The server; by default the gateway and all servers
     server: Option<String>,
     #[command(flatten)]
     files: Files,
@@ -63,23 +63,23 @@ struct Explain {
 }
 
 /// Checks or explains.
-pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
-    let screen = &surroundings.screen;
+pub(super) fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let screen = &context.screen;
     if matches!(options.verb, Verb::Schema) {
         screen.line(&pretty(&schema::file()));
         return Ok(ExitCode::SUCCESS);
     }
-    let data = DataFolder::at(surroundings.data_path()?);
+    let data = DataFolder::at(context.data_path()?);
     match &options.verb {
         Verb::Schema => Ok(ExitCode::SUCCESS),
         Verb::Check(check) => {
-            let setup = Setup::new(&check.files, data, surroundings)?;
+            let setup = Setup::new(&check.files, data, context)?;
             report(setup.load(), check.json, screen)
         }
         Verb::Explain(options) => {
-            let setup = Setup::new(&options.files, data, surroundings)?;
+            let setup = Setup::new(&options.files, data, context)?;
             let plan = setup.plan(screen)?;
-            let explained = explain::explain(&plan, &options.flags, &surroundings.environment);
+            let explained = explain::explain(&plan, &options.flags, &context.environment);
             explain::show(&explained, options.server.as_deref(), options.json, screen)
         }
     }
@@ -139,7 +139,7 @@ fn report(
     for file in &plan.unapproved {
         let path = file.path.display();
         screen.advise(&format!(
-            "`{path}` waits for approval: run `gantry approve {path}`"
+            "`{path}` needs approval: run `gantry approve {path}`"
         ));
     }
     let count = |count: usize, what: &str| match count {
@@ -147,7 +147,7 @@ fn report(
         _ => format!("{count} {what}s"),
     };
     screen.line(&format!(
-        "{} in {}, no mistakes",
+        "{} in {}, no errors",
         count(plan.servers.len(), "server"),
         count(plan.files.len(), "file")
     ));

@@ -1,9 +1,9 @@
-//! `gantry connect`: writes Gantry as a server into a client's own file, or takes it out again.
+//! `gantry connect`: adds Gantry to a client's own file, or removes it.
 //!
-//! Comments, order and layout of the file stay, what it was is copied beside it without keys, and a second
-//! run changes nothing. Where a client can send a key it gets one of its own; a file that others share, or
-//! a client that cannot, gets `gantry stdio`, which holds none. An entry that leads to another folder's
-//! gateway is replaced after a question only (`owner`). Never prints a key. Entry point: [`run`].
+//! Comments, order and layout of the file are kept, a backup without keys is written next to it,
+//! and a second run changes nothing. A client that can send a key gets its own; a shared file, or a
+//! client that cannot send one, gets `gantry stdio`. An entry of another folder's gateway is
+//! replaced only after a question (`owner`). Never prints a key. Entry point: [`run`].
 
 mod key;
 mod list;
@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::document::Document;
 use crate::config::clients::ours::{self, Way};
-use crate::config::clients::{Client, ClientError, Http, Place, Scope, Whereabouts, hide};
+use crate::config::clients::{BaseFolders, Client, ClientError, Http, Place, Scope, hide};
 use crate::data_folder::DataFolder;
 
-use super::Surroundings;
+use super::CliContext;
 use super::diff;
 use super::failure::{Exit, Failure};
 use super::find::working_folder;
@@ -39,13 +39,13 @@ use revocation::Revocation;
 
 pub(super) use list::connections;
 
-/// What `gantry connect` takes.
+/// Arguments of `gantry connect`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// The client, such as `cursor`; without it, the clients on this machine are listed
+    /// The client, such as `cursor`; by default, the clients on this machine are listed
     #[arg(value_parser = client)]
     client: Option<&'static Client>,
-    /// For whom: you everywhere, everybody in this folder, or you in this folder
+    /// Scope: you everywhere, everybody in this folder, or you in this folder
     #[arg(long, value_enum, default_value_t = Scope::User)]
     scope: Scope,
     /// Gantry's name in the client's file
@@ -54,10 +54,10 @@ pub(super) struct Options {
     /// Have the client start `gantry stdio` instead of sending a key over HTTP
     #[arg(long, requires = "client")]
     stdio: bool,
-    /// Take Gantry out of the client's file, and its key back
+    /// Remove Gantry from the client's file, and revoke its key
     #[arg(long, requires = "client")]
     remove: bool,
-    /// Replace or take out an entry that leads to another folder's gateway, without asking
+    /// Replace or remove an entry of another folder's gateway without asking
     #[arg(long, short, requires = "client", visible_alias = "replace")]
     yes: bool,
     /// Show what would change, and change nothing
@@ -69,18 +69,15 @@ pub(super) struct Options {
 }
 
 /// Connects, disconnects or lists.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
     let folder = working_folder()?;
-    let whereabouts = Whereabouts::new(&surroundings.environment, &folder);
-    let whereabouts = whereabouts.map_err(|error| failed(&error))?;
+    let bases = BaseFolders::new(&context.environment, &folder);
+    let bases = bases.map_err(|error| failed(&error))?;
     let Some(client) = options.client else {
-        list::show(&whereabouts, options.json, &surroundings.screen);
+        list::show(&bases, options.json, &context.screen);
         return Ok(ExitCode::SUCCESS);
     };
-    let place = client.place(&whereabouts, options.scope).ok_or_else(|| {
+    let place = client.place(&bases, options.scope).ok_or_else(|| {
         let message = format!(
             "{} has no file for the scope `{}`",
             client.title, options.scope
@@ -102,7 +99,7 @@ pub(super) async fn run(
     }
     let task = Task {
         options,
-        surroundings,
+        context,
         client,
         folder,
         place,
@@ -121,10 +118,10 @@ fn failed(error: &ClientError) -> Failure {
     Failure::of(Exit::Failed, error)
 }
 
-/// A client's file and what is to be done with it.
+/// A client's file and the requested change.
 struct Task<'a> {
     options: &'a Options,
-    surroundings: &'a Surroundings,
+    context: &'a CliContext,
     client: &'static Client,
     /// The working folder.
     folder: PathBuf,
@@ -141,7 +138,7 @@ impl Task<'_> {
         self.opened
             .check_writable()
             .map_err(|error| failed(&error))?;
-        // A file that cannot take the entry is found out before a key is made for it.
+        // A file that cannot be edited is detected before a key is created for it.
         self.text(&self.stdio()?)?;
         let keys = self.keys();
         let elsewhere = self.elsewhere(&keys).await?;
@@ -172,7 +169,7 @@ impl Task<'_> {
             keys.note(key);
         }
         let written = changed && !self.options.dry_run;
-        // Before anything that may fail: whatever comes, no key outlives its entry.
+        // Before anything that may fail, so that no key outlives its entry.
         let revocation = match written && self.has_key() && (elsewhere.is_some() || !holds_key) {
             true => revocation::revoke(&self, &keys, elsewhere.as_ref()).await,
             false => Revocation::Unneeded,
@@ -186,15 +183,15 @@ impl Task<'_> {
         let cleaned = self.clean_copies();
         let neighbours = Neighbours::find(&self, &way, &keys).await;
         let screen = &match self.options.json {
-            true => self.surroundings.screen.beside_stdout(),
-            false => self.surroundings.screen,
+            true => self.context.screen.beside_stdout(),
+            false => self.context.screen,
         };
         if self.options.json {
             let (kind, url) = match &way {
                 Way::Http { url, .. } => ("http", Some(url)),
                 Way::Stdio { .. } => ("stdio", None),
             };
-            self.surroundings.screen.line(&pretty(&json!({
+            self.context.screen.line(&pretty(&json!({
                 "client": self.client.id, "scope": self.options.scope.to_string(),
                 "path": self.place.path, "name": self.options.name, "way": kind, "url": url,
                 "written": written, "backup": copy, "key_made": matches!(key, Key::Made { .. }),
@@ -222,7 +219,7 @@ impl Task<'_> {
                 ),
                 false => (
                     screen.doubtful("!"),
-                    "others on this machine can read it; connecting takes that from them (mode 0600)",
+                    "others on this machine can read it; connecting makes it private (mode 0600)",
                 ),
             };
             screen.line(&format!("{mark} {done}"));
@@ -232,7 +229,7 @@ impl Task<'_> {
     }
 
     async fn remove(self) -> Result<ExitCode, Failure> {
-        let screen = &self.surroundings.screen;
+        let screen = &self.context.screen;
         let (name, path) = (&self.options.name, self.place.path.display());
         let keys = self.keys();
         let elsewhere = self.elsewhere(&keys).await?;
@@ -253,7 +250,7 @@ impl Task<'_> {
                 .replace(&text, Readers::AsBefore)
                 .map_err(|error| failed(&error))?;
         }
-        // Before anything that may fail. An entry that is gone already may have left its key behind.
+        // Before anything that may fail. A missing entry may have left its key behind.
         let has_key = self.has_key() || (elsewhere.is_none() && keys.has_note());
         let revocation = match has_key && !self.options.dry_run {
             true => revocation::revoke(&self, &keys, elsewhere.as_ref()).await,
@@ -290,7 +287,7 @@ impl Task<'_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the other gateway that the entry leads to, if it does not lead here.
+    /// Returns the other gateway that the entry points to, if any.
     async fn elsewhere(&self, keys: &Keys<'_>) -> Result<Option<Elsewhere>, Failure> {
         let Some(way) = self.known.as_ref().and_then(ours::way_of) else {
             return Ok(None);
@@ -303,7 +300,7 @@ impl Task<'_> {
 
     /// Asks before an entry of another gateway is replaced.
     fn may_replace(&self, other: &Elsewhere) -> Result<(), Failure> {
-        let screen = &self.surroundings.screen;
+        let screen = &self.context.screen;
         if self.options.yes {
             return Ok(());
         }
@@ -325,7 +322,7 @@ impl Task<'_> {
         }
     }
 
-    /// Tells whether the entry that is there holds a key.
+    /// Returns whether the existing entry holds a key.
     fn has_key(&self) -> bool {
         matches!(
             self.known.as_ref().and_then(ours::way_of),
@@ -333,7 +330,7 @@ impl Task<'_> {
         )
     }
 
-    /// Takes keys out of the copies that earlier versions left beside the file.
+    /// Removes keys from backups that earlier versions left next to the file.
     fn clean_copies(&self) -> Result<Vec<PathBuf>, Failure> {
         match self.options.dry_run {
             true => Ok(Vec::new()),
@@ -341,7 +338,7 @@ impl Task<'_> {
         }
     }
 
-    /// A client whose folder is missing is not there; a project's folder is made.
+    /// A missing folder means that the client is not installed; a project's folder is created.
     fn check_place(&self) -> Result<(), Failure> {
         let parent = self.place.path.parent().unwrap_or(&self.folder);
         if self.options.scope == Scope::Project || parent.is_dir() {
@@ -353,9 +350,9 @@ impl Task<'_> {
         }))
     }
 
-    /// Returns how the client reaches the gateway, with a key where one is needed.
+    /// Returns how the client reaches the gateway, with a key if needed.
     async fn way(&self, keys: &Keys<'_>, is_anothers: bool) -> Result<(Way, Key), Failure> {
-        // What a project shares is no place for a key.
+        // A shared project file must not contain a key.
         let shared = self.options.scope == Scope::Project;
         if self.options.stdio || shared || self.client.http == Http::No {
             return Ok((self.stdio()?, Key::None));
@@ -375,10 +372,10 @@ impl Task<'_> {
     }
 
     fn url(&self) -> Result<String, Failure> {
-        if let Some(url) = &self.surroundings.url {
+        if let Some(url) = &self.context.url {
             return Ok(url.clone());
         }
-        let data = DataFolder::at(self.surroundings.data_path()?);
+        let data = DataFolder::at(self.context.data_path()?);
         let running = data.running().ok_or_else(|| {
             let message = format!("no gateway is running in `{}`", data.path().display());
             Failure::new(Exit::NoGateway, message).hint(
@@ -394,19 +391,16 @@ impl Task<'_> {
         })?;
         let absolute = |path: PathBuf| self.folder.join(path).to_string_lossy().into_owned();
         let mut args = vec!["stdio".to_owned()];
-        if let Some(url) = &self.surroundings.url {
+        if let Some(url) = &self.context.url {
             args.extend(["--url".to_owned(), url.clone()]);
         } else {
             args.extend([
                 "--folder".to_owned(),
                 self.folder.to_string_lossy().into_owned(),
             ]);
-            args.extend([
-                "--data".to_owned(),
-                absolute(self.surroundings.data_path()?),
-            ]);
+            args.extend(["--data".to_owned(), absolute(self.context.data_path()?)]);
         }
-        if let Some(file) = &self.surroundings.key_file {
+        if let Some(file) = &self.context.key_file {
             args.extend(["--key-file".to_owned(), absolute(file.clone())]);
         }
         Ok(Way::Stdio {
@@ -429,10 +423,10 @@ impl Task<'_> {
     /// Returns the keys of this client's file.
     fn keys(&self) -> Keys<'_> {
         let label = key::label(self.client.id, &self.options.name, &self.place.path);
-        Keys::new(self.surroundings, label)
+        Keys::new(self.context, label)
     }
 
-    /// Returns what would change, on a dry run.
+    /// Returns the diff of a dry run.
     fn difference(&self, text: &str) -> Option<String> {
         self.options.dry_run.then(|| {
             let (before, after) = (hide::json(self.opened.text()), hide::json(text));
@@ -441,7 +435,7 @@ impl Task<'_> {
     }
 
     fn tell(&self, way: &Way, written: bool, copy: Option<PathBuf>, text: &str) {
-        let screen = &self.surroundings.screen;
+        let screen = &self.context.screen;
         let (title, path) = (self.client.title, self.place.path.display());
         let reached = match way {
             Way::Http { url, .. } => format!("over HTTP at {url}"),
@@ -476,16 +470,16 @@ impl Task<'_> {
     }
 }
 
-/// Says from which copies keys were taken.
+/// Lists the backups from which keys were removed.
 fn told_clean(cleaned: &[PathBuf], screen: &Screen) {
     for copy in cleaned {
-        let line = format!("a key was taken out of `{}`", copy.display());
+        let line = format!("a key was removed from `{}`", copy.display());
         screen.line(&format!("{} {}", screen.good("✓"), Screen::safe(&line)));
     }
 }
 
 fn beside(copy: Option<&PathBuf>) -> String {
     copy.map_or_else(String::new, |copy| {
-        format!("; what it was is in `{}`", copy.display())
+        format!("; backup in `{}`", copy.display())
     })
 }

@@ -1,4 +1,4 @@
-//! What an edit would change in a file, as people read it.
+//! Shows what an edit would change in a file, as a unified diff.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use similar::TextDiff;
 
 use super::screen::Screen;
 
-/// Returns the difference of two texts in the unified form; nothing if there is none.
+/// Returns the unified diff of two texts; empty if they are equal.
 pub(super) fn unified(path: &Path, before: &str, after: &str) -> String {
     let difference = TextDiff::from_lines(before, after);
     let name = path.display().to_string();
@@ -15,7 +15,7 @@ pub(super) fn unified(path: &Path, before: &str, after: &str) -> String {
     unified.to_string()
 }
 
-/// Colours a difference by its lines.
+/// Colours a diff.
 pub(super) fn painted(difference: &str, screen: &Screen) -> String {
     let lines = difference.lines().map(|line| {
         let line = Screen::safe(line);

@@ -1,7 +1,7 @@
-//! `gantry doctor`: what this machine can enforce, found by trying, what the data folder and each
-//! server need, whether the gateway takes the keys that are in use, and how the running gateway is.
+//! `gantry doctor`: what this machine can enforce, what the data folder and each server need,
+//! whether keys work, and the health of the running gateway.
 //!
-//! Changes nothing, unless it is asked to acknowledge damage. Every finding says what to do about it.
+//! Changes nothing, unless asked to acknowledge damage. Every finding says what to do about it.
 //! Entry point: [`run`].
 
 mod folder;
@@ -15,7 +15,7 @@ use clap::Args;
 use gantry_engine::probe_host;
 use serde_json::{Value, json};
 
-use super::Surroundings;
+use super::CliContext;
 use super::failure::{Exit, Failure};
 use super::files::Files;
 use super::find::Role;
@@ -23,12 +23,12 @@ use super::format::{list, pretty, text, wrap};
 use super::screen::Screen;
 use super::status::kept;
 
-/// What `gantry doctor` takes.
+/// Arguments of `gantry doctor`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(flatten)]
     files: Files,
-    /// Acknowledge damage of the audit journal, so that it no longer degrades the health
+    /// Acknowledge damage of the audit journal, so that the health is no longer degraded
     #[arg(long)]
     acknowledge: bool,
     /// Print JSON
@@ -36,17 +36,17 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// How a thing is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grade {
     Good,
-    /// It works, with less.
+    /// It works with restrictions.
     Doubtful,
-    /// Something does not start, or is not kept.
+    /// Something does not start, or is not stored.
     Bad,
 }
 
-/// Something that was looked at.
+/// The result of a check.
 #[derive(Debug)]
 struct Finding {
     grade: Grade,
@@ -100,12 +100,8 @@ impl Finding {
     }
 }
 
-/// Checks everything; something that keeps a server from starting, or a gateway that is not well,
-/// exits with 1.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
+/// Runs all checks; exits with 1 if a server cannot start or the gateway is unhealthy.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
     let host = probe_host().map_err(|error| {
         Failure::plain(Exit::Failed, "processes cannot be started here", &error)
     })?;
@@ -124,8 +120,8 @@ pub(super) async fn run(
             }
         })
         .collect();
-    let mut servers = needs::of_files(&options.files, surroundings)?;
-    let client = surroundings.client(Role::Admin);
+    let mut servers = needs::of_files(&options.files, context)?;
+    let client = context.client(Role::Admin);
     let acknowledged = match (&client, options.acknowledge) {
         (Ok(client), true) => Some(client.post("/api/v1/health/acknowledge", None).await?),
         (Err(_), true) => return client.map(|_| ExitCode::SUCCESS),
@@ -133,14 +129,14 @@ pub(super) async fn run(
     };
     let health = match client {
         Ok(client) => {
-            needs::of_gateway(&client, surroundings, &mut servers).await;
+            needs::of_gateway(&client, context, &mut servers).await;
             client.get("/api/v1/health").await.ok()
         }
         Err(_) => None,
     };
-    let tried = keys::tried(surroundings).await?;
+    let tried = keys::tried(context).await?;
     let is_running = health.is_some() || tried.admin.is_some();
-    let folder = folder::findings(&surroundings.data_path()?, is_running, &tried);
+    let folder = folder::findings(&context.data_path()?, is_running, &tried);
     let clients = tried.clients;
     let gateway = health.as_ref().map(gateway).unwrap_or_default();
 
@@ -150,7 +146,7 @@ pub(super) async fn run(
         .copied()
         .flatten()
         .all(|finding| finding.grade != Grade::Bad);
-    let screen = &surroundings.screen;
+    let screen = &context.screen;
     if options.json {
         let shown = |findings: &[Finding]| findings.iter().map(Finding::json).collect::<Vec<_>>();
         screen.line(&pretty(&json!({
@@ -201,7 +197,7 @@ pub(super) async fn run(
     })
 }
 
-/// Says why the database cannot be written, if it cannot.
+/// Reports why the database cannot be written, if so.
 fn database(health: &Value) -> Option<Finding> {
     let error = text(health, "/audit/store_error");
     let error = match error.is_empty() {
@@ -244,7 +240,7 @@ fn gateway(health: &Value) -> Vec<Finding> {
     for damage in list(health, "/audit/damage") {
         findings.push(
             Finding::new(Grade::Bad, "journal", text(damage, "/detail"))
-                .advise("when you have seen to it, run `gantry doctor --acknowledge`"),
+                .advise("when it is resolved, run `gantry doctor --acknowledge`"),
         );
     }
     findings.push(Finding::new(Grade::Good, "on record", kept(health)));

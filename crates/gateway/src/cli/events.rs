@@ -1,4 +1,4 @@
-//! `gantry events [SERVER]`: what happened to servers, newest last, and with `-f` what happens.
+//! `gantry events [SERVER]`: what happened to servers, newest last; `-f` follows.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use super::Surroundings;
+use super::CliContext;
 use super::client::{Client, segment};
 use super::failure::Failure;
 use super::find::Role;
@@ -14,10 +14,10 @@ use super::follow::Follow;
 use super::format::{compact, list, number, pretty, text, time};
 use super::screen::Screen;
 
-/// Events that are looked at again after some may have been missed.
+/// Events read again after a gap.
 const AGAIN: u32 = 1000;
 
-/// What `gantry events` takes.
+/// Arguments of `gantry events`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Only events of this server, by name or id
@@ -34,11 +34,8 @@ pub(super) struct Options {
 }
 
 /// Shows the events.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     if options.follow {
         return follow(options, &client, screen).await;
     }
@@ -68,9 +65,9 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
     let topic = topic.map_or_else(|| "servers".to_owned(), |server| format!("server:{server}"));
     let mut following = Follow::open(client, &topic).await?;
     let mut answer = client.get(&path(options, options.limit)).await?;
-    // Events of the last page: one that is told by the stream as well is shown once.
+    // Events of the last page, so that none is shown twice.
     let mut known: HashSet<String> = HashSet::new();
-    // What is older was left out of the first page on purpose.
+    // Older events were left out of the first page on purpose.
     let mut newest = 0;
     loop {
         let at = |event: &Value| number(event, "/at_ms").unwrap_or_default();
@@ -90,7 +87,7 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
             if is_new && !print(&event.data, options, screen) {
                 return Ok(ExitCode::SUCCESS);
             }
-            // Only what may come again from the store is worth remembering.
+            // Only events that the store may return again are remembered.
             if event.kind == "gap" || known.len() > 2 * AGAIN as usize {
                 break;
             }
@@ -99,7 +96,7 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
     }
 }
 
-/// Prints an event; tells whether anybody still reads.
+/// Prints an event; returns whether stdout is still open.
 fn print(event: &Value, options: &Options, screen: &Screen) -> bool {
     let line = match options.json {
         true => compact(event),

@@ -1,6 +1,6 @@
-//! How a verb fails: what is printed, in which order, and the exit code.
+//! A verb's failure: what is printed, in which order, and the exit code.
 //!
-//! First the message, then what caused it, last what to do. Entry point: [`Failure`].
+//! First the message, then its causes, last the hint. Entry point: [`Failure`].
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -14,20 +14,20 @@ use super::screen::Screen;
 pub(super) enum Exit {
     /// The call or the gateway failed.
     Failed = 1,
-    /// The person asked in a way that cannot be understood.
+    /// Wrong usage.
     Usage = 2,
-    /// There is no gateway to talk to.
+    /// No gateway is running.
     NoGateway = 3,
 }
 
-/// Why a verb did not do what it should.
+/// Why a verb failed.
 #[derive(Debug)]
 pub(super) struct Failure {
     exit: Exit,
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
-    /// The hint is for another folder.
+    /// The hint applies to another folder.
     is_elsewhere: bool,
     report: Option<String>,
 }
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// Takes what is printed as it is, over several lines.
+    /// A failure with a multi-line report.
     pub(super) fn report(exit: Exit, text: String) -> Self {
         Self {
             report: Some(text),
@@ -57,7 +57,7 @@ impl Failure {
         self
     }
 
-    /// Says what to do in another folder.
+    /// Adds a hint for another folder.
     pub(super) fn hint_elsewhere(self, hint: impl Into<String>) -> Self {
         Self {
             is_elsewhere: true,
@@ -70,7 +70,7 @@ impl Failure {
         self
     }
 
-    /// Takes message, causes and hint from an error of ours.
+    /// Takes message, causes and hint from our own error.
     pub(super) fn of(exit: Exit, error: &dyn Diagnose) -> Self {
         let mut causes = Vec::new();
         let mut next = error.source();
@@ -88,7 +88,7 @@ impl Failure {
         }
     }
 
-    /// Takes message and causes from somebody else's error.
+    /// Takes message and causes from a foreign error.
     pub(super) fn plain(exit: Exit, message: impl Into<String>, error: &dyn Error) -> Self {
         let mut failure = Self::new(exit, message).cause(error.to_string());
         let mut next = error.source();
@@ -99,17 +99,17 @@ impl Failure {
         failure
     }
 
-    /// Returns what failed, without causes.
+    /// Returns the message without causes.
     pub(super) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Tells whether there is no gateway to talk to.
+    /// Returns whether no gateway is running.
     pub(super) fn is_no_gateway(&self) -> bool {
         self.exit == Exit::NoGateway
     }
 
-    /// Returns message and causes in one line, for those who have no screen.
+    /// Returns message and causes in one line.
     pub(super) fn in_one_line(&self) -> String {
         let causes = self.causes.iter();
         causes.fold(self.message.clone(), |told, cause| {
@@ -117,7 +117,7 @@ impl Failure {
         })
     }
 
-    /// Returns a hint with its commands as they have to be typed here.
+    /// Returns the hint with its commands completed for this folder.
     fn typed(&self, hint: &str, screen: &Screen) -> String {
         match self.is_elsewhere {
             true => hint.to_owned(),
@@ -125,7 +125,7 @@ impl Failure {
         }
     }
 
-    /// Prints it to stderr, after what was logged, and returns the exit code.
+    /// Prints it to stderr, after pending log lines, and returns the exit code.
     pub(super) fn show(&self, screen: &Screen) -> ExitCode {
         let screen = screen.for_errors();
         screen.output().flush();

@@ -1,4 +1,4 @@
-//! The configuration files that a verb means, and the plan they make; shared by `up`, `config` and
+//! The configuration files of a verb, and the plan they make; shared by `up`, `config` and
 //! `approve`.
 
 use std::collections::BTreeMap;
@@ -19,49 +19,50 @@ use crate::data_folder::DataFolder;
 
 use super::failure::{Exit, Failure};
 use super::screen::Screen;
-use super::{Surroundings, find, prompt};
+use super::{CliContext, find, prompt};
 
 /// Which files are read.
 #[derive(Debug, Args)]
 pub(super) struct Files {
-    /// A file with servers to run, instead of those of the folder and the home; may be given several
-    /// times, the later wins
+    /// A file with servers to run, instead of those of the folder and the home; may be given
+    /// several times, the later takes precedence
     #[arg(long, value_name = "FILE")]
     pub(super) config: Vec<PathBuf>,
-    /// Read no files of the folder and the home
+    /// Ignore the files of the folder and the home
     #[arg(long)]
     pub(super) no_discover: bool,
 }
 
-/// The files of a verb and what they are filled from.
+/// The files of a verb and their variables.
 pub(super) struct Setup {
     pub(super) sources: Vec<Source>,
     pub(super) folder: PathBuf,
     pub(super) data: DataFolder,
     pub(super) inputs: BTreeMap<String, String>,
-    /// What holds while a file of a running gateway is being written anew.
+    /// What stays in effect while a file is being rewritten.
     pub(super) last_good: LastGood,
     environment: Environment,
-    /// Where the person's own servers work in a folder that is not trusted, if not in folders of their own.
+    /// The working folder of the user's own servers if the folder is not trusted; by default one
+    /// each.
     neutral: Option<PathBuf>,
     /// What no hosted server may write to.
     pub(super) guarded: Arc<Guarded>,
 }
 
-/// Returns the person's home by its real name, if there is one.
-pub(super) fn home(surroundings: &Surroundings) -> Option<PathBuf> {
-    let home = surroundings.environment.filled(HOME).map(Path::new);
+/// Returns the user's home as a canonical path, if any.
+pub(super) fn home(context: &CliContext) -> Option<PathBuf> {
+    let home = context.environment.filled(HOME).map(Path::new);
     home.and_then(|home| home.canonicalize().ok())
 }
 
 impl Setup {
-    /// Finds the files; what was approved is in the data folder.
+    /// Finds the files; approvals are in the data folder.
     pub(super) fn new(
         files: &Files,
         data: DataFolder,
-        surroundings: &Surroundings,
+        context: &CliContext,
     ) -> Result<Self, Failure> {
-        Ok(Self::of(find::working_folder()?, files, data, surroundings))
+        Ok(Self::of(find::working_folder()?, files, data, context))
     }
 
     /// Finds the files of a folder.
@@ -69,15 +70,16 @@ impl Setup {
         folder: PathBuf,
         files: &Files,
         data: DataFolder,
-        surroundings: &Surroundings,
+        context: &CliContext,
     ) -> Self {
-        let home = home(surroundings);
+        let home = home(context);
         let sources = match (files.config.as_slice(), files.no_discover) {
             ([], true) => Vec::new(),
             ([], false) => source::discover(&folder, home.as_deref()),
             (named, _) => source::named(named),
         };
-        // What lies in the folder is no neutral place: programs look for settings and code above them, too.
+        // The folder itself is not neutral: programs look for settings and code in parent folders
+        // too.
         let servers = data.path();
         let servers = servers
             .canonicalize()
@@ -93,16 +95,16 @@ impl Setup {
             data,
             inputs: BTreeMap::new(),
             last_good: LastGood::new(),
-            environment: surroundings.environment.clone(),
+            environment: context.environment.clone(),
         }
     }
 
-    /// Reads everything anew.
+    /// Reads everything again.
     pub(super) fn load(&self) -> Result<Plan, Vec<Diagnostic>> {
         self.load_with(&Approvals::load(&self.data))
     }
 
-    /// Reads everything anew, by approvals that were read before.
+    /// Reads everything again, with the given approvals.
     pub(super) fn load_with(&self, approvals: &Approvals) -> Result<Plan, Vec<Diagnostic>> {
         plan::load(Given {
             sources: &self.sources,
@@ -116,12 +118,12 @@ impl Setup {
         })
     }
 
-    /// Reads everything, and fails with every mistake that spoils a whole file.
+    /// Reads everything, and fails with all errors that make a file unusable.
     pub(super) fn plan(&self, screen: &Screen) -> Result<Plan, Failure> {
         self.load().map_err(|mistakes| refused(&mistakes, screen))
     }
 
-    /// Remembers that a person approved these files as they were read, and the folder if that was asked.
+    /// Records that these files were approved as read, and the folder if requested.
     pub(super) fn approve(&self, files: &[Unapproved], folder: TrustFolder) -> Result<(), Failure> {
         let files = files.iter().map(|file| &file.approval);
         let folder = Some(self.folder.as_path()).filter(|_| folder == TrustFolder::Yes);
@@ -130,8 +132,7 @@ impl Setup {
             .map_err(|error| Failure::of(Exit::Failed, &error))
     }
 
-    /// Remembers the parts of files that were approved as a whole, so that an edit asks only for what it
-    /// changes.
+    /// Records the parts of files approved as a whole, so that an edit asks only for what changed.
     pub(super) fn record_parts(&self, plan: &Plan) {
         if plan.unrecorded.is_empty() {
             return;
@@ -141,7 +142,7 @@ impl Setup {
         }
     }
 
-    /// Asks for the inputs that are not known yet, if somebody is there; tells whether one was given.
+    /// Asks for missing inputs at a terminal; returns whether one was given.
     pub(super) fn ask_inputs(&mut self, plan: &Plan) -> bool {
         if !prompt::is_possible() {
             return false;
@@ -159,14 +160,14 @@ impl Setup {
     }
 }
 
-/// Whether the folder was part of what a person was asked about.
+/// Whether the folder was part of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrustFolder {
     Yes,
     No,
 }
 
-/// Returns what it means to trust the folder, a line each; nothing if it means nothing.
+/// Returns the consequences of trusting the folder, one per line; empty if there are none.
 pub(super) fn asks_of_folder(plan: &Plan) -> Vec<String> {
     let names = plan.kept_out.iter();
     let lines = names.map(|name| {
@@ -178,7 +179,7 @@ pub(super) fn asks_of_folder(plan: &Plan) -> Vec<String> {
     lines.collect()
 }
 
-/// Shows what it means to trust the folder.
+/// Shows the consequences of trusting the folder.
 pub(super) fn show_folder(plan: &Plan, screen: &Screen) {
     let asks = asks_of_folder(plan);
     if !asks.is_empty() {
@@ -192,7 +193,7 @@ pub(super) fn show_folder(plan: &Plan, screen: &Screen) {
     }
 }
 
-/// Shows what a file asks for; of one that was approved before, what has changed since.
+/// Shows what a file would run; for a file approved before, what changed.
 pub(super) fn show(file: &Unapproved, screen: &Screen) {
     let path = file.path.display().to_string();
     let path = screen.strong(&Screen::safe(&path));
@@ -220,21 +221,21 @@ pub(super) fn show(file: &Unapproved, screen: &Screen) {
     }
 }
 
-/// Says what of a file waits, and what to type.
+/// Shows what needs approval, and the command to type.
 pub(super) fn waits(file: &Unapproved, screen: &Screen) -> [String; 2] {
     let path = file.path.display();
     let command = screen.command(&format!("approve {path}"));
     let rest = match file.unchanged {
         0 => "",
-        _ => "; what is as you approved it runs on",
+        _ => "; approved entries keep running",
     };
     [
-        format!("`{path}` waits for approval: {file}{rest}"),
-        format!("look at it and let it run, in another terminal: {command}"),
+        format!("`{path}` needs approval: {file}{rest}"),
+        format!("review and approve it in another terminal: {command}"),
     ]
 }
 
-/// Makes a failure of mistakes, each shown in its file.
+/// Turns diagnostics into a failure, each shown in its file.
 pub(super) fn refused(mistakes: &[Diagnostic], screen: &Screen) -> Failure {
     let colour = screen.for_errors().has_colour();
     let shown: Vec<String> = mistakes
@@ -244,7 +245,7 @@ pub(super) fn refused(mistakes: &[Diagnostic], screen: &Screen) -> Failure {
     Failure::report(Exit::Usage, shown.join("\n\n"))
 }
 
-/// Tells a mistake in one line, and what to do in another.
+/// Prints a diagnostic in one line, and its hint in another.
 pub(super) fn brief(mistake: &Diagnostic) -> (String, Option<String>) {
     let text = gantry_model::diagnose::chain(mistake);
     (

@@ -1,28 +1,28 @@
-//! Finds the gateway that a verb means: the named one, else the one of the data folder.
+//! Finds the gateway of a verb: the one given by flags, else the one of the data folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::data_folder::DataFolder;
 
-use super::Surroundings;
+use super::CliContext;
 use super::client::Client;
 use super::failure::{Exit, Failure};
 
-/// What to do if the gateway refuses the agent key of its own folder.
-const LOST_KEY: &str = "`gantry agent restore` makes the folder's agent and its key again";
+/// The hint if the gateway refuses the agent key of its own folder.
+const LOST_KEY: &str = "`gantry agent restore` recreates the folder's agent and its key";
 
 /// Which key a verb needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Sees and restarts servers, reads the audit.
+    /// Administers servers and reads the audit log.
     Admin,
     /// Lists and calls tools.
     Agent,
 }
 
-impl Surroundings {
-    /// Returns the place of the data folder, whether or not it is there.
+impl CliContext {
+    /// Returns the path of the data folder, whether or not it exists.
     pub(super) fn data_path(&self) -> Result<PathBuf, Failure> {
         if let Some(path) = &self.data {
             return Ok(path.clone());
@@ -32,12 +32,12 @@ impl Surroundings {
             .map_err(|error| Failure::of(Exit::Usage, &error))
     }
 
-    /// Returns a client of the gateway that the person means.
+    /// Returns a client of the selected gateway.
     pub(super) fn client(&self, role: Role) -> Result<Client, Failure> {
         self.client_in(&DataFolder::at(self.data_path()?), role)
     }
 
-    /// Returns a client of the gateway in a data folder, unless the person named another.
+    /// Returns a client of the gateway in a data folder, unless flags select another.
     pub(super) fn client_in(&self, folder: &DataFolder, role: Role) -> Result<Client, Failure> {
         let key_file = match (&self.key_file, role) {
             (Some(file), _) => file.clone(),
@@ -65,7 +65,7 @@ impl Surroundings {
         })
     }
 
-    /// Returns a client with the admin key of a data folder, whatever key the person named.
+    /// Returns a client with the admin key of a data folder, regardless of `--key-file`.
     pub(super) fn admin_of(&self, folder: &DataFolder) -> Result<Client, Failure> {
         let url = folder
             .running()
@@ -77,14 +77,16 @@ impl Surroundings {
     }
 }
 
-/// Returns the folder that the person is in, by its real name.
+/// Returns the working folder as a canonical path.
 pub(super) fn working_folder() -> Result<PathBuf, Failure> {
     std::env::current_dir()
         .and_then(fs::canonicalize)
-        .map_err(|error| Failure::plain(Exit::Failed, "cannot tell the working folder", &error))
+        .map_err(|error| {
+            Failure::plain(Exit::Failed, "cannot determine the working folder", &error)
+        })
 }
 
-/// Says that there is no gateway, and what to do.
+/// The failure that no gateway is running.
 pub(super) fn no_gateway(folder: &Path) -> Failure {
     Failure::new(
         Exit::NoGateway,

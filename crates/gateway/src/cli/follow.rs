@@ -1,6 +1,6 @@
-//! The gateway's event stream, as verbs follow it: opened before anything is asked for, so that nothing
-//! that happens meanwhile is missed. A stream that is cut is opened again, which counts as a gap.
-//! Entry point: [`Follow::open`].
+//! Follows the gateway's event stream. Opened before the first query, so that no event in between
+//! is missed. A stream that is cut is reopened, which is reported as a gap. Entry point:
+//! [`Follow::open`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use tokio::time::{sleep, timeout};
 
 use super::client::{Client, refusal, segment};
 use super::failure::{Exit, Failure};
-use super::wire::{Down, Wire};
+use super::pool::SendError;
 
-/// A stream that says nothing for so long is dead: a quiet one has a heartbeat every two seconds.
+/// A stream without data for this long is dead: an idle one has a heartbeat every two seconds.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How long a stream that ended is left alone, so that a gateway that is stopping is not asked at once.
+/// The pause before a stream is reopened, so that a stopping gateway is not asked at once.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The longest event that is read.
+/// Maximum size of an event.
 const LONGEST_EVENT: usize = 16 << 20;
-/// The longest refusal that is read.
+/// Maximum size of an error response.
 const LONGEST_REFUSAL: usize = 1 << 20;
 
 /// Something that happened.
@@ -37,8 +37,7 @@ pub(super) struct Event {
 
 /// An open stream.
 pub(super) struct Follow {
-    wire: Wire,
-    authority: String,
+    client: Client,
     path: String,
     body: Option<Incoming>,
     parser: Events,
@@ -46,15 +45,10 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// Opens a stream of these topics; it has begun when this returns.
+    /// Opens a stream of these topics; it is established when this returns.
     pub(super) async fn open(client: &Client, topics: &str) -> Result<Self, Failure> {
-        let wire = Wire::new(client).ok_or_else(|| {
-            Failure::new(Exit::Failed, "the key file holds something that is no key")
-                .hint("name another with `--key-file FILE`")
-        })?;
         let mut follow = Self {
-            wire,
-            authority: client.authority().to_owned(),
+            client: client.clone(),
             path: format!("/api/v1/events/stream?topics={}", segment(topics)),
             body: None,
             parser: Events::new(LONGEST_EVENT),
@@ -64,7 +58,7 @@ impl Follow {
         Ok(follow)
     }
 
-    /// Returns the next event. What was missed while the stream was cut is a `gap`.
+    /// Returns the next event. A reconnect is reported as a `gap`.
     pub(super) async fn next(&mut self) -> Result<Event, Failure> {
         loop {
             if let Some(event) = self.heard.pop_front() {
@@ -90,7 +84,7 @@ impl Follow {
         }
     }
 
-    /// Waits until something has happened, whatever it was, and forgets what has come of it so far.
+    /// Waits for any event, and discards those received so far.
     pub(super) async fn changed(&mut self) -> Result<(), Failure> {
         self.next().await?;
         self.heard.clear();
@@ -98,7 +92,7 @@ impl Follow {
     }
 
     fn take(&mut self, piece: &Bytes) {
-        // An event that is too long is none of ours.
+        // An event that is too long does not come from a gateway.
         self.parser.push(piece);
         loop {
             match self.parser.next_event() {
@@ -123,16 +117,12 @@ impl Follow {
             .header(ACCEPT, "text/event-stream");
         let request = request.body(Full::default());
         let request = request.expect("a path of escaped parts is a URI");
-        let gone = |down: Down| {
-            let (Down::Unsent(why) | Down::Cut(why)) = down;
-            Failure::new(
-                Exit::NoGateway,
-                format!("no gateway answers at `{}`", self.authority),
-            )
-            .cause(why)
-            .hint("start it with `gantry up`, or name another with `--data DIR` or `--url URL`")
-        };
-        let (response, _used) = self.wire.send(request).await.map_err(gone)?;
+        let sent = self.client.pool().send(request).await;
+        // A stream that cannot be opened is a gateway that is not there.
+        let sent = sent.map_err(|(SendError::Unsent(why) | SendError::Cut(why))| {
+            self.client.failed(SendError::Unsent(why))
+        });
+        let (response, _used) = sent?;
         if response.status() != StatusCode::OK {
             let status = response.status();
             let body = Limited::new(response.into_body(), LONGEST_REFUSAL).collect();

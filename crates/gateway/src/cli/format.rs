@@ -1,4 +1,4 @@
-//! How values look on a terminal: tables, times, durations, JSON.
+//! Formatting for terminals: tables, times, durations, JSON.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,11 +12,10 @@ use serde_json::Value;
 
 use super::screen::Screen;
 
-/// The narrowest that a last column becomes.
+/// The minimum width of the last column.
 const NARROWEST: usize = 20;
 
-/// Lays out rows under a heading in columns; cells are made harmless, the last is never padded, and
-/// wrapped if the table would be wider than `width`.
+/// Formats rows as a table; cells are escaped, and the last column is wrapped to fit `width`.
 pub(super) fn table(heading: &[&str], rows: &[Vec<String>], width: usize) -> String {
     let heading: Vec<String> = heading.iter().map(|title| title.to_uppercase()).collect();
     let harmless = |row: &Vec<String>| -> Vec<String> {
@@ -57,7 +56,7 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>], width: usize) -> Str
     lines.join("\n")
 }
 
-/// Breaks a text at blanks into lines of a width; a longer word stays whole. There is always a line.
+/// Wraps a text at blanks; longer words stay whole. Returns at least one line.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];
@@ -82,7 +81,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Shows a time as people write it, in UTC.
+/// Formats a time in UTC.
 pub(super) fn time(unix_ms: u64) -> String {
     let moment = i64::try_from(unix_ms)
         .ok()
@@ -98,12 +97,12 @@ pub(super) fn time(unix_ms: u64) -> String {
     )
 }
 
-/// Reads how long something may take.
+/// Parses a duration.
 pub(super) fn time_span(text: &str) -> Result<Duration, String> {
     period::parse(text).ok_or_else(|| "write for example `500ms`, `10s` or `2m`".to_owned())
 }
 
-/// Reads a moment, as a time or as how long ago it was, into milliseconds since 1970.
+/// Parses a time, or a duration before now, into milliseconds since 1970.
 pub(super) fn moment(text: &str) -> Result<u64, String> {
     if let Some(ago) = period::parse(text).filter(|_| !text.bytes().all(|b| b.is_ascii_digit())) {
         let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
@@ -114,7 +113,7 @@ pub(super) fn moment(text: &str) -> Result<u64, String> {
     time.ok_or_else(|| "write for example `10m`, `2h` or `2026-01-31T12:00:00Z`".to_owned())
 }
 
-/// Shows how long something took or takes, in two figures at most.
+/// Formats a duration with two significant units at most.
 pub(super) fn duration(milliseconds: f64) -> String {
     let seconds = milliseconds / 1000.0;
     match seconds {
@@ -138,20 +137,20 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Writes JSON over several lines, in characters that a terminal shows as they are.
+/// Formats JSON over several lines, escaped for terminals.
 pub(super) fn pretty(value: &Value) -> String {
     let text = serde_json::to_string_pretty(value);
     visible_json(text.expect("a JSON value is always expressible as JSON"))
 }
 
-/// Writes JSON in one line, in characters that a terminal shows as they are.
+/// Formats JSON in one line, escaped for terminals.
 pub(super) fn compact(value: &Value) -> String {
     visible_json(value.to_string())
 }
 
-/// Escapes what a terminal must not get the way JSON does it, so that a reader gets the same value.
+/// Escapes what a terminal must not get as JSON escapes, so that parsers read the same value.
 fn visible_json(json: String) -> String {
-    // Between its texts JSON has nothing but ASCII.
+    // Outside of strings JSON is ASCII.
     let is_kept = |letter: char| letter == '\n' || !is_unprintable(letter);
     if json.chars().all(is_kept) {
         return json;
@@ -169,7 +168,7 @@ fn visible_json(json: String) -> String {
     visible
 }
 
-/// Returns a member as text: texts as they are, nothing for what is missing.
+/// Returns a member as text; empty if it is missing.
 pub(super) fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         None | Some(Value::Null) => String::new(),

@@ -1,11 +1,11 @@
-//! Keeps this process's memory to itself: it holds keys and what servers were sent.
+//! Protects this process's memory, which holds keys and request data.
 //!
-//! No core dump is ever written, and no other process of the same user may attach to it or look into it
-//! through `/proc`. Every verb is so, since every verb reads a key. Entry point: [`apply`].
+//! Core dumps are disabled, and other processes of the same user cannot attach or read
+//! `/proc/PID/mem`. Applies to every verb, since every verb reads a key. Entry point: [`apply`].
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Forbids core dumps and looks into this process's memory.
+/// Disables core dumps and attaching to this process.
 pub(super) fn apply() {
     // Lowering a limit is always allowed.
     let none = Rlimit {
@@ -13,7 +13,7 @@ pub(super) fn apply() {
         maximum: Some(0),
     };
     setrlimit(Resource::Core, none).ok();
-    // The init of a server's tree can be dumped again after its exec, as it must be to map its user.
+    // The init of a server's tree becomes dumpable again after its exec, as user mapping requires.
     #[cfg(target_os = "linux")]
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).ok();
 }

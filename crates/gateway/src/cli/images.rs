@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::config::env::GANTRY_REGISTRY_PASSWORD;
 
-use super::Surroundings;
+use super::CliContext;
 use super::as_json::AsJson;
 use super::client::{Client, refusal, segment};
 use super::failure::{Exit, Failure};
@@ -64,11 +64,8 @@ enum Action {
 }
 
 /// Lists, pulls, imports or removes images.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     match &options.action {
         Action::Ls(shown) => {
             let answer = client.get("/api/v1/images").await?;
@@ -83,13 +80,13 @@ pub(super) async fn run(
             let mut body = json!({ "image": image });
             if let Some(username) = username {
                 body["username"] = username.as_str().into();
-                body["password"] = password(surroundings, username)?.into();
+                body["password"] = password(context, username)?.into();
             }
             let done = work(&client, &body, image, screen).await?;
             tell(&done, "pulled", shown, screen);
         }
         Action::Import { archive, shown } => {
-            if surroundings.url.is_some() {
+            if context.url.is_some() {
                 let message = "an archive is read by the gateway, on its own machine";
                 return Err(
                     Failure::new(Exit::Usage, message).hint("run `gantry images import` there")
@@ -119,8 +116,8 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn password(surroundings: &Surroundings, username: &str) -> Result<String, Failure> {
-    let of_environment = surroundings.environment.filled(GANTRY_REGISTRY_PASSWORD);
+fn password(context: &CliContext, username: &str) -> Result<String, Failure> {
+    let of_environment = context.environment.filled(GANTRY_REGISTRY_PASSWORD);
     if let Some(password) = of_environment {
         return Ok(password.to_owned());
     }

@@ -1,7 +1,8 @@
-//! `gantry import`: takes the servers of other clients over into `gantry.toml`, and gives them back.
+//! `gantry import`: imports the servers of other clients into `gantry.toml`, and exports them
+//! again.
 //!
 //! The clients' files are only read. Shows commands and the names of variables, never their values.
-//! Nothing is started and no gateway is needed. Entry point: [`run`].
+//! Needs no gateway. Entry point: [`run`].
 
 mod show;
 mod sources;
@@ -14,12 +15,12 @@ use serde_json::Value;
 
 use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::takeover::{self, Differing, Done, Takeover};
-use crate::config::clients::{self, Client, ClientError, Scope, Whereabouts, hide, ours};
+use crate::config::clients::{self, BaseFolders, Client, ClientError, Scope, hide, ours};
 use crate::config::docker_run::{self, DockerRunError};
 use crate::config::env::HOME;
 use crate::data_folder::DataFolder;
 
-use super::Surroundings;
+use super::CliContext;
 use super::diff;
 use super::failure::{Exit, Failure};
 use super::find::working_folder;
@@ -28,25 +29,25 @@ use super::up::is_alive;
 
 use sources::Source;
 
-/// What `gantry import` takes.
+/// Arguments of `gantry import`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Clients such as `cursor`, or files; without any, what is found is listed
+    /// Clients such as `cursor`, or files; by default, what is found is listed
     #[arg(value_name = "CLIENT|FILE")]
     from: Vec<String>,
-    /// Take over everything that is found
+    /// Import everything that is found
     #[arg(long, conflicts_with = "from")]
     all: bool,
-    /// Only what counts for this scope
+    /// Only this scope
     #[arg(long, value_enum)]
     scope: Option<Scope>,
-    /// Read named files as this client writes them [default: by their names]
+    /// Read named files in this client's format [default: by their names]
     #[arg(long, value_name = "CLIENT", value_parser = client)]
     form: Option<&'static Client>,
     /// The file that the servers are merged into
     #[arg(long, value_name = "FILE", default_value = "gantry.toml")]
     into: PathBuf,
-    /// Replace servers that are there under the same name and differ
+    /// Replace differing servers of the same name
     #[arg(long)]
     replace: bool,
     /// Turn entries that run `docker run` into images that Gantry runs itself
@@ -55,7 +56,7 @@ pub(super) struct Options {
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print the servers of `gantry.toml` as this client writes them, and change nothing
+    /// Print the servers of `gantry.toml` in this client's format, and change nothing
     #[arg(long, value_name = "CLIENT", value_parser = client, conflicts_with_all = ["from", "all", "replace", "dry_run"])]
     back: Option<&'static Client>,
     /// Print JSON
@@ -63,7 +64,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// Finds the client that a person means.
+/// Finds a client by name.
 pub(super) fn client(name: &str) -> Result<&'static Client, String> {
     clients::find(name).ok_or_else(|| {
         let known: Vec<&str> = clients::CLIENTS.iter().map(|client| client.id).collect();
@@ -71,17 +72,17 @@ pub(super) fn client(name: &str) -> Result<&'static Client, String> {
     })
 }
 
-/// What became of one server of a client.
+/// The result for one server of a client.
 struct Taken {
     source: usize,
     /// Its name in the client.
     original: String,
     outcome: Outcome,
-    /// The command with its arguments, or the URL, without anything private.
+    /// The command with its arguments, or the URL, without secrets.
     shown: String,
     /// The names of its variables and headers.
     variables: Vec<String>,
-    /// Those of them whose value stands there in clear.
+    /// Those of them whose value is in plain text.
     in_clear: Vec<String>,
     notes: Vec<String>,
 }
@@ -93,22 +94,22 @@ enum Outcome {
     Skipped { reason: String },
 }
 
-/// Takes over, or lists what could be.
-pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
+/// Imports, or lists what could be imported.
+pub(super) fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
     let folder = working_folder()?;
     let target = folder.join(&options.into);
     if let Some(client) = options.back {
-        return back(client, &target, surroundings);
+        return back(client, &target, context);
     }
-    let whereabouts = Whereabouts::new(&surroundings.environment, &folder);
+    let bases = BaseFolders::new(&context.environment, &folder);
     if options.from.is_empty() && !options.all {
-        let whereabouts = whereabouts.map_err(|error| failed(&error))?;
-        show::listing(&whereabouts, options, surroundings);
+        let bases = bases.map_err(|error| failed(&error))?;
+        show::listing(&bases, options, context);
         return Ok(ExitCode::SUCCESS);
     }
     let sources = match &options.from[..] {
-        [] => sources::all(&whereabouts.map_err(|error| failed(&error))?, options.scope)?,
-        names => sources::named(names, options, whereabouts.as_ref().ok(), &folder)?,
+        [] => sources::all(&bases.map_err(|error| failed(&error))?, options.scope)?,
+        names => sources::named(names, options, bases.as_ref().ok(), &folder)?,
     };
     let opened = Opened::read(&target).map_err(|error| failed(&error))?;
     let mut takeover = Takeover::parse(&target, opened.text()).map_err(|error| failed(&error))?;
@@ -144,9 +145,9 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
         diff::unified(&options.into, &before, &after)
     });
     let report = show::Report {
-        next: surroundings
+        next: context
             .screen
-            .typed(&next_step(&target, options, &folder, surroundings)),
+            .typed(&next_step(&target, options, &folder, context)),
         target: &options.into,
         sources: &sources,
         taken: &taken,
@@ -156,32 +157,26 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
         difference: difference.as_deref(),
     };
     if options.json {
-        surroundings.screen.line(&pretty(&report.json()));
+        context.screen.line(&pretty(&report.json()));
     } else {
-        report.print(&surroundings.screen);
+        report.print(&context.screen);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what lets the servers run: that depends on whether a gateway runs here, and whether it reads the
-/// file.
-fn next_step(
-    target: &Path,
-    options: &Options,
-    folder: &Path,
-    surroundings: &Surroundings,
-) -> String {
+/// Returns the next step: it depends on whether a gateway runs here, and whether it reads the file.
+fn next_step(target: &Path, options: &Options, folder: &Path, context: &CliContext) -> String {
     let shown = options.into.display();
-    let data = surroundings.data_path().map(DataFolder::at).ok();
+    let data = context.data_path().map(DataFolder::at).ok();
     let is_running = data.is_some_and(|data| data.running().is_some_and(|one| is_alive(one.pid)));
     let is_found = target == folder.join("gantry.toml");
-    let home = surroundings.environment.filled(HOME).map(Path::new);
+    let home = context.environment.filled(HOME).map(Path::new);
     let is_home = home.and_then(|home| home.canonicalize().ok()).as_deref() == Some(folder);
     match (is_running, is_found) {
         (false, true) => "Start the servers with `gantry up`.".to_owned(),
         (false, false) => format!("Start the servers with `gantry up --config {shown}`."),
         (true, true) if is_home => {
-            "The gateway that runs here starts the servers by itself; `gantry status` shows them."
+            "The running gateway starts the servers automatically; `gantry status` shows them."
                 .to_owned()
         }
         (true, true) => format!(
@@ -199,8 +194,8 @@ fn failed(error: &ClientError) -> Failure {
     Failure::of(Exit::Failed, error)
 }
 
-/// Prints what `gantry.toml` holds in a client's form.
-fn back(client: &Client, target: &Path, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
+/// Prints `gantry.toml` in a client's format.
+fn back(client: &Client, target: &Path, context: &CliContext) -> Result<ExitCode, Failure> {
     let opened = Opened::read(target).map_err(|error| failed(&error))?;
     if !opened.existed() {
         let message = format!("there is no `{}`", target.display());
@@ -208,7 +203,7 @@ fn back(client: &Client, target: &Path, surroundings: &Surroundings) -> Result<E
     }
     let takeover = Takeover::parse(target, opened.text()).map_err(|error| failed(&error))?;
     let file = Value::Object(takeover.back(client));
-    surroundings.screen.line(&pretty(&file));
+    context.screen.line(&pretty(&file));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -295,7 +290,7 @@ fn take(
     taken.variables = show::variables(&normal.members, |_| true);
     taken.in_clear = show::variables(&normal.members, |value| !value.contains("${"));
     let Some(name) = takeover::name(original) else {
-        taken.outcome = skipped("its name has no letter that a name here may have".to_owned());
+        taken.outcome = skipped("its name has no valid character".to_owned());
         return Ok(taken);
     };
     let done = takeover.take(source.client, &name, original, &normal, how.differing)?;
@@ -308,7 +303,7 @@ fn take(
             .push(format!("`{member}` is kept and has no effect here"));
     }
     if done == Done::Kept {
-        let note = "another server of this name is there and stays; `--replace` takes this one";
+        let note = "another server of this name was kept; `--replace` replaces it";
         taken.notes.push(note.to_owned());
     }
     taken.outcome = Outcome::Done {

@@ -1,6 +1,6 @@
-//! `gantry key ls | new | revoke`: who may come in.
+//! `gantry key ls | new | revoke`: keys of agents and administrators.
 //!
-//! A key's text is shown once, to whoever makes it, or goes into a file that only they can read.
+//! A key's text is shown once, or written to a file that only its owner can read.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::Surroundings;
+use super::CliContext;
 use super::as_json::AsJson;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, pretty, text, time};
 
-/// What `gantry key` takes.
+/// Arguments of `gantry key`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -29,7 +29,7 @@ pub(super) struct Options {
 enum Action {
     /// List the keys, without their text
     Ls(AsJson),
-    /// Make a key; its text is shown this once
+    /// Create a key; its text is shown only now
     New(New),
     /// Revoke a key immediately
     Revoke {
@@ -42,31 +42,28 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct New {
-    /// The agent it speaks for
+    /// The agent it identifies
     #[arg(long, default_value = "default", conflicts_with = "admin")]
     agent: String,
-    /// Make an administrator's key instead
+    /// Create an admin key instead
     #[arg(long)]
     admin: bool,
-    /// What a person calls it
+    /// A label
     #[arg(long, default_value = "")]
     label: String,
-    /// How long it opens doors, such as `12h`; until it is revoked, if this is left out
+    /// How long it is valid, such as `12h`; by default until it is revoked
     #[arg(long, value_name = "TIME")]
     expires_in: Option<String>,
-    /// Write it into a new file that only you can read, instead of showing it
+    /// Write it to a new private file, instead of showing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
     shown: AsJson,
 }
 
-/// Lists, makes or revokes keys.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+/// Lists, creates or revokes keys.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     match &options.action {
         Action::Ls(shown) => {
             let mut answer = client.get_all("/api/v1/keys").await?;
@@ -87,7 +84,7 @@ pub(super) async fn run(
             let file = new.out.as_deref().map(create).transpose()?;
             let made = client.post("/api/v1/keys", Some(&body)).await;
             if let (Err(_), Some(path)) = (&made, &new.out) {
-                // It is empty, and ours.
+                // It is empty, and we created it.
                 drop(std::fs::remove_file(path));
             }
             let mut made = made?;
@@ -122,7 +119,7 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses an id that no key has: who mistypes one is not told that the key opens nothing.
+/// Refuses an unknown id, so that a typo is not reported as revoked.
 async fn known(client: &Client, id: &str) -> Result<(), Failure> {
     let keys = client.get_all("/api/v1/keys").await?;
     let mut ids = list(&keys, "/items").iter().map(|key| text(key, "/id"));
@@ -133,7 +130,7 @@ async fn known(client: &Client, id: &str) -> Result<(), Failure> {
     }
 }
 
-/// Puts keys in the order of whom they are for, the oldest first.
+/// Sorts keys by agent, the oldest first.
 fn sort(answer: &mut Value) {
     if let Some(keys) = answer["items"].as_array_mut() {
         keys.sort_by_cached_key(|key| {
@@ -155,7 +152,7 @@ fn row(key: &Value) -> Vec<String> {
     ]
 }
 
-/// Makes the file before the key, so that no key is made that nobody gets.
+/// Creates the file before the key, so that no key is lost.
 fn create(path: &Path) -> Result<std::fs::File, Failure> {
     let opened = OpenOptions::new()
         .write(true)

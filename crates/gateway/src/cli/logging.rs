@@ -1,8 +1,7 @@
-//! Where log lines go: stderr, filtered by `--log` or `GANTRY_LOG`, written by the output's thread.
-//! On a terminal, unless a filter is given, they are lines of the screen (`tidy`), without time and level.
+//! Log output: stderr, filtered by `--log` or `GANTRY_LOG`, written by the output thread. On a
+//! terminal without a filter, log lines are part of the screen (`tidy`), without time and level.
 //!
-//! Lines about single requests are summarised when there are many of the same kind. Entry point:
-//! [`start`].
+//! Repeated lines about single requests are summarised. Entry point: [`start`].
 
 mod repeats;
 mod tidy;
@@ -21,18 +20,19 @@ use super::screen::Screen;
 use repeats::Repeats;
 use tidy::TidyLines;
 
-/// The default of a verb that serves: the lifecycle of servers and gateway, else warnings.
+/// The default filter of serving verbs: lifecycle events of servers and gateway, otherwise
+/// warnings.
 pub(super) const LIFECYCLE: &str =
     "warn,gantry=info,gantry_engine=info,gantry_sandbox=info,gantry_store=info";
 
-/// The default of every other verb, and on a terminal, where `up` itself shows the lifecycle.
+/// The default filter of all other verbs, and on a terminal, where `up` itself shows lifecycle
+/// events.
 pub(super) const WARNINGS: &str = "warn";
 
-/// Whose lines are never more detailed than warnings: beyond that they would write down the codes and
-/// headers of sign-ins.
+/// Modules that never log below warnings: they would log codes and headers of sign-ins.
 const SECRETIVE: [&str; 2] = ["rmcp", "h2"];
 
-/// Starts logging; without a filter, what the verb's default says.
+/// Starts logging, with the verb's default filter unless one is given.
 pub(super) fn start(
     filter: Option<&str>,
     default: &'static str,
@@ -42,7 +42,7 @@ pub(super) fn start(
     let is_tidy = is_seen && filter.is_none();
     let default = if is_seen { WARNINGS } else { default };
     let filter = parse(filter.unwrap_or(default)).map_err(|error| {
-        Failure::plain(Exit::Usage, "the log filter cannot be understood", &error)
+        Failure::plain(Exit::Usage, "invalid log filter", &error)
             .hint("write for example `info`, or `warn,gantry_engine=debug`")
     })?;
     let output = screen.output();
@@ -63,7 +63,7 @@ pub(super) fn start(
     set.map_err(|error| Failure::plain(Exit::Failed, "logging cannot be started", &error))
 }
 
-/// Hands each line to the output's thread; never waits and never fails.
+/// Passes each line to the output thread; never waits and never fails.
 #[derive(Clone, Copy)]
 struct LogLines(&'static Output);
 
@@ -86,7 +86,7 @@ impl io::Write for LogLines {
     }
 }
 
-/// Returns what the filter asks for, less what is never written down.
+/// Returns the requested filter, without what must never be logged.
 fn parse(filter: &str) -> Result<Targets, ParseError> {
     let asked: Targets = filter.parse()?;
     let loud = asked.default_level();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use super::Surroundings;
+use super::CliContext;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
@@ -14,10 +14,10 @@ use super::format::{compact, list, moment, number, pretty, text, time};
 use super::screen::Screen;
 use super::status::start;
 
-/// Lines that are kept at most.
+/// Maximum number of lines kept.
 const KEPT: u32 = 10_000;
 
-/// What `gantry logs` takes.
+/// Arguments of `gantry logs`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
@@ -31,7 +31,7 @@ pub(super) struct Options {
     /// Follow the log until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// Only lines since a time (`2026-01-31T12:00:00Z`) or for a while (`10m`)
+    /// Only lines since a time (`2026-01-31T12:00:00Z`) or within a period (`10m`)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<u64>,
     /// Print JSON; with `-f` one line each
@@ -40,11 +40,8 @@ pub(super) struct Options {
 }
 
 /// Shows the lines.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     if let Some(wanted) = options.attempt {
         return attempt(&client, options, wanted, screen).await;
     }
@@ -58,7 +55,7 @@ pub(super) async fn run(
     let since = options.since.unwrap_or_default();
     let is_late = |line: &Value| number(line, "/at_ms").is_none_or(|at| at >= since);
     if options.follow {
-        // Before the page is read, so that no line is missed in between.
+        // Opened before the page is read, so that no line is missed in between.
         let mut following = Follow::open(&client, &format!("log:{}", options.server)).await?;
         let mut shown = Shown::default();
         let mut limit = options.limit;
@@ -139,7 +136,7 @@ async fn attempt(
 struct Shown(Option<u64>);
 
 impl Shown {
-    /// Prints a line that was not shown yet; tells whether anybody still reads.
+    /// Prints a line that was not shown yet; returns whether stdout is still open.
     fn print(&mut self, line: &Value, options: &Options, screen: &Screen) -> bool {
         if !self.is_new(line) {
             return true;
@@ -151,8 +148,8 @@ impl Shown {
         screen.is_seen(&shown)
     }
 
-    /// Tells whether a line is new, and remembers it. One without a number has not ended yet, and comes
-    /// again when it has.
+    /// Returns whether a line is new, and remembers it. An unfinished line has no number and
+    /// appears again when finished.
     fn is_new(&mut self, line: &Value) -> bool {
         let number = number(line, "/number");
         let is_new = number.is_some_and(|number| self.0.is_none_or(|last| number > last));

@@ -1,17 +1,17 @@
-//! `gantry ls`: the servers, what they run and where they came from.
+//! `gantry ls`: the servers, what they run and where they are configured.
 
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
 
-use super::Surroundings;
-use super::doubts;
+use super::CliContext;
 use super::failure::Failure;
 use super::find::Role;
 use super::format::{list, pretty, text};
+use super::unchecked_tools;
 
-/// What `gantry ls` takes.
+/// Arguments of `gantry ls`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Print JSON
@@ -20,11 +20,8 @@ pub(super) struct Options {
 }
 
 /// Lists the servers.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let answer = client.get_all("/api/v1/mcp/servers").await?;
     let servers = list(&answer, "/items");
     if options.json {
@@ -32,7 +29,7 @@ pub(super) async fn run(
     } else if servers.is_empty() {
         screen.line("no servers");
     } else {
-        // Why servers may not start at all; why others do not run is in `gantry status`.
+        // Why servers are not started at all; other reasons are in `gantry status`.
         const HELD: [&str; 3] = ["disabled", "misconfigured", "needs_approval"];
         let is_held = |one: &Value| HELD.contains(&text(one, "/state").as_str());
         let has_reasons = servers.iter().any(is_held);
@@ -41,7 +38,7 @@ pub(super) async fn run(
             let mut row = ["/name", "/state"]
                 .map(|pointer| text(server, pointer))
                 .to_vec();
-            row.push(doubts::tools_of(server));
+            row.push(unchecked_tools::tools_of(server));
             row.extend(columns.map(|pointer| text(server, pointer)));
             let places = ["/command", "/image", "/url"].map(|pointer| text(server, pointer));
             row.push(places.concat());
@@ -58,7 +55,7 @@ pub(super) async fn run(
             heading.push("why");
         }
         screen.table(&heading, &rows);
-        doubts::explain(&client, servers, screen).await?;
+        unchecked_tools::explain(&client, servers, screen).await?;
         super::status::hidden(&answer, screen);
     }
     Ok(ExitCode::SUCCESS)

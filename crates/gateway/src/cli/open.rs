@@ -8,28 +8,25 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Args;
 use serde_json::json;
 
-use super::Surroundings;
+use super::CliContext;
 use super::failure::Failure;
 use super::find::Role;
 use super::format::{compact, number, text};
 
-/// What `gantry open` takes.
+/// Arguments of `gantry open`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Print the link and open no browser
+    /// Print the link without opening a browser
     #[arg(long)]
     print: bool,
-    /// Print JSON, and open no browser
+    /// Print JSON without opening a browser
     #[arg(long)]
     json: bool,
 }
 
-/// Makes a sign-in link and opens it.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+/// Creates a sign-in link and opens it.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let made = client.post("/api/v1/session/codes", None).await?;
     let link = format!("http://{}{}", client.authority(), text(&made, "/path"));
     if options.json {
@@ -45,7 +42,7 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens a link in a browser, if it leads to a page and there is a program for that.
+/// Opens a link in a browser, if it is an http link and a program is available.
 pub(super) fn browser(link: &str) {
     if !is_page(link) {
         return;
@@ -58,11 +55,11 @@ pub(super) fn browser(link: &str) {
     let mut command = Command::new(program);
     command.arg(link).stdin(Stdio::null());
     let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    // Who has no browser here opens the link elsewhere.
+    // Without a browser here, the link can be opened elsewhere.
     drop(started);
 }
 
-/// Tells whether a link leads to a page and holds nothing that is no link.
+/// Returns whether a link is a plain http or https URL.
 fn is_page(link: &str) -> bool {
     let scheme = link.starts_with("https://") || link.starts_with("http://");
     scheme && link.bytes().all(|byte| byte.is_ascii_graphic())

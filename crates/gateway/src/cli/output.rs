@@ -1,9 +1,8 @@
-//! stdout and stderr, written so that nobody who does not read them holds the program up.
+//! stdout and stderr, written so that a slow or stuck reader never blocks the program.
 //!
-//! A verb that prints and ends writes by itself, and remembers whether that failed. A program that
-//! serves hands its lines to a thread, and log lines go there always: the queue is bounded, and what
-//! does not fit is dropped and counted. Never writes on a worker of the runtime. Entry point:
-//! [`Output`].
+//! A verb that prints and exits writes directly and remembers a failure. A serving process passes
+//! its lines to a thread, as log lines always are: the queue is bounded, and what does not fit is
+//! dropped and counted. Never writes on a runtime worker. Entry point: [`Output`].
 
 mod queue;
 
@@ -22,13 +21,13 @@ use tokio::time::Instant;
 use queue::Queue;
 pub(super) use queue::Summary;
 
-/// How long lines that wait may take to be written at the end.
+/// How long pending lines may take to be written at the end.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// Log lines that are kept back at most; more are dropped and counted.
+/// Maximum number of held-back log lines; more are dropped and counted.
 const MOST_HELD: usize = 256;
 
-/// Goes to the beginning of the line, and wipes it.
+/// Returns to the start of the line, and clears it.
 const WIPE: &str = "\r\x1b[K";
 
 /// Where a line goes.
@@ -44,23 +43,23 @@ pub(super) enum Stream {
 #[derive(Debug)]
 pub(super) struct Output {
     stdout: Queue,
-    /// The same queue as stdout's if both go to one place, so that lines keep their order there.
+    /// The same queue as stdout's if both are the same file, so that lines keep their order.
     stderr: Queue,
     serves: AtomicBool,
-    /// Whether somebody did not read in time at the end; that is waited for once.
+    /// Whether a reader timed out at the end; that is waited for once.
     is_left: AtomicBool,
     failed: Arc<Mutex<Option<io::Error>>>,
     dropped: Arc<AtomicU64>,
-    /// Whether a person looks at a terminal and has not asked for logs: they read as part of the screen.
+    /// Whether log lines are part of the screen: on a terminal, without a log filter.
     is_tidy: AtomicBool,
-    /// Log lines that wait until the screen is whole.
+    /// Log lines held back until the screen is complete.
     held: Mutex<Option<Vec<Vec<u8>>>>,
-    /// Whether a line that turns is on the screen.
+    /// Whether a spinner is on the screen.
     turns: AtomicBool,
 }
 
 impl Output {
-    /// Takes both streams for the rest of the process's life; panics are told there, too.
+    /// Takes over both streams for the rest of the process; panics are written there too.
     pub(super) fn install() -> &'static Self {
         let output: &'static Self = Box::leak(Box::new(Self::new()));
         std::panic::set_hook(Box::new(move |panic| output.log_panic(&told(panic))));
@@ -87,13 +86,13 @@ impl Output {
         }
     }
 
-    /// Remembers that log lines are part of what a person reads.
+    /// Makes log lines part of the screen.
     pub(super) fn tidy(&self) {
         self.is_tidy.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps log lines back until [`Self::release`], so that they do not stand between the lines of a
-    /// screen that is being built; only where a person reads both.
+    /// Holds log lines back until [`Self::release`], so that they do not appear between the rows of
+    /// the start screen; only on a terminal.
     pub(super) fn hold(&self) {
         if self.is_tidy.load(Ordering::Relaxed) {
             let mut held = self.held.lock();
@@ -101,13 +100,13 @@ impl Output {
         }
     }
 
-    /// Tells whether log lines are kept back.
+    /// Returns whether log lines are held back.
     pub(super) fn is_held(&self) -> bool {
         let held = self.held.lock();
         held.is_some()
     }
 
-    /// Writes the log lines that were kept back, and all others at once from now on.
+    /// Writes the held-back log lines, and further ones directly.
     pub(super) fn release(&self) {
         let held = self.held.lock().take();
         for line in held.into_iter().flatten() {
@@ -115,12 +114,12 @@ impl Output {
         }
     }
 
-    /// Remembers whether a line that turns is on the screen: whatever is written next wipes it first.
+    /// Records whether a spinner is on the screen: the next write clears it first.
     pub(super) fn set_turning(&self, turns: bool) {
         self.turns.store(turns, Ordering::Relaxed);
     }
 
-    /// Returns what has to be written before the next line.
+    /// Returns what must be written before the next line.
     fn wipe(&self) -> &'static str {
         match self.turns.load(Ordering::Relaxed) {
             true => WIPE,
@@ -128,12 +127,12 @@ impl Output {
         }
     }
 
-    /// Has a thread write everything from here on: this process serves, and waits for no reader.
+    /// Writes everything on a thread from here on: this process serves, and waits for no reader.
     pub(super) fn serve(&self) {
         self.serves.store(true, Ordering::Release);
     }
 
-    /// Writes a text, or has it written; tells whether somebody still reads.
+    /// Writes a text, or queues it; returns whether the reader is still there.
     pub(super) fn write(&self, stream: Stream, text: &str) -> bool {
         let whole;
         let text = match self.wipe() {
@@ -149,7 +148,7 @@ impl Output {
         self.write_now(stream, text.as_bytes())
     }
 
-    /// Writes on this thread, and waits for whoever reads; tells whether somebody still does.
+    /// Writes on this thread, and waits for the reader; returns whether it is still there.
     pub(super) fn write_now(&self, stream: Stream, bytes: &[u8]) -> bool {
         match write_all(stream, bytes) {
             Ok(()) => true,
@@ -160,14 +159,14 @@ impl Output {
         }
     }
 
-    /// Writes something that is soon out of date: nothing if other lines wait to be written.
+    /// Writes a transient text, unless other lines are queued.
     pub(super) fn write_if_idle(&self, stream: Stream, text: &str) {
         if !self.serves.load(Ordering::Acquire) || self.queue(stream).is_idle() {
             self.write(stream, text);
         }
     }
 
-    /// Has a log line written to stderr.
+    /// Queues a log line for stderr.
     pub(super) fn log(&self, line: &[u8]) {
         if line.is_empty() {
             return;
@@ -188,12 +187,11 @@ impl Output {
         }
     }
 
-    /// Has the text of a panic written to stderr, and waits for that, but not for long: a panic within
-    /// another, or one that cannot unwind, ends the process right after its text. A hook is not told
-    /// which it is.
+    /// Writes a panic message to stderr and waits briefly: a nested panic, or one that cannot
+    /// unwind, aborts right after. A hook cannot tell which it is.
     fn log_panic(&self, text: &str) {
         if queue::is_writer() {
-            // Nobody else writes any more.
+            // No other thread writes any more.
             self.write_now(Stream::Stderr, text.as_bytes());
             return;
         }
@@ -202,12 +200,12 @@ impl Output {
         self.stderr.wait_written(Instant::now() + LAST_LINES);
     }
 
-    /// Has a line written to stderr at a later time, or at the end; what it says is asked for then.
+    /// Queues a line for a later time or the end; its text is computed then.
     pub(super) fn log_later(&self, at: Instant, summary: Summary) {
         self.stderr.push_later(at, summary);
     }
 
-    /// Waits until everything is written, but not for long.
+    /// Waits until everything is written, up to a deadline.
     pub(super) fn flush(&self) {
         self.release();
         if self.is_left.load(Ordering::Relaxed) {
@@ -223,7 +221,7 @@ impl Output {
         Arc::clone(&self.dropped)
     }
 
-    /// Returns why stdout could not be written, if it could not; a reader that went away is no reason.
+    /// Returns why stdout could not be written; a closed reader is not an error.
     pub(super) fn failure(&self) -> Option<io::Error> {
         let mut failed = self.failed.lock();
         failed.take()
@@ -237,7 +235,7 @@ impl Output {
     }
 }
 
-/// Flushes when it is dropped, also by a panic.
+/// Flushes on drop, also during a panic.
 pub(super) struct Flushed(pub(super) &'static Output);
 
 impl Drop for Flushed {
@@ -246,7 +244,7 @@ impl Drop for Flushed {
     }
 }
 
-/// Tells whether stdout and stderr are one file, pipe or terminal.
+/// Returns whether stdout and stderr are the same file, pipe or terminal.
 fn is_one_place() -> bool {
     let place = |stream| {
         let stat = rustix::fs::fstat(descriptor(stream)).ok()?;
@@ -263,8 +261,7 @@ fn descriptor(stream: Stream) -> BorrowedFd<'static> {
     }
 }
 
-/// Writes all of it, waiting for as long as it takes. Nothing is buffered, so that nothing is left to
-/// be written at the end.
+/// Writes everything, without a deadline or a buffer.
 fn write_all(stream: Stream, mut bytes: &[u8]) -> io::Result<()> {
     let descriptor = descriptor(stream);
     while !bytes.is_empty() {
@@ -272,7 +269,7 @@ fn write_all(stream: Stream, mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) => {}
-            // Another process may have made the pipe that we share non-blocking.
+            // Another process may have made our shared pipe non-blocking.
             Err(Errno::AGAIN) => {
                 let mut waiting = [PollFd::new(&descriptor, PollFlags::OUT)];
                 match poll(&mut waiting, None) {
@@ -286,10 +283,10 @@ fn write_all(stream: Stream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Remembers that stdout could not be written, unless its reader has seen enough.
+/// Records that stdout could not be written, unless its reader closed it.
 fn note_failure(failed: &Mutex<Option<io::Error>>, stream: Stream, error: io::Error) {
     let is_gone = error.kind() == io::ErrorKind::BrokenPipe
-        // A terminal that was closed.
+        // The terminal was closed.
         || error.raw_os_error() == Some(Errno::IO.raw_os_error())
             && rustix::termios::isatty(descriptor(stream));
     if stream == Stream::Stdout && !is_gone {
@@ -298,14 +295,16 @@ fn note_failure(failed: &Mutex<Option<io::Error>>, stream: Stream, error: io::Er
     }
 }
 
-/// Returns what is told of a panic.
+/// Formats a panic.
 fn told(panic: &PanicHookInfo<'_>) -> String {
     let thread = std::thread::current();
     let mut text = format!("thread '{}' panicked", thread.name().unwrap_or("unnamed"));
     if let Some(place) = panic.location() {
         text.push_str(&format!(" at {place}"));
     }
-    let said = panic.payload_as_str().unwrap_or("a value that is no text");
+    let said = panic
+        .payload_as_str()
+        .unwrap_or("a value that is not a text");
     text.push_str(&format!(":\n{said}\n"));
     let trace = std::backtrace::Backtrace::capture();
     if trace.status() == std::backtrace::BacktraceStatus::Captured {

@@ -1,6 +1,6 @@
-//! Waiting, made visible: a line that turns on a terminal, plain lines anywhere else.
+//! Progress: a spinner on a terminal, plain lines elsewhere.
 //!
-//! Goes to stderr, so that what a verb prints stays what it prints. Entry point: [`Progress`].
+//! Goes to stderr, so that stdout stays clean. Entry point: [`Progress`].
 
 use std::io::{self, IsTerminal as _};
 
@@ -9,7 +9,7 @@ use super::screen::Screen;
 
 const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Something that is waited for.
+/// A wait in progress.
 pub(super) struct Progress {
     turns: bool,
     width: usize,
@@ -30,13 +30,13 @@ impl Progress {
         }
     }
 
-    /// Says how things stand; told again and again, it is shown again only on a terminal.
+    /// Updates the text; off a terminal, repetitions are not printed.
     pub(super) fn tell(&mut self, text: &str) {
         let text = Screen::safe(text).replace('\n', " ");
         if self.turns {
             let turn = TURNS[self.turn % TURNS.len()];
             self.turn += 1;
-            // A line that is longer than the terminal could not be wiped.
+            // A line longer than the terminal could not be cleared.
             let text: String = text.chars().take(self.width).collect();
             let line = format!("\r\x1b[K{turn} {text}\r");
             self.output.write_if_idle(Stream::Stderr, &line);
@@ -49,13 +49,13 @@ impl Progress {
 }
 
 impl Progress {
-    /// Begins to wait, if there is a terminal to show it on.
+    /// Starts a spinner, if there is a terminal.
     pub(super) fn on_terminal(screen: &Screen) -> Option<Self> {
         let progress = Self::new(screen);
         progress.turns.then_some(progress)
     }
 
-    /// Wipes the line that turns, so that another can be printed.
+    /// Clears the spinner, so that another line can be printed.
     pub(super) fn wipe(&mut self) {
         if self.turns && self.turn > 0 {
             self.output.set_turning(false);

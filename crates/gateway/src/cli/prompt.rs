@@ -1,4 +1,4 @@
-//! Questions to a person at a terminal; where nobody is there, nothing is asked.
+//! Questions to a user at a terminal; without one, nothing is asked.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -6,29 +6,29 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use super::screen::Screen;
 
-/// Tells whether a person can be asked.
+/// Returns whether a user can be asked.
 pub(super) fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Asks for a yes; anything else is a no.
+/// Asks a yes/no question; anything but yes is no.
 pub(super) fn yes(question: &str) -> bool {
     let answer = ask(&format!("{question} [y/N] "));
     matches!(answer.as_deref(), Some("y" | "Y" | "yes" | "Yes"))
 }
 
-/// Asks for a text that is not shown while it is typed.
+/// Asks for a text without echo.
 pub(super) fn secret(question: &str) -> Option<String> {
     let _quiet = Quiet::new();
     let answer = ask(&format!("{question}: "));
-    // The line break was not shown either.
+    // The line break was not echoed either.
     drop(writeln!(io::stdout().lock()));
     answer
 }
 
 fn ask(question: &str) -> Option<String> {
     let mut out = io::stdout().lock();
-    // A question may name what a file of others calls something.
+    // A question may contain foreign text.
     out.write_all(Screen::safe(question).as_bytes()).ok()?;
     out.flush().ok()?;
     let mut line = String::new();
@@ -36,7 +36,7 @@ fn ask(question: &str) -> Option<String> {
     (read > 0).then(|| line.trim().to_owned())
 }
 
-/// Keeps the terminal from showing what is typed, until it is dropped.
+/// Disables the terminal's echo until dropped.
 struct Quiet(Option<Termios>);
 
 impl Quiet {
@@ -54,7 +54,7 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            // A terminal that is gone shows nothing anyway.
+            // If the terminal is gone, there is nothing to restore.
             tcsetattr(io::stdin(), OptionalActions::Now, before).ok();
         }
     }

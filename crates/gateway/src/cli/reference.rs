@@ -1,7 +1,6 @@
-//! The command line described: completions for shells, man pages, and `docs/cli.md`.
+//! Shell completions, man pages, and `docs/cli.md`, all generated from the flags.
 //!
-//! All of it is made from the flags themselves, so it cannot say anything else. Entry points:
-//! [`completions`], [`man`] and [`write()`].
+//! Entry points: [`completions`], [`man`] and [`write()`].
 
 use std::fs;
 use std::io;
@@ -14,10 +13,10 @@ use clap_complete::Shell;
 use super::failure::{Exit, Failure};
 use super::screen::Screen;
 
-/// How wide the pages are, whatever terminal they are made on.
+/// The width of the pages, independent of the terminal.
 const WIDTH: usize = 100;
 
-/// What `gantry completions` takes.
+/// Arguments of `gantry completions`.
 #[derive(Debug, Args)]
 pub(super) struct CompletionOptions {
     /// The shell
@@ -25,17 +24,17 @@ pub(super) struct CompletionOptions {
     shell: Shell,
 }
 
-/// What `gantry man` takes.
+/// Arguments of `gantry man`.
 #[derive(Debug, Args)]
 pub(super) struct ManOptions {
-    /// The verb; the program itself, if this is left out
+    /// The verb; by default the program itself
     verb: Option<String>,
 }
 
-/// What `gantry reference` takes.
+/// Arguments of `gantry reference`.
 #[derive(Debug, Args)]
 pub(super) struct WriteOptions {
-    /// The folder that gets `cli.md` and `man/`
+    /// The folder for `cli.md` and `man/`
     folder: PathBuf,
 }
 
@@ -125,7 +124,7 @@ fn verbs(command: &Command) -> Vec<Command> {
 
 fn page(command: &Command, name: &str) -> Result<String, Failure> {
     let mut page = Vec::new();
-    // The verb `help` has no page that could be named.
+    // The verb `help` has no page.
     let named = command
         .clone()
         .disable_help_subcommand(true)

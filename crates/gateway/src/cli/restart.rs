@@ -1,18 +1,18 @@
-//! `gantry restart SERVER`: stops a server and starts it again, its counters reset.
+//! `gantry restart SERVER`: restarts a server and resets its counters.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::Surroundings;
+use super::CliContext;
 use super::await_server;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
 use super::format::{text, time_span};
 
-/// What `gantry restart` takes.
+/// Arguments of `gantry restart`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
@@ -28,12 +28,9 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// Restarts the server; one that does not come back exits with 1.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+/// Restarts the server; exits with 1 if it does not become ready.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let path = format!("/api/v1/mcp/servers/{}/restart", segment(&options.server));
     let mut server = client.post(&path, None).await?;
     if !options.no_wait {

@@ -1,7 +1,7 @@
-//! `gantry rm SERVER`: stops a registered server and forgets it; one of a file is taken out of its file,
+//! `gantry rm SERVER`: stops and removes a registered server, or removes a server from its file
 //! after a question.
 //!
-//! The rest of the file stays as it is, and so does what was approved of it. Entry point: [`run`].
+//! The rest of the file and its approvals are kept. Entry point: [`run`].
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,12 +24,12 @@ use super::find::{Role, working_folder};
 use super::follow::Follow;
 use super::format::{list, text};
 use super::screen::Screen;
-use super::{Surroundings, diff, prompt};
+use super::{CliContext, diff, prompt};
 
 /// How long the gateway may take to apply the changed file.
 const APPLIED: Duration = Duration::from_secs(15);
 
-/// What `gantry rm` takes.
+/// Arguments of `gantry rm`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
@@ -45,19 +45,16 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// Removes the server; one that is not there exits with 1.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+/// Removes the server; exits with 1 if it is unknown.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let path = format!("/api/v1/mcp/servers/{}", segment(&options.server));
     let server = client.get(&path).await?;
     let (name, file) = (text(&server, "/name"), text(&server, "/file"));
     if server["source"] == "file" && !file.is_empty() {
         let edit = Edit {
             options,
-            surroundings,
+            context,
             name,
             file: PathBuf::from(file),
         };
@@ -76,10 +73,10 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A server that is taken out of its file.
+/// A server to be removed from its file.
 struct Edit<'a> {
     options: &'a Options,
-    surroundings: &'a Surroundings,
+    context: &'a CliContext,
     name: String,
     file: PathBuf,
 }
@@ -88,20 +85,20 @@ impl Edit<'_> {
     async fn run(&self, client: &Client, path: &str) -> Result<ExitCode, Failure> {
         let (name, file) = (&self.name, self.file.display());
         let origin = format!("`{name}` comes from `{file}`");
-        if self.surroundings.url.is_some() {
+        if self.context.url.is_some() {
             return Err(Failure::new(Exit::Failed, origin)
-                .hint("take it out of that file, on the machine of the gateway"));
+                .hint("remove it from that file, on the gateway's machine"));
         }
         let failed = |error: ClientError| Failure::of(Exit::Failed, &error);
         let opened = Opened::read(&self.file).map_err(failed)?;
         opened.check_writable().map_err(failed)?;
         let folder = self.folder()?;
-        let of_home = home(self.surroundings).map(|home| home.join(".kode.json"));
+        let of_home = home(self.context).map(|home| home.join(".kode.json"));
         let project = (of_home.as_ref() == Some(&self.file)).then_some(folder.as_path());
         let left = removal::without(&self.file, opened.text(), name, project).map_err(failed)?;
         let left = left.ok_or_else(|| {
             Failure::new(Exit::Failed, format!("{origin}, and is no longer there"))
-                .hint("`gantry config check` tells what the files say")
+                .hint("`gantry config check` checks the files")
         })?;
         if !self.options.yes {
             self.ask(&origin, opened.text(), &left)?;
@@ -113,26 +110,26 @@ impl Edit<'_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the folder whose configuration the gateway reads, wherever this verb is typed.
+    /// Returns the folder whose configuration the gateway reads.
     fn folder(&self) -> Result<PathBuf, Failure> {
-        let data = DataFolder::at(self.surroundings.data_path()?);
+        let data = DataFolder::at(self.context.data_path()?);
         match data.running().and_then(|running| running.folder) {
             Some(folder) => Ok(folder),
             None => working_folder(),
         }
     }
 
-    /// Shows what would change in the file, and asks.
+    /// Shows the diff and asks.
     fn ask(&self, origin: &str, before: &str, after: &str) -> Result<(), Failure> {
         let name = &self.name;
         if self.options.json || !prompt::is_possible() {
             let message = format!("{origin}, and would be back with the next start");
             let hint = format!(
-                "take it out of the file with `gantry rm {name} --yes`, or edit the file yourself"
+                "remove it from the file with `gantry rm {name} --yes`, or edit the file yourself"
             );
             return Err(Failure::new(Exit::Failed, message).hint(hint));
         }
-        let screen = &self.surroundings.screen;
+        let screen = &self.context.screen;
         let hidden = |text: &str| match Syntax::of(&self.file) {
             Syntax::Json => hide::json(text),
             Syntax::Toml => hide::toml(text),
@@ -140,21 +137,21 @@ impl Edit<'_> {
         let difference = diff::unified(&self.file, &hidden(before), &hidden(after));
         screen.line(&format!("{origin}. This would change there:"));
         screen.line(&diff::painted(&difference, screen));
-        match prompt::yes(&format!("Take `{name}` out of the file?")) {
+        match prompt::yes(&format!("Remove `{name}` from the file?")) {
             true => Ok(()),
             false => Err(Failure::new(Exit::Failed, "nothing was changed")),
         }
     }
 
-    /// Returns the file whose entry of the same name counts from now on, if the gateway reads the files
-    /// that are found in its folder.
+    /// Returns the file whose entry of the same name takes effect after the removal, if the gateway
+    /// discovers files in its folder.
     fn next(&self) -> Option<PathBuf> {
         let files = Files {
             config: Vec::new(),
             no_discover: false,
         };
-        let data = DataFolder::at(self.surroundings.data_path().ok()?);
-        let setup = Setup::of(self.folder().ok()?, &files, data, self.surroundings);
+        let data = DataFolder::at(self.context.data_path().ok()?);
+        let setup = Setup::of(self.folder().ok()?, &files, data, self.context);
         let mut sources = setup.sources.iter();
         sources.find(|source| setup.folder.join(&source.path) == self.file)?;
         let plan = setup.load().ok()?;
@@ -163,7 +160,7 @@ impl Edit<'_> {
         other.spec.file
     }
 
-    /// Waits until the gateway has applied the file; tells whether it has.
+    /// Waits until the gateway has applied the file; returns whether it has.
     async fn applied(&self, client: &Client, path: &str, next: Option<&Path>) -> bool {
         let file = self.file.display().to_string();
         let applied = async {
@@ -180,7 +177,7 @@ impl Edit<'_> {
     }
 
     fn tell(&self, copy: Option<&Path>, next: Option<&Path>, is_applied: bool) {
-        let (screen, name) = (&self.surroundings.screen, &self.name);
+        let (screen, name) = (&self.context.screen, &self.name);
         let beside = copy.map(|copy| copy.display().to_string());
         if self.options.json {
             let value = json!({
@@ -190,13 +187,13 @@ impl Edit<'_> {
         }
         let mut line = format!("{name} is removed from `{}`", self.file.display());
         if let Some(beside) = beside {
-            line.push_str(&format!("; what it was is in `{beside}`"));
+            line.push_str(&format!("; backup in `{beside}`"));
         }
         screen.outcome(false, &Value::Null, &line);
         let mark = screen.doubtful("!");
         if let Some(next) = next {
             let line = format!(
-                "`{name}` also stands in `{}`, and that one counts now",
+                "`{name}` is also in `{}`, which takes effect now",
                 next.display()
             );
             screen.line(&format!("{mark} {}", Screen::safe(&line)));

@@ -1,9 +1,9 @@
-//! What the person sees: stdout and stderr, in colour only where that is wanted and can be seen.
+//! Terminal output: stdout and stderr, with colour where it is wanted and supported.
 //!
-//! Text that comes from elsewhere is made harmless first ([`Screen::safe`], `format::pretty` for JSON),
-//! and everything once more on its way out (`guarded`): control characters and direction marks never
-//! reach a terminal, whichever verb prints them. A closed pipe is no reason to fail, a full disk is: see
-//! [`Screen::finish`]. Everything goes through [`Output`].
+//! Foreign text is escaped first ([`Screen::safe`], `format::pretty` for JSON), and everything once
+//! more on output (`guarded`): control characters and direction marks never reach a terminal. A
+//! closed pipe is not a failure, a full disk is: see [`Screen::finish`]. Everything goes through
+//! [`Output`].
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
@@ -19,19 +19,19 @@ use super::failure::{Exit, Failure};
 use super::format;
 use super::output::{Output, Stream};
 
-/// The person's terminal, or whatever stands in for it.
+/// The terminal, or its replacement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Screen {
     colour: bool,
-    /// The same for stderr, which may go elsewhere.
+    /// The same for stderr.
     error_colour: bool,
     terminal: bool,
-    /// Whether lines go to stderr, since stdout is for something else.
+    /// Whether lines go to stderr, because stdout is reserved.
     aside: bool,
-    /// How wide tables may be; without a terminal they are as wide as what is in them.
+    /// The width of tables; unlimited without a terminal.
     width: Option<usize>,
     output: &'static Output,
-    /// The data folder that the person named, as a shell takes it.
+    /// The data folder given by the user, quoted for a shell.
     data: Option<&'static str>,
 }
 
@@ -55,7 +55,7 @@ impl Screen {
         }
     }
 
-    /// Remembers the data folder that the person named: whatever they are told to type names it, too.
+    /// Remembers the data folder given by the user, so that suggested commands include it.
     pub(super) fn with_data(self, data: &Path) -> Self {
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
         Self {
@@ -64,7 +64,7 @@ impl Screen {
         }
     }
 
-    /// Returns a command of this program as the person has to type it.
+    /// Returns a command of this program as the user must type it.
     pub(super) fn command(&self, verb: &str) -> String {
         match self.data {
             Some(data) => format!("gantry --data {data} {verb}"),
@@ -72,23 +72,23 @@ impl Screen {
         }
     }
 
-    /// Returns a text of ours with its commands as the person has to type them.
+    /// Returns a text with its commands as the user must type them.
     pub(super) fn typed(&self, text: &str) -> String {
         text.replace("`gantry ", &format!("`{}", self.command("")))
     }
 
-    /// Prints a line of ours that may tell what to type.
+    /// Prints a line that may contain commands to type.
     pub(super) fn advise(&self, text: &str) {
         self.line(&self.typed(text));
     }
 
-    /// Returns where everything goes.
+    /// Returns the output.
     pub(super) fn output(&self) -> &'static Output {
         self.output
     }
 
-    /// Waits until what was printed is written, and returns the exit code: that of a failure, if
-    /// stdout did not take everything.
+    /// Waits until everything is written, and returns the exit code: a failure if stdout could not
+    /// be written.
     pub(super) fn finish(&self, code: ExitCode) -> ExitCode {
         self.output.flush();
         match self.output.failure() {
@@ -102,7 +102,7 @@ impl Screen {
         }
     }
 
-    /// Clears the terminal, or sets what follows apart where there is none; tells whether anybody reads.
+    /// Clears the terminal, or prints a separator; returns whether the reader is still there.
     pub(super) fn clear(&self) -> bool {
         match self.terminal {
             true => self.output.write(Stream::Stdout, "\x1b[H\x1b[2J"),
@@ -110,17 +110,17 @@ impl Screen {
         }
     }
 
-    /// Tells whether a person is looking.
+    /// Returns whether stdout is a terminal.
     pub(super) fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Tells whether colours are shown.
+    /// Returns whether colours are shown.
     pub(super) fn has_colour(&self) -> bool {
         self.colour
     }
 
-    /// Returns it as it is for what goes to stderr.
+    /// Returns the screen for stderr.
     pub(super) fn for_errors(self) -> Self {
         Self {
             colour: self.error_colour,
@@ -128,7 +128,7 @@ impl Screen {
         }
     }
 
-    /// Returns one whose lines all go to stderr, where stdout is for a program that reads it.
+    /// Returns a screen that prints to stderr, because stdout is read by a program.
     pub(super) fn beside_stdout(self) -> Self {
         Self {
             aside: true,
@@ -136,18 +136,18 @@ impl Screen {
         }
     }
 
-    /// Returns how wide the text may be.
+    /// Returns the width for text.
     pub(super) fn width(&self) -> usize {
         self.width.unwrap_or(usize::MAX)
     }
 
     /// Prints a line.
     pub(super) fn line(&self, text: &str) {
-        // Whoever closed the pipe has seen enough; the gateway goes on.
+        // A closed pipe is fine; the gateway continues.
         self.is_seen(text);
     }
 
-    /// Prints a line and tells whether somebody still reads.
+    /// Prints a line and returns whether the reader is still there.
     pub(super) fn is_seen(&self, text: &str) -> bool {
         let text = guarded(text, self.colour);
         let stream = if self.aside {
@@ -158,9 +158,9 @@ impl Screen {
         self.output.write(stream, &format!("{text}\n"))
     }
 
-    /// Prints a value in one line to stdout, wherever other lines go.
+    /// Prints a value as one line of JSON to stdout, even if other lines go to stderr.
     pub(super) fn machine_line(&self, value: &Value) {
-        // Whoever closed the pipe has seen enough; the gateway goes on.
+        // A closed pipe is fine; the gateway continues.
         self.output
             .write(Stream::Stdout, &format!("{}\n", format::compact(value)));
     }
@@ -170,7 +170,7 @@ impl Screen {
         self.output.write(Stream::Stdout, text);
     }
 
-    /// Prints what came of a verb, as JSON if that is wanted, else as a line, made harmless.
+    /// Prints a verb's result as JSON or as a line, escaped.
     pub(super) fn outcome(&self, as_json: bool, value: &Value, line: &str) {
         match as_json {
             true => self.line(&format::pretty(value)),
@@ -178,7 +178,7 @@ impl Screen {
         }
     }
 
-    /// Prints rows under a heading, as wide as the terminal.
+    /// Prints a table as wide as the terminal.
     pub(super) fn table(&self, heading: &[&str], rows: &[Vec<String>]) {
         let text = format::table(heading, rows, self.width());
         match text.split_once('\n') {
@@ -221,13 +221,13 @@ impl Screen {
         }
     }
 
-    /// Makes text of others harmless: what is no visible character, blank, tab or line break is escaped.
+    /// Escapes foreign text: everything but visible characters, blanks, tabs and line breaks.
     pub(super) fn safe(text: &str) -> String {
         guarded(text, false).into_owned()
     }
 }
 
-/// Escapes what a terminal must not get; of a coloured text the colours stay.
+/// Escapes what a terminal must not get; colours are kept.
 fn guarded(text: &str, coloured: bool) -> Cow<'_, str> {
     let is_kept = |letter: char| matches!(letter, '\n' | '\t') || !is_unprintable(letter);
     if text.chars().all(is_kept) {
@@ -252,7 +252,8 @@ fn guarded(text: &str, coloured: bool) -> Cow<'_, str> {
     Cow::Owned(harmless)
 }
 
-/// Returns how long the sequence is that sets a colour here, if there is one; none that hides text.
+/// Returns the length of a colour sequence at this position, if there is one; sequences that hide
+/// text do not count.
 fn colour_at(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\x1b[")?;
     let end = numbers.find(|letter: char| !matches!(letter, '0'..='9' | ';'))?;

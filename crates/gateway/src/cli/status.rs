@@ -1,4 +1,4 @@
-//! `gantry status [SERVER]`: all servers in a table, or everything about one.
+//! `gantry status [SERVER]`: all servers in a table, or the details of one.
 
 mod hosting;
 
@@ -9,14 +9,14 @@ use clap::Args;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::Surroundings;
+use super::CliContext;
 use super::client::Client;
-use super::doubts;
 use super::failure::Failure;
 use super::find::Role;
 use super::follow::Follow;
 use super::format::{bytes, duration, list, number, pretty, text, time};
 use super::screen::Screen;
+use super::unchecked_tools;
 use super::up::NOTICE;
 
 pub(super) use self::hosting::start;
@@ -24,7 +24,7 @@ pub(super) use self::hosting::start;
 /// The least time between two pictures of `--watch`.
 const APART: Duration = Duration::from_millis(250);
 
-/// What `gantry status` takes.
+/// Arguments of `gantry status`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
@@ -38,11 +38,8 @@ pub(super) struct Options {
 }
 
 /// Shows the servers, or one.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     if !options.watch {
         show(options, &client, screen).await?;
         return Ok(ExitCode::SUCCESS);
@@ -52,7 +49,7 @@ pub(super) async fn run(
     let mut following = Follow::open(&client, &topic).await?;
     while screen.clear() {
         show(options, &client, screen).await?;
-        // What changes faster is shown together.
+        // Faster changes are shown together.
         sleep(APART).await;
         following.changed().await?;
     }
@@ -71,7 +68,7 @@ async fn show(options: &Options, client: &Client, screen: &Screen) -> Result<(),
         one(&answer, screen);
     } else {
         all(&answer, screen);
-        doubts::explain(client, list(&answer, "/items"), screen).await?;
+        unchecked_tools::explain(client, list(&answer, "/items"), screen).await?;
         hidden(&answer, screen);
         let health = client.get("/api/v1/health").await?;
         condition(&health, screen);
@@ -112,7 +109,7 @@ fn all(answer: &Value, screen: &Screen) {
             vec![
                 text(server, "/name"),
                 text(server, "/state"),
-                doubts::tools_of(server),
+                unchecked_tools::tools_of(server),
                 calls,
                 uptime,
                 text(server, "/restart_count"),
@@ -128,7 +125,7 @@ fn all(answer: &Value, screen: &Screen) {
     );
 }
 
-/// Tells which servers have resources that are not listed because of others'.
+/// Lists servers whose resources are hidden by other servers' resources.
 pub(super) fn hidden(answer: &Value, screen: &Screen) {
     for server in list(answer, "/items") {
         let count = number(server, "/hidden_resources").unwrap_or_default();
@@ -147,7 +144,7 @@ pub(super) fn hidden(answer: &Value, screen: &Screen) {
     }
 }
 
-/// Tells why the gateway is not well, if it is not.
+/// Shows why the gateway is unhealthy, if so.
 fn condition(health: &Value, screen: &Screen) {
     let status = text(health, "/status");
     let reasons = list(health, "/reasons");
@@ -161,7 +158,7 @@ fn condition(health: &Value, screen: &Screen) {
     }
 }
 
-/// Tells what is wrong with the configuration files, if anything is.
+/// Shows errors of the configuration files, if any.
 fn configuration(health: &Value, screen: &Screen) {
     let warnings = list(health, "/warnings").iter().map(|one| text(one, ""));
     let notices: Vec<String> = warnings
@@ -176,7 +173,7 @@ fn configuration(health: &Value, screen: &Screen) {
     }
 }
 
-/// Tells how many calls are on record, what they take and how long they are kept.
+/// Shows how many calls are recorded, their size and retention.
 pub(super) fn kept(health: &Value) -> String {
     let Some(calls) = number(health, "/audit/calls") else {
         return "the database does not say".to_owned();
@@ -294,7 +291,8 @@ fn one(server: &Value, screen: &Screen) {
             text(server, "/tools"),
             text(server, "/prompts"),
             text(server, "/resources"),
-            doubts::counts_of(server).map_or_else(String::new, |counts| format!("; {counts}"))
+            unchecked_tools::counts_of(server)
+                .map_or_else(String::new, |counts| format!("; {counts}"))
         ),
     );
     for part in list(server, "/unchecked") {

@@ -1,8 +1,8 @@
 //! `gantry stdio`: an MCP server on stdin and stdout, for clients that can only start a program.
 //!
-//! It speaks with the folder's running gateway, or starts one, and passes every message on: both
-//! generations of the protocol, ids as they are, progress and changes as they come. stdout carries
-//! messages and nothing else. The end of the input takes back what is in flight. Entry point: [`run`].
+//! Connects to the folder's running gateway, or starts one, and forwards every message unchanged,
+//! in both protocol eras. stdout carries messages and nothing else. The end of stdin cancels what
+//! is in flight. Entry point: [`run`].
 
 mod attach;
 mod batch;
@@ -13,7 +13,7 @@ mod inflight;
 mod lines;
 mod session;
 mod tries;
-mod waiting;
+mod unapproved;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use crate::app::signals::{Hangup, Signals};
 use crate::data_folder::DataFolder;
 
-use super::Surroundings;
+use super::CliContext;
 use super::failure::{Exit, Failure};
 use super::find::working_folder;
 use super::format::time_span;
@@ -37,32 +37,33 @@ use bridge::{Bridge, Grace};
 
 /// How long the last messages may take to be written.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long everything may take after a signal, whatever the client and the gateway do.
+/// The overall deadline after a signal.
 const AT_ONCE: Duration = Duration::from_millis(700);
-/// After which it is ended if it has not: more than the last answers, goodbye and last words together.
+/// The deadline for ending on its own; longer than the last responses, closing the session and the
+/// last messages together.
 const AT_LAST: Duration = Duration::from_secs(5);
 
-/// What `gantry stdio` takes.
+/// Arguments of `gantry stdio`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Offer one server only, under its tools' own names
     #[arg(long, value_name = "NAME")]
     server: Option<ServerName>,
-    /// Work as if started in this folder
+    /// Run as if started in this folder
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Use a running gateway only, never start one
     #[arg(long)]
     no_start: bool,
-    /// How long servers of a gateway that is started here may take before the client is served
+    /// How long to wait for the servers of a gateway started on demand
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_span)]
     settle: Duration,
 }
 
-/// Serves one client until it closes its end.
-pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<ExitCode, Failure> {
-    // Clients that never read stderr are common.
-    let output = surroundings.screen.output();
+/// Serves one client until stdin ends.
+pub(super) async fn run(options: Options, context: CliContext) -> Result<ExitCode, Failure> {
+    // Many clients never read stderr.
+    let output = context.screen.output();
     output.serve();
     let mut signals = Signals::listen(Hangup::Stop, AT_LAST)
         .map_err(|error| Failure::plain(Exit::Failed, "cannot listen for signals", &error))?;
@@ -73,9 +74,9 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
             Failure::plain(Exit::Usage, message, &error)
         })?,
     };
-    let data = match &surroundings.data {
+    let data = match &context.data {
         Some(data) => data.clone(),
-        None => DataFolder::default_path(surroundings.environment.state_home(), &working)
+        None => DataFolder::default_path(context.environment.state_home(), &working)
             .map_err(|error| Failure::of(Exit::Usage, &error))?,
     };
     let path = match &options.server {
@@ -83,7 +84,7 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
         None => "/mcp".to_owned(),
     };
     let working = (!options.no_start).then_some(working);
-    let finding = Attached::find(surroundings, data, working, options.settle);
+    let finding = Attached::find(context, data, working, options.settle);
     let gateway = tokio::select! {
         biased;
         _ = signals.stop() => return Ok(ExitCode::SUCCESS),
@@ -94,7 +95,7 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
     let (out, written) = lines::write(output);
     let keeping = Arc::clone(&gateway).keep();
     let bridge = Bridge::new(gateway, path, out.clone());
-    // Raced as a whole: a client that does not read holds up its own lines, not the end.
+    // Raced as a whole: a client that does not read blocks its own lines, not the end.
     let serving = async {
         while let Some(line) = input.recv().await {
             bridge.take(line).await;
@@ -110,7 +111,7 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
     let ending = async {
         bridge.end(grace).await;
         drop((bridge, out));
-        // A client that does not read any more gets no more.
+        // A client that stopped reading gets nothing more.
         drop(timeout(LAST_WORDS, written).await);
     };
     match grace {

@@ -1,4 +1,4 @@
-//! `gantry tools`: what the default agent sees, under the names it must use.
+//! `gantry tools`: the tools of the default agent, under their exposed names.
 
 use std::process::ExitCode;
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use crate::data_folder::DataFolder;
 
-use super::Surroundings;
+use super::CliContext;
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, pretty, text};
 
-/// The longest description in the table; `--json` has all of it.
+/// Maximum length of a description in the table; `--json` has all of it.
 const DESCRIPTION: usize = 72;
 
-/// The shapes that can be asked for.
+/// The supported formats.
 const SHAPES: [&str; 5] = [
     Shape::Mcp.as_str(),
     Shape::Anthropic.as_str(),
@@ -25,7 +25,7 @@ const SHAPES: [&str; 5] = [
     Shape::Gemini.as_str(),
 ];
 
-/// What `gantry tools` takes.
+/// Arguments of `gantry tools`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Only this server's
@@ -33,17 +33,14 @@ pub(super) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print what stands in `tools` of a request to this API, as JSON
+    /// Print the tools in this API's format, as JSON
     #[arg(long, value_parser = SHAPES)]
     shape: Option<String>,
 }
 
 /// Lists the tools.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let client = surroundings.client(Role::Agent)?;
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let client = context.client(Role::Agent)?;
     let server = options
         .server
         .iter()
@@ -52,19 +49,19 @@ pub(super) async fn run(
     let query: Vec<_> = server.chain(shape).collect();
     let path = format!("/api/v1/tools?{}", query.join("&"));
     let answer = client.get_all(&path).await?;
-    let screen = &surroundings.screen;
+    let screen = &context.screen;
     if options.shape.is_some() {
         let tools = answer.get("tools").unwrap_or(&Value::Null);
         screen.line(&pretty(tools));
-        return empty_of(options, list(&answer, "/tools"), surroundings).await;
+        return empty_of(options, list(&answer, "/tools"), context).await;
     }
     let tools = list(&answer, "/items");
     if options.json {
         screen.line(&pretty(&answer));
-        return empty_of(options, tools, surroundings).await;
+        return empty_of(options, tools, context).await;
     }
     if tools.is_empty() && options.server.is_some() {
-        let code = empty_of(options, tools, surroundings).await?;
+        let code = empty_of(options, tools, context).await?;
         screen.line("it offers no tools");
         return Ok(code);
     }
@@ -80,7 +77,7 @@ pub(super) async fn run(
                 if short.len() < description.len() {
                     short.push('…');
                 }
-                // A name that had to be changed tells little of whose it is.
+                // A shortened name hardly shows its server.
                 if !text(tool, "/name").ends_with(&text(tool, "/tool")) {
                     short = format!("{}  {short}", text(tool, "/id"));
                 }
@@ -92,22 +89,22 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says why a server that was asked for has nothing to list: it is not there yet, or not for this agent.
-/// One that is ready and offers nothing is no failure.
+/// Explains why a requested server has no tools: not ready, or not for this agent. A ready server
+/// without tools is not a failure.
 async fn empty_of(
     options: &Options,
     tools: &[Value],
-    surroundings: &Surroundings,
+    context: &CliContext,
 ) -> Result<ExitCode, Failure> {
     let (Some(server), true) = (&options.server, tools.is_empty()) else {
         return Ok(ExitCode::SUCCESS);
     };
-    // Whoever has an agent's key alone learns no more than that there is nothing.
-    let admin = match &surroundings.url {
-        Some(_) => surroundings.client(Role::Admin),
-        None => surroundings
+    // An agent's key alone gives no further information.
+    let admin = match &context.url {
+        Some(_) => context.client(Role::Admin),
+        None => context
             .data_path()
-            .and_then(|path| surroundings.admin_of(&DataFolder::at(path))),
+            .and_then(|path| context.admin_of(&DataFolder::at(path))),
     };
     let path = format!("/api/v1/mcp/servers/{}", super::client::segment(server));
     let status = match admin {
@@ -125,7 +122,7 @@ async fn empty_of(
         "ready" => {
             let message = format!("none of the {count} tools of server `{name}` is for this agent");
             Failure::new(Exit::Failed, message)
-                .hint("`gantry why AGENT TOOL` says which grant or filter keeps it away")
+                .hint("`gantry why AGENT TOOL` says which grant or filter excludes it")
         }
         "idle" | "starting" | "restarting" => {
             let message = format!("server `{name}` is not started yet: its tools are not known");

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::client::{Client, refusal};
 use super::failure::{Exit, Failure};
-use super::wire::{Down, Wire};
+use super::pool::Used;
 
 /// How long an answer may take to begin or to go on: a registry may be slow.
 const SILENCE: Duration = Duration::from_secs(600);
@@ -30,7 +30,7 @@ pub(super) struct Transfer {
     body: Incoming,
     parser: Events,
     heard: VecDeque<(String, Value)>,
-    _wire: Wire,
+    _used: Used,
 }
 
 impl Transfer {
@@ -42,10 +42,6 @@ impl Transfer {
         accept: &'static str,
         body: Option<&Value>,
     ) -> Result<Self, Failure> {
-        let wire = Wire::new(client).ok_or_else(|| {
-            Failure::new(Exit::Failed, "the key file holds something that is no key")
-                .hint("name another with `--key-file FILE`")
-        })?;
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let request = Request::builder()
             .method(method)
@@ -54,15 +50,9 @@ impl Transfer {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .expect("a path of escaped parts is a URI");
-        let gone = |down: Down| {
-            let (Down::Unsent(why) | Down::Cut(why)) = down;
-            let message = format!("no gateway answers at `{}`", client.authority());
-            Failure::new(Exit::NoGateway, message)
-                .cause(why)
-                .hint("start it with `gantry up`, or name another with `--data DIR` or `--url URL`")
-        };
-        let answered = timeout(SILENCE, wire.send(request)).await;
-        let (response, _used) = answered.map_err(|_| silent())?.map_err(gone)?;
+        let answered = timeout(SILENCE, client.pool().send(request)).await;
+        let answered = answered.map_err(|_| silent())?;
+        let (response, used) = answered.map_err(|error| client.failed(error))?;
         let status = response.status();
         if !status.is_success() {
             let body = Limited::new(response.into_body(), LONGEST_REFUSAL).collect();
@@ -75,7 +65,7 @@ impl Transfer {
             body: response.into_body(),
             parser: Events::new(LONGEST_EVENT),
             heard: VecDeque::new(),
-            _wire: wire,
+            _used: used,
         })
     }
 

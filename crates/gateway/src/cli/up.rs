@@ -1,12 +1,12 @@
 //! `gantry up`: starts the gateway with its servers and serves until it is stopped.
 //!
-//! Joins flags, files and the data folder into what `app` and the engine take, tells the person what
-//! happens, and stops on the first signal, at once on the second. Entry point: [`run`].
+//! Merges flags, files and the data folder into the configuration of `app` and the engine, reports
+//! progress, and stops on the first signal, at once on the second. Entry point: [`run`].
 
 mod keys;
 mod live;
 mod options;
-mod tell;
+mod report;
 
 use std::fs::DirBuilder;
 use std::io::IsTerminal as _;
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::session::link_path;
-use crate::app::listen::{self, ListenError, Place};
+use crate::app::listen::{self, ListenAddress, ListenError};
 use crate::app::signals::{Hangup, SignalRequest, Signals};
 use crate::app::users;
 use crate::app::{self, VERSION};
@@ -32,7 +32,7 @@ use crate::config::plan::Plan;
 use crate::data_folder::{DataFolder, Running};
 use crate::http::BrowserSessions;
 
-use super::Surroundings;
+use super::CliContext;
 use super::failure::{Exit, Failure};
 use super::files::{self, Setup, TrustFolder};
 use super::prompt;
@@ -41,21 +41,20 @@ pub(super) use keys::DEFAULT_AGENT;
 pub(super) use live::NOTICE;
 pub(super) use options::{Flags, Options};
 
-/// More threads than this only add switching.
+/// More threads only add context switches.
 const MOST_THREADS: usize = 8;
 
-/// How long everything may take beyond the time after which servers are killed: the last answers, and
-/// the record of calls.
+/// The deadline after servers are killed: for the last responses, and the audit records.
 const LAST: Duration = Duration::from_secs(10);
 
 /// Starts and serves.
-pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
-    let folder = DataFolder::open(&surroundings.data_path()?)
+pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let folder = DataFolder::open(&context.data_path()?)
         .map_err(|error| Failure::of(Exit::Failed, &error))?;
-    let mut setup = Setup::new(&options.files, folder.clone(), surroundings)?;
-    let plan = agree(&mut setup, &options, surroundings)?;
+    let mut setup = Setup::new(&options.files, folder.clone(), context)?;
+    let plan = agree(&mut setup, &options, context)?;
     let settings = &plan.settings;
-    let place = Place {
+    let place = ListenAddress {
         address: options.address(settings),
         port: options.port(settings),
         remembered: folder.port(),
@@ -63,16 +62,16 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
     let listener = listen::bind(&place).map_err(|error| taken(&error, &folder))?;
 
     let mut config = EngineConfig::new(folder.path());
-    config.environment = surroundings.environment.for_servers();
-    config.hidden_folders = others(surroundings).into_iter().collect();
+    config.environment = context.environment.for_servers();
+    config.hidden_folders = others(context).into_iter().collect();
     options.settle(settings, &mut config);
-    let store = options.store(settings, &surroundings.environment);
+    let store = options.store(settings, &context.environment);
     let store =
         store.map_err(|error| Failure::plain(Exit::Usage, "invalid `GANTRY_STORE`", &error))?;
     config.store = store.unwrap_or(config.store);
-    config.dropped_log_lines = surroundings.screen.output().dropped();
+    config.dropped_log_lines = context.screen.output().dropped();
     // Questions have been answered; from here on no reader is waited for.
-    surroundings.screen.output().serve();
+    context.screen.output().serve();
 
     let threads = std::thread::available_parallelism()
         .map_or(2, usize::from)
@@ -89,7 +88,7 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
         setup,
         plan,
         options,
-        surroundings,
+        context,
     };
     let done = runtime.block_on(gateway.run(config));
     // Whatever still runs after a second signal ends with us, servers included.
@@ -97,10 +96,10 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
     done
 }
 
-/// Returns the folder in which other gateways keep their keys. It is made if need be: one that came later
-/// would be visible to servers that run already.
-fn others(surroundings: &Surroundings) -> Option<PathBuf> {
-    let root = surroundings.environment.state_root()?;
+/// Returns the folder with the data folders of all gateways, creating it if necessary: if created
+/// later, it would be visible to servers that already run.
+fn others(context: &CliContext) -> Option<PathBuf> {
+    let root = context.environment.state_root()?;
     let mut builder = DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(&root);
     if let Err(error) = made {
@@ -109,16 +108,12 @@ fn others(surroundings: &Surroundings) -> Option<PathBuf> {
     Some(root)
 }
 
-/// Reads the files, and asks the person at the terminal about those that nobody vouches for, and for
-/// the inputs that they need. What is not approved waits.
-fn agree(
-    setup: &mut Setup,
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<Plan, Failure> {
+/// Reads the files, and asks at a terminal for approvals and inputs. Unapproved entries stay
+/// inactive.
+fn agree(setup: &mut Setup, options: &Options, context: &CliContext) -> Result<Plan, Failure> {
     let screen = &match options.json {
-        true => surroundings.screen.beside_stdout(),
-        false => surroundings.screen,
+        true => context.screen.beside_stdout(),
+        false => context.screen,
     };
     let mut plan = setup.plan(screen)?;
     let can_ask = !options.json && prompt::is_possible();
@@ -154,8 +149,8 @@ fn agree(
     if !options.json && setup.ask_inputs(&plan) {
         plan = setup.plan(screen)?;
     }
-    // What is logged from here on comes after the rows of the screen.
-    surroundings.screen.output().hold();
+    // From here on log lines come after the rows of the screen.
+    context.screen.output().hold();
     for warning in &plan.warnings {
         tracing::warn!("{warning}");
     }
@@ -180,7 +175,7 @@ fn agree(
     Ok(plan)
 }
 
-/// A port that is taken by the gateway of this very folder is worth another message.
+/// A port taken by the gateway of this very folder has its own message.
 fn taken(error: &ListenError, folder: &DataFolder) -> Failure {
     match folder.running().filter(|running| is_alive(running.pid)) {
         Some(Running { pid, url, .. }) => Failure::new(
@@ -195,7 +190,7 @@ fn taken(error: &ListenError, folder: &DataFolder) -> Failure {
     }
 }
 
-/// Tells whether a process is there.
+/// Returns whether a process exists.
 pub(super) fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid)
         .ok()
@@ -203,24 +198,24 @@ pub(super) fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
-/// Everything that a start needs.
+/// Everything needed for a start.
 struct Gateway<'a> {
     folder: DataFolder,
     listener: TcpListener,
     setup: Setup,
     plan: Plan,
     options: Options,
-    surroundings: &'a Surroundings,
+    context: &'a CliContext,
 }
 
 impl Gateway<'_> {
     async fn run(self, config: EngineConfig) -> Result<ExitCode, Failure> {
-        let hangup = hangup(self.surroundings);
+        let hangup = hangup(self.context);
         let mut signals = Signals::listen(hangup, config.stop.kill_after.saturating_add(LAST))
             .map_err(|error| Failure::plain(Exit::Failed, "cannot listen for signals", &error))?;
         let (stop, reload) = (CancellationToken::new(), Notify::new());
         let engine = OnceLock::new();
-        let screen = self.surroundings.screen;
+        let screen = self.context.screen;
         let folder = self
             .options
             .while_used
@@ -240,7 +235,7 @@ impl Gateway<'_> {
         tokio::select! {
             biased;
             name = watching => {
-                // What is cut off now was not cancelled: its server may have done it.
+                // A call cut off now is not cancelled: its server may have executed it.
                 if let Some(engine) = engine.get() {
                     engine.cut_off();
                 }
@@ -274,21 +269,25 @@ impl Gateway<'_> {
             setup,
             plan,
             options,
-            surroundings,
+            context,
         } = self;
         let url = match options.shown_url(&listener) {
             Ok(url) => url,
             Err(error) => {
                 engine.drain().await;
-                return Err(Failure::plain(Exit::Failed, "cannot tell the port", &error));
+                return Err(Failure::plain(
+                    Exit::Failed,
+                    "cannot determine the port",
+                    &error,
+                ));
             }
         };
         let (screen, form) = match options.json {
-            true => (surroundings.screen.beside_stdout(), tell::Form::Json),
-            false => (surroundings.screen, tell::Form::Words),
+            true => (context.screen.beside_stdout(), report::Form::Json),
+            false => (context.screen, report::Form::Words),
         };
         let browsers = BrowserSessions::default();
-        let report = tell::StartupReport {
+        let report = report::StartupReport {
             screen,
             form,
             url: &url,
@@ -331,7 +330,7 @@ impl Gateway<'_> {
         served.map_err(|error| Failure::plain(Exit::Failed, "cannot serve", &error))
     }
 
-    /// Everything between an engine that runs and a gateway that serves.
+    /// Everything between a running engine and a serving gateway.
     async fn prepare(&self, engine: &Engine, stop: &CancellationToken) -> Result<(), Failure> {
         let approvals = Approvals::load(&self.folder);
         let project = engine.default_project();
@@ -349,13 +348,13 @@ impl Gateway<'_> {
                 }
             }
         };
-        // Servers come up while the keys of a first start are made.
+        // Servers start while the keys of a first start are created.
         let (applied, kept) = tokio::join!(
             applying,
-            keys::keep(&self.folder, engine, &self.surroundings.screen)
+            keys::keep(&self.folder, engine, &self.context.screen)
         );
         applied.and(kept)?;
-        let unknown = |error| Failure::plain(Exit::Failed, "cannot tell the port", &error);
+        let unknown = |error| Failure::plain(Exit::Failed, "cannot determine the port", &error);
         let port = self.listener.local_addr().map_err(unknown)?.port();
         let running = Running {
             pid: std::process::id(),
@@ -372,7 +371,7 @@ impl Gateway<'_> {
         self.folder.announce(&running).map_err(kept)
     }
 
-    /// Returns what the files ask for; the example if nothing asks for anything.
+    /// Returns the configured servers; the example if there are none.
     fn specs(&self, project: &Arc<Project>) -> Result<Vec<ServerSpec>, Failure> {
         live::wanted(project, &self.plan, self.options.wants_example()).map_err(|error| {
             Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
@@ -380,7 +379,7 @@ impl Gateway<'_> {
     }
 }
 
-/// Returns a link that signs a browser in, once, with the admin key that is on file.
+/// Returns a single-use link that signs a browser in with the stored admin key.
 fn link(
     folder: &DataFolder,
     engine: &Engine,
@@ -393,19 +392,19 @@ fn link(
     Some(format!("{url}{}", link_path(&code)))
 }
 
-/// Returns what SIGHUP means: at a terminal, and wherever no service manager is, that it was closed.
-fn hangup(surroundings: &Surroundings) -> Hangup {
+/// Returns the meaning of SIGHUP: reload under a service manager without a terminal, else stop.
+fn hangup(context: &CliContext) -> Hangup {
     let is_seen = std::io::stdin().is_terminal()
         || std::io::stdout().is_terminal()
         || std::io::stderr().is_terminal();
-    // Shells that a service manager started have its variables too.
-    match surroundings.environment.has_manager() && !is_seen {
+    // Shells started by a service manager inherit its variables.
+    match context.environment.has_manager() && !is_seen {
         true => Hangup::Reload,
         false => Hangup::Stop,
     }
 }
 
-/// Waits for the signal to stop, and returns its name; wishes to reload are passed on meanwhile.
+/// Waits for a stop signal and returns its name; reload requests are forwarded meanwhile.
 async fn asked(signals: &mut Signals, reload: &Notify) -> &'static str {
     loop {
         match signals.next().await {
@@ -415,20 +414,20 @@ async fn asked(signals: &mut Signals, reload: &Notify) -> &'static str {
     }
 }
 
-/// Waits until nobody uses a gateway that was started on demand; any other is always wanted.
+/// Waits until no one uses a gateway started on demand; never returns for others.
 async fn unused(folder: Option<&Path>) -> Option<std::fs::File> {
     if let Some(folder) = folder {
         match users::none_left(folder).await {
             Ok(held) => return Some(held),
-            // The data folder is gone, and nobody can come to this gateway any more.
+            // The data folder is gone, so no one can reach this gateway any more.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-            Err(error) => tracing::warn!(%error, "cannot tell whether somebody uses this gateway"),
+            Err(error) => tracing::warn!(%error, "cannot determine whether this gateway is in use"),
         }
     }
     std::future::pending().await
 }
 
-/// What servers of files fail with needs another hint: the API is not served yet.
+/// Failures of servers in files need another hint: the API is not served yet.
 fn clash(error: &EngineError) -> Failure {
     let failure = Failure::of(Exit::Failed, error);
     if let EngineError::Conflict { name } = error {

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::Surroundings;
+use super::CliContext;
 use super::as_json::AsJson;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
@@ -89,11 +89,8 @@ impl Volume {
 }
 
 /// Lists, backs up or removes volumes.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     match &options.action {
         Action::Ls(shown) => {
             let answer = client.get("/api/v1/volumes").await?;

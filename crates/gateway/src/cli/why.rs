@@ -1,20 +1,21 @@
-//! `gantry why AGENT TOOL`: whether an agent may use a tool, and which grant, filter or server says so.
+//! `gantry why AGENT TOOL`: whether an agent may use a tool, and which grant, filter or server
+//! decides it.
 //!
-//! The gateway judges, with the very rules that it judges a call with. Entry point: [`run`].
+//! The gateway applies the same rules as to a call. Entry point: [`run`].
 
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
 
-use super::Surroundings;
+use super::CliContext;
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, pretty, text};
 use super::screen::Screen;
 
-/// What `gantry why` takes.
+/// Arguments of `gantry why`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The agent's name
@@ -26,12 +27,9 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// Tells; an agent that may not use the tool exits with 1.
-pub(super) async fn run(
-    options: &Options,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, Failure> {
-    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+/// Prints the explanation; exits with 1 if the agent may not use the tool.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let (agent, tool) = (segment(&options.agent), segment(&options.tool));
     let path = format!("/api/v1/tools/why?agent={agent}&tool={tool}");
     let judged = client.get(&path).await?;

@@ -1,9 +1,8 @@
-//! What of the folder's files a person has approved, entry by entry, and which folders they trust as
-//! working folders.
+//! Approvals of the folder's files, entry by entry, and the folders trusted as working folders.
 //!
-//! Each entry, and `[gateway]`, is approved by the hash of everything it says and of the files that it
-//! names; a change of one asks again for that one alone. fault G5 Kept in the data folder, which is the
-//! person's alone. Entry points: [`Approvals::load`] and [`Approvals::approve`].
+//! Each entry, and `[gateway]`, is approved by the hash of its content and of the files it names; a
+//! change requires a new approval of that entry only (fault G5). Stored in the data folder. Entry
+//! points: [`Approvals::load`] and [`Approvals::approve`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +23,7 @@ impl Digest {
         Self(hex(&Sha256::digest(content)))
     }
 
-    /// Returns the hash of a file together with those that it names; one that is not there counts too.
+    /// Returns the hash of a file together with the files it names; a missing one counts too.
     pub fn with_files(self, files: &BTreeMap<PathBuf, Option<Self>>) -> Self {
         if files.is_empty() {
             return self;
@@ -39,18 +38,18 @@ impl Digest {
         Self::of(&all)
     }
 
-    /// Returns it as it is written.
+    /// Returns its text form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// One entry, or `[gateway]`, as a person approved it.
+/// An approved entry, or `[gateway]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovedPart {
-    /// The hash of all that it says, with the files that it names.
+    /// The hash of its content and of the files it names.
     pub sha256: Digest,
-    /// What the person was shown of it, a line each, without what may be secret; a change is told by it.
+    /// What was shown of it, one line each, without secrets; used to show changes.
     #[serde(default)]
     pub lines: Vec<String>,
 }
@@ -66,12 +65,12 @@ pub struct ApprovedParts {
     pub gateway: Option<ApprovedPart>,
 }
 
-/// A file as it is to be approved.
+/// A file to be approved.
 #[derive(Debug, Clone)]
 pub struct FileApproval {
     /// The file by its absolute path.
     pub path: PathBuf,
-    /// The hash of the whole file with the files that it names.
+    /// The hash of the whole file with the files it names.
     pub digest: Digest,
     /// All its parts.
     pub parts: ApprovedParts,
@@ -80,7 +79,7 @@ pub struct FileApproval {
 /// The approved files, by absolute path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approvals {
-    /// The whole file as it was when it was approved last.
+    /// The whole file as it was last approved.
     #[serde(default)]
     files: BTreeMap<PathBuf, Digest>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -90,15 +89,14 @@ pub struct Approvals {
 }
 
 impl Approvals {
-    /// Reads what was approved; what cannot be read approves nothing.
+    /// Reads the approvals; an unreadable file approves nothing.
     pub fn load(data: &DataFolder) -> Self {
         data.read_approvals()
             .and_then(|text| serde_json::from_slice(&text).ok())
             .unwrap_or_default()
     }
 
-    /// Returns the approved files by path, each with the hash of what was approved, and the trusted
-    /// folders.
+    /// Returns the approved files by path, each with its hash, and the trusted folders.
     pub fn on_file(&self) -> BTreeMap<String, String> {
         let shown = |path: &Path| path.display().to_string();
         let files = self.files.iter();
@@ -108,23 +106,23 @@ impl Approvals {
         files.chain(folders).collect()
     }
 
-    /// Tells whether this very content of a file was approved.
+    /// Returns whether this exact content of a file was approved.
     pub fn has(&self, path: &Path, digest: &Digest) -> bool {
         self.files.get(path) == Some(digest)
     }
 
-    /// Returns the approved parts of a file; nothing if none of it was ever approved by parts.
+    /// Returns the approved parts of a file; nothing if it was never approved by parts.
     pub fn parts(&self, path: &Path) -> Option<&ApprovedParts> {
         self.parts.get(path)
     }
 
-    /// Tells whether a folder may be the working folder of the person's own servers: they said so, or
-    /// approved a file of it, whose servers work there too.
+    /// Returns whether the user's own servers may run in a folder: it was trusted, or a file of it
+    /// was approved.
     pub fn trusts(&self, folder: &Path) -> bool {
         self.folders.contains(folder) || self.files.keys().any(|file| file.parent() == Some(folder))
     }
 
-    /// Approves this very content of files, trusts folders, and remembers both.
+    /// Approves this exact content of files, trusts folders, and stores both.
     pub fn approve<'f>(
         data: &DataFolder,
         files: impl IntoIterator<Item = &'f FileApproval>,

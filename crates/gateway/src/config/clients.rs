@@ -1,9 +1,8 @@
 //! The programs that MCP servers are configured in: where their files are, and how they write a server.
 //!
-//! One file per client holds what is known of it as data; `dialect` turns an entry into the form of
-//! `gantry.toml` and back, `document` edits a client's file without touching the rest of it, `disk`
-//! replaces files whole, `takeover` merges entries into `gantry.toml`. Nothing here starts a server
-//! or prints anything. Entry points: [`CLIENTS`], [`find`], [`Client::places`].
+//! `known` is the table of clients, `dialect` converts an entry to the form of `gantry.toml` and back,
+//! `document` edits a client's file, `disk` replaces files atomically, `takeover` merges entries into
+//! `gantry.toml`. Entry points: [`CLIENTS`], [`find`], [`Client::places`].
 
 pub mod dialect;
 pub mod disk;
@@ -12,17 +11,9 @@ pub mod hide;
 pub mod ours;
 pub mod takeover;
 
-mod claude_code;
-mod claude_desktop;
-mod cline;
-mod copilot;
-mod cursor;
 mod error;
-mod gemini;
-mod kode;
-mod roo;
+mod known;
 mod toml;
-mod vscode;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,49 +22,58 @@ use super::env::{self, Environment};
 use dialect::Dialect;
 
 pub use error::ClientError;
-
-/// Every client that is known, in the order in which they are shown.
-pub static CLIENTS: [Client; 10] = [
-    claude_desktop::CLIENT,
-    claude_code::CLIENT,
-    cursor::CLIENT,
-    vscode::CLIENT,
-    cline::CLIENT,
-    roo::ROO,
-    roo::KILO,
-    gemini::CLIENT,
-    kode::CLIENT,
-    copilot::CLIENT,
-];
+pub use known::CLIENTS;
 
 /// What is known of one client.
 #[derive(Debug)]
 pub struct Client {
-    /// Its name on the command line, also the end of its `x-` tables in `gantry.toml`.
+    /// Its name on the command line, also the suffix of its `x-` tables in `gantry.toml`.
     pub id: &'static str,
-    /// Its name as people write it.
+    /// Its display name.
     pub title: &'static str,
     /// The member that holds the servers.
     pub root: &'static str,
     /// How it writes a server.
     pub dialect: Dialect,
-    /// How it reaches a server behind a URL.
+    /// How it connects to a URL.
     pub http: Http,
-    /// How paths of its files end, for files that a person names.
+    /// Suffixes of its files' paths, to recognise files named by the user.
     endings: &'static [&'static str],
-    places: fn(&Whereabouts) -> Vec<Place>,
+    /// Where it may have servers, highest precedence first.
+    places: &'static [(Scope, Base, &'static str, Location)],
 }
 
-/// How a client reaches a server behind a URL that wants a key.
+/// The folder that a client's file is in.
+#[derive(Debug, Clone, Copy)]
+enum Base {
+    Folder,
+    Home,
+    Config,
+    Claude,
+    Copilot,
+}
+
+/// Where in its file a client has servers.
+#[derive(Debug, Clone, Copy)]
+enum Location {
+    /// Under the client's `root`.
+    Root,
+    /// Under the `root` of one folder of `projects`.
+    PerFolder,
+    /// The file is nothing but servers.
+    All,
+}
+
+/// How a client connects to a URL with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Http {
-    /// It cannot, as far as its file goes.
+    /// Not supported in its file.
     No,
     /// `url` and `headers`, with this `type`.
     Typed(&'static str),
     /// `url` and `headers`, without a `type`.
     Untyped,
-    /// This member in the place of `url`.
+    /// This member instead of `url`.
     Member(&'static str),
 }
 
@@ -98,33 +98,23 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Where a client may have servers.
+/// A place where a client may have servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// For whom they count.
     pub scope: Scope,
     /// The file.
     pub path: PathBuf,
-    /// The members that lead to the servers; none if the file is nothing but servers.
+    /// The path of members to the servers; empty if the file is nothing but servers.
     pub at: Vec<String>,
 }
 
-impl Place {
-    fn new(scope: Scope, path: PathBuf, at: &[&str]) -> Self {
-        Self {
-            scope,
-            path,
-            at: at.iter().map(|member| (*member).to_owned()).collect(),
-        }
-    }
-}
-
-/// Where the person is, from which the places of all files follow.
+/// The folders from which the paths of all files follow.
 #[derive(Debug, Clone)]
-pub struct Whereabouts {
-    /// The person's home.
+pub struct BaseFolders {
+    /// The user's home.
     home: PathBuf,
-    /// Where programs keep what a person set up.
+    /// Where programs keep their settings.
     config: PathBuf,
     /// Where Claude Code keeps its own file.
     claude: PathBuf,
@@ -134,13 +124,13 @@ pub struct Whereabouts {
     folder: PathBuf,
 }
 
-impl Whereabouts {
-    /// Finds out from the environment; an error if there is no home.
+impl BaseFolders {
+    /// Reads them from the environment; an error if there is no home.
     pub fn new(environment: &Environment, folder: &Path) -> Result<Self, ClientError> {
         let home = environment.filled(env::HOME).map(PathBuf::from);
         let config = environment.config_home();
         let (Some(home), Some(config)) = (home, config) else {
-            return Err(ClientError::Homeless);
+            return Err(ClientError::NoHome);
         };
         let named = |name| environment.filled(name).map(PathBuf::from);
         Ok(Self {
@@ -152,25 +142,44 @@ impl Whereabouts {
         })
     }
 
-    /// Tells whether a folder is the person's home.
+    /// Returns whether a folder is the user's home.
     pub fn is_home(&self, folder: &Path) -> bool {
         folder == self.home
     }
 
-    fn folder_name(&self) -> String {
-        self.folder.to_string_lossy().into_owned()
+    fn base(&self, base: Base) -> &Path {
+        match base {
+            Base::Folder => &self.folder,
+            Base::Home => &self.home,
+            Base::Config => &self.config,
+            Base::Claude => &self.claude,
+            Base::Copilot => &self.copilot,
+        }
     }
 }
 
 impl Client {
-    /// Returns where it may have servers, what counts most first.
-    pub fn places(&self, whereabouts: &Whereabouts) -> Vec<Place> {
-        (self.places)(whereabouts)
+    /// Returns the places of its servers, highest precedence first.
+    pub fn places(&self, bases: &BaseFolders) -> Vec<Place> {
+        let places = self.places.iter();
+        let places = places.map(|(scope, base, path, location)| Place {
+            scope: *scope,
+            path: bases.base(*base).join(path),
+            at: match location {
+                Location::Root => vec![self.root.to_owned()],
+                Location::PerFolder => {
+                    let folder = bases.folder.to_string_lossy();
+                    ["projects", &folder, self.root].map(str::to_owned).to_vec()
+                }
+                Location::All => Vec::new(),
+            },
+        });
+        places.collect()
     }
 
-    /// Returns the place for one scope: the first that is there, else the first whose folder is.
-    pub fn place(&self, whereabouts: &Whereabouts, scope: Scope) -> Option<Place> {
-        let mut places = self.places(whereabouts);
+    /// Returns the place for one scope: the first that exists, else the first whose folder does.
+    pub fn place(&self, bases: &BaseFolders, scope: Scope) -> Option<Place> {
+        let mut places = self.places(bases);
         places.retain(|place| place.scope == scope);
         let there = places.iter().position(|place| place.path.exists());
         let folder = |place: &Place| place.path.parent().is_some_and(Path::is_dir);
@@ -178,18 +187,18 @@ impl Client {
         (!places.is_empty()).then(|| places.swap_remove(best.unwrap_or(0)))
     }
 
-    /// Returns the member of a server in `gantry.toml` that keeps what only this client knows.
+    /// Returns the member in `gantry.toml` for what only this client knows.
     pub fn table(&self) -> String {
         format!("x-{}", self.id)
     }
 }
 
-/// Returns the client of a name.
+/// Finds a client by name.
 pub fn find(id: &str) -> Option<&'static Client> {
     CLIENTS.iter().find(|client| client.id == id)
 }
 
-/// Returns the client that a file is most likely of; what is shared by many is Claude Code's form.
+/// Guesses the client of a file; Claude Code's format is the default.
 pub fn of_file(path: &Path) -> &'static Client {
     let text = path.to_string_lossy();
     let known = CLIENTS

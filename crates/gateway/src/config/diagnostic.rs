@@ -1,7 +1,8 @@
 //! A diagnostic: what is wrong in a configuration file, where, and what to write instead.
 //!
-//! `Display` is one line, `file:line:column: what`, for logs and statuses; on a terminal it is shown in
-//! its file ([`Diagnostic::render`]), whose values are masked. Never shows a value that a variable holds.
+//! `Display` is one line, `file:line:column: message`, for logs and statuses; on a terminal it is
+//! shown in its source, with values masked ([`Diagnostic::render`]). Never shows the value of a
+//! variable.
 
 mod mask;
 
@@ -18,30 +19,30 @@ use miette::{
 
 use super::document::{Span, place};
 
-/// What kind of mistake it is; each has a stable code.
+/// The kind of error; each has a stable code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The file cannot be read.
     Read,
     /// The file is too long.
     TooLong,
-    /// The file is neither JSON nor TOML, or lacks the shape that is expected.
+    /// The file is not valid JSON or TOML, or lacks the expected structure.
     Syntax,
     /// A key that is not known.
     UnknownKey,
-    /// A name stands twice.
+    /// A duplicate name.
     Repeated,
-    /// A value of the wrong kind, or out of its range.
+    /// A value of the wrong type, or out of range.
     Value,
-    /// A server's name breaks the rule.
+    /// A server's name is invalid.
     Name,
     /// A variable or an input has no value.
     Variable,
-    /// Something that is refused for safety's sake unless it is allowed by name.
+    /// Something that is refused for safety unless explicitly allowed.
     Refused,
 }
 
-/// What is wrong at one place of a file.
+/// An error at one position of a file.
 #[derive(Debug, Clone)]
 pub struct Diagnostic(Box<Parts>);
 
@@ -60,7 +61,7 @@ struct Parts {
 }
 
 impl Diagnostic {
-    /// Begins to tell of a mistake at a place.
+    /// Creates a diagnostic at a position.
     pub fn at(path: &Path, text: &Arc<str>, span: Span, kind: Kind) -> Self {
         let mut diagnostic = Self::of_file(path, kind);
         diagnostic.0.text = Some(Arc::clone(text));
@@ -68,7 +69,7 @@ impl Diagnostic {
         diagnostic
     }
 
-    /// Begins to tell of a mistake that is that of the whole file.
+    /// Creates a diagnostic for the whole file.
     pub fn of_file(path: &Path, kind: Kind) -> Self {
         Self(Box::new(Parts {
             path: path.to_owned(),
@@ -98,7 +99,7 @@ impl Diagnostic {
         self
     }
 
-    /// Says something about the very place.
+    /// Adds a label at the position.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.0.label = Some(label.into());
@@ -112,21 +113,21 @@ impl Diagnostic {
         self
     }
 
-    /// Names the server whose entry it is.
+    /// Names the server of the entry.
     #[must_use]
     pub fn of_server(mut self, server: &str) -> Self {
         self.0.server = Some(server.escape_debug().to_string());
         self
     }
 
-    /// Lets the value at the place be shown: its option holds a number, a time or one of a few words.
+    /// Shows the value at the position: its option is a number, a time or a keyword.
     #[must_use]
     pub fn show_value(mut self) -> Self {
         self.0.shows_value = true;
         self
     }
 
-    /// Shows the file by another of its names.
+    /// Shows the file under another name.
     #[must_use]
     pub fn shown_as(mut self, path: &Path) -> Self {
         self.0.path = path.to_owned();
@@ -138,33 +139,33 @@ impl Diagnostic {
         &self.0.path
     }
 
-    /// Returns its place in the file.
+    /// Returns its position in the file.
     pub fn span(&self) -> &Span {
         &self.0.span
     }
 
-    /// Returns what is wrong, without file and place.
+    /// Returns the message, without file and position.
     pub fn message(&self) -> &str {
         &self.0.said
     }
 
-    /// Returns what kind of mistake it is.
+    /// Returns its kind.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// Returns the server whose entry it is, its name escaped.
+    /// Returns the server of the entry, escaped.
     pub fn server(&self) -> Option<&str> {
         self.0.server.as_deref()
     }
 
-    /// Returns line and column, if it has a place.
+    /// Returns line and column, if it has a position.
     pub fn place(&self) -> Option<(usize, usize)> {
         let text = self.0.text.as_ref()?;
         Some(place(text, self.0.span.start))
     }
 
-    /// Returns it in one line, without the server's name: `file:line:column: what`.
+    /// Returns it in one line, without the server's name: `file:line:column: message`.
     pub fn in_its_file(&self) -> String {
         let path = self.0.path.display();
         let said = match &self.0.cause {
@@ -177,7 +178,7 @@ impl Diagnostic {
         }
     }
 
-    /// Shows the mistake in its file, over several lines.
+    /// Renders the diagnostic in its source, over several lines.
     pub fn render(&self, colour: bool) -> String {
         let theme = if colour {
             GraphicalTheme::unicode()
@@ -249,7 +250,7 @@ impl Diagnose for Diagnostic {
     }
 }
 
-/// A mistake as it is shown in its file; the place stands there, so that the text is without it.
+/// A diagnostic as rendered in its source, which shows the position.
 struct Shown<'a> {
     diagnostic: &'a Diagnostic,
     source: Option<NamedSource<String>>,
@@ -299,7 +300,7 @@ impl Report for Shown<'_> {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         self.source.as_ref()?;
         let span = &self.diagnostic.0.span;
-        // A value over many lines is pointed at where it begins.
+        // A multi-line value is marked at its start.
         let text = self.diagnostic.0.text.as_deref().unwrap_or_default();
         let end = span.end.min(text.len());
         let first_line = text.get(span.start..end).and_then(|text| text.find('\n'));
@@ -310,7 +311,7 @@ impl Report for Shown<'_> {
     }
 }
 
-/// Makes a text of others harmless on a terminal, byte for byte, so that places stay true.
+/// Escapes foreign text for terminals, byte for byte, so that columns stay correct.
 fn harmless(text: &str) -> String {
     let hidden = |letter: char| {
         letter.is_control() && !matches!(letter, '\n' | '\t')
@@ -328,7 +329,7 @@ fn harmless(text: &str) -> String {
     shown
 }
 
-/// Returns what a mistyped name may have meant, if one of the known is near enough.
+/// Returns the most similar known name, if it is close enough.
 pub fn meant<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let written = written.to_lowercase().replace('-', "_");
     let near = known.into_iter().map(|name| {
@@ -344,7 +345,7 @@ pub fn meant<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     (distance <= most).then_some(name)
 }
 
-/// Counts the letters to insert, remove, replace or swap between two short texts.
+/// Returns the edit distance of two short texts, with transpositions.
 fn distance(one: &str, other: &str) -> usize {
     const LONGEST: usize = 64;
     let one: Vec<char> = one.chars().take(LONGEST).collect();

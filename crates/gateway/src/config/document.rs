@@ -1,7 +1,7 @@
-//! A configuration file as it is written: values with the place of each, from JSON with comments or TOML.
+//! A parsed configuration file, JSON with comments or TOML, with the position of each value.
 //!
-//! Knows no key and fills no variable; whoever reads a document can point at what is wrong in it.
-//! Never reads YAML. Entry points: [`Document::read`] for a file, [`Document::parse`] for its text.
+//! Knows no keys and expands no variables. Entry points: [`Document::read`] for a file,
+//! [`Document::parse`] for its text.
 
 pub(super) mod json;
 mod toml;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Kind};
 
-/// The longest file that is read.
+/// Maximum size of a file.
 pub const LONGEST_BYTES: u64 = 4 << 20;
 
-/// A place in a file, in bytes.
+/// A range of bytes in a file.
 pub type Span = Range<usize>;
 
 /// A file and what it says.
@@ -40,10 +40,10 @@ pub enum Syntax {
     Toml,
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
     /// What it is.
     pub value: Value,
@@ -62,14 +62,14 @@ pub enum Value {
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// Named values, in the file's order; a name may stand twice in JSON.
+    /// Named values, in the file's order; JSON may have duplicate names.
     Table(Table),
 }
 
 /// Named values, in the file's order.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    /// The members, a name that stands twice included.
+    /// The members, including duplicates.
     pub members: Vec<Member>,
 }
 
@@ -78,14 +78,14 @@ pub struct Table {
 pub struct Member {
     /// Its name.
     pub key: String,
-    /// Where the name stands.
+    /// The position of the name.
     pub key_span: Span,
     /// Its value.
     pub node: Node,
 }
 
 impl Syntax {
-    /// Returns how a file of this name is written: TOML if it ends so, else JSON.
+    /// Returns the syntax of a file by its name: TOML if it ends so, else JSON.
     pub fn of(path: &Path) -> Self {
         match path.extension() {
             Some(extension) if extension == "toml" => Self::Toml,
@@ -123,12 +123,12 @@ impl Document {
         Ok(Self { path, text, root })
     }
 
-    /// Begins to tell of a mistake at a place of this file.
+    /// Creates a diagnostic at a position of this file.
     pub fn diagnostic(&self, span: &Span, kind: Kind) -> Diagnostic {
         Diagnostic::at(&self.path, &self.text, span.clone(), kind)
     }
 
-    /// Returns the JSON pointer (RFC 6901) to what stands at a place: a value, or a member by its name.
+    /// Returns the JSON pointer (RFC 6901) of the value or member at a position.
     pub fn pointer(&self, span: &Span) -> Option<String> {
         fn below(node: &Node, span: &Span) -> Option<String> {
             let of = |part: &str, node: &Node| Some(format!("/{part}{}", below(node, span)?));
@@ -151,24 +151,24 @@ impl Document {
         below(&self.root, span)
     }
 
-    /// Returns the line of a place, from 1.
+    /// Returns the line of a position, from 1.
     pub fn line(&self, span: &Span) -> usize {
         place(&self.text, span.start).0
     }
 }
 
-/// Reads a file as a whole, unless it is longer than any such file should be.
+/// Reads a whole file, up to the maximum size.
 pub fn read_text(path: &Path) -> Result<Vec<u8>, Diagnostic> {
     let failed = |error: std::io::Error| {
         Diagnostic::of_file(path, Kind::Read)
             .say("the configuration file cannot be read")
             .because(error)
     };
-    // A pipe would be waited for, and a device read for ever.
+    // Opening a pipe would block, and a device is endless.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(Diagnostic::of_file(path, Kind::Read)
-            .say("the configuration file is no plain file")
-            .help("name a file that can be read again and again"));
+            .say("the configuration file is not a regular file")
+            .help("name a regular file"));
     }
     let mut text = Vec::new();
     let file = File::open(path).map_err(failed)?;
@@ -227,7 +227,7 @@ impl Node {
         }
     }
 
-    /// Returns what kind of value it is, in words.
+    /// Returns the type of the value for display.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "null",
@@ -239,7 +239,7 @@ impl Node {
         }
     }
 
-    /// Finds a value below by its path, such as `limits.cpu` or `args[2]`.
+    /// Finds a nested value by its path, such as `limits.cpu` or `args[2]`.
     pub fn find(&self, path: &str) -> Option<&Self> {
         let mut node = self;
         for step in path.split('.') {
@@ -256,7 +256,7 @@ impl Node {
         Some(node)
     }
 
-    /// Returns a name below that stands twice in its table, at any depth: its second place.
+    /// Returns the second position of a duplicate name, at any depth.
     pub fn repeated(&self) -> Option<&Member> {
         match &self.value {
             Value::Table(table) => table.repeated(),
@@ -265,7 +265,7 @@ impl Node {
         }
     }
 
-    /// Returns the value as JSON, without its places.
+    /// Returns the value as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -282,7 +282,7 @@ impl Node {
     }
 }
 
-/// Numbers that JSON cannot hold stay texts.
+/// Numbers that JSON cannot represent stay text.
 fn number(text: &str) -> serde_json::Value {
     let whole = text.parse::<i64>().map(Into::into).ok();
     let positive = || text.parse::<u64>().map(Into::into).ok();
@@ -297,7 +297,7 @@ fn number(text: &str) -> serde_json::Value {
 }
 
 impl Table {
-    /// Returns a member by name; the last one, if there are several.
+    /// Returns a member by name; the last one of duplicates.
     pub fn get(&self, key: &str) -> Option<&Member> {
         self.members.iter().rfind(|member| member.key == key)
     }

@@ -1,14 +1,13 @@
-//! One server's entry becomes its spec: the members that clients share, and Gantry's own.
+//! Reads one server's entry into its spec: the members that all clients share, and Gantry's own.
 //!
-//! Every mistake names its field and place, and what to write instead; all of an entry's mistakes are
-//! told at once. In Gantry's own file an unknown key is a mistake, in a client's a warning. Entry
-//! point: [`read`].
+//! All errors of an entry are reported at once, each with its field, position and fix. An unknown
+//! key is an error in Gantry's own file and a warning in a client's. Entry point: [`read`].
 
 pub(in crate::config) mod diagnostics;
 pub(in crate::config) mod fields;
 mod folder;
 mod image;
-mod off;
+mod inactive;
 pub(in crate::config) mod remote;
 
 use std::collections::BTreeMap;
@@ -28,34 +27,34 @@ use super::guarded;
 use diagnostics::Diagnostics;
 use fields::Fields;
 
-/// One server as it stands in a file.
+/// One server's entry in a file.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// Where the name stands.
+    /// The position of the name.
     pub name_span: Span,
     /// What is said of it.
     pub node: Node,
 }
 
-/// Whose file an entry stands in.
+/// The owner of the file that an entry is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Gantry's own: an unknown key is a mistake.
+    /// Gantry's own: an unknown key is an error.
     Gantry,
-    /// A client's: an unknown key is that client's, and a warning at most.
+    /// A client's: an unknown key is at most a warning.
     Client,
-    /// An administrator's, over REST: as strict as our own file, with the defaults of a hosted server.
+    /// A REST body: as strict as our own file, with the defaults of a hosted server.
     Api,
 }
 
-/// How the variables of an entry are treated.
+/// How variables are handled.
 #[derive(Debug, Clone, Copy)]
 pub enum Fill<'a> {
     /// They are filled.
     From(Values<'a>),
-    /// They stay as written: nobody has approved the file, so that it learns nothing.
+    /// Not expanded: the file is not approved, so it learns nothing.
     AsWritten {
         /// The folder whose configuration is read.
         folder: &'a Path,
@@ -71,28 +70,27 @@ impl Fill<'_> {
     }
 }
 
-/// Where a server works whose entry does not say.
+/// The default working folder of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workplace<'a> {
     /// The folder whose configuration is read.
     Folder,
-    /// Not there, since nobody vouches for that folder: in one of its own, or in this one.
+    /// Not the folder, which is not trusted: its own one, or this.
     Neutral(Option<&'a Path>),
 }
 
-/// What became of an entry.
+/// The result for an entry.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// The spec; nothing if there are mistakes or the entry is switched off.
+    /// The spec; absent if there are errors or the entry is disabled.
     pub spec: Option<ServerSpec>,
-    /// What is shown of it in that case, with the reason.
+    /// What is shown instead, with the reason.
     pub off: Option<ServerSpec>,
     /// What is wrong.
     pub mistakes: Vec<Diagnostic>,
-    /// What was read and is of no effect.
+    /// Ignored members.
     pub warnings: Vec<String>,
-    /// A field that leads into the folder, whichever folder that is; not looked for where the folder is
-    /// the workplace anyway.
+    /// A field that points into the folder, if that folder is not the working folder anyway.
     pub leads_into_folder: Option<String>,
 }
 
@@ -112,20 +110,20 @@ impl Reading {
         };
         let mut diagnostics = Diagnostics::new(document, Some(&entry.name), Owner::Gantry);
         unusable(&mut diagnostics, entry, &error);
-        self.off = off::misconfigured(entry, &diagnostics.mistakes);
+        self.off = inactive::misconfigured(entry, &diagnostics.mistakes);
         self.mistakes.extend(diagnostics.mistakes);
         self.spec = None;
         self
     }
 }
 
-/// The members that name a file whose content matters as much as the entry itself.
+/// Members that name a file whose content is part of the approval.
 const FILES: [&str; 3] = ["ca_file", "envFile", "env_file"];
 
-/// The members of an entry that are no options: switches, and what editors and clients put there.
+/// Members of an entry that are not options: switches, and those of editors and clients.
 const OTHERS: [&str; 4] = ["disabled", "enabled", "inputs", "$schema"];
 
-/// Members that clients put into an entry and that need no word from us.
+/// Members of clients that are ignored silently.
 pub const OF_CLIENTS: [&str; 9] = [
     "autoApprove",
     "alwaysAllow",
@@ -138,7 +136,7 @@ pub const OF_CLIENTS: [&str; 9] = [
     "name",
 ];
 
-/// Reads an entry whose server works in the folder if it does not say otherwise.
+/// Reads an entry whose default working folder is the folder.
 pub fn read(document: &Document, entry: &Entry, owner: Owner, fill: Fill<'_>) -> Reading {
     read_for(document, entry, owner, fill, Workplace::Folder)
 }
@@ -162,8 +160,8 @@ pub fn read_for(
     let spec = spec.filter(|_| mistakes.is_empty());
     let off = match (&spec, mistakes.is_empty()) {
         (Some(_), _) => None,
-        (None, true) => off::disabled(document, entry),
-        (None, false) => off::misconfigured(entry, &mistakes),
+        (None, true) => inactive::disabled(document, entry),
+        (None, false) => inactive::misconfigured(entry, &mistakes),
     };
     Reading {
         spec,
@@ -226,10 +224,10 @@ fn spec(
     Some(spec)
 }
 
-/// Returns the server's name; another in its place if it is wrong, so that the rest is checked, too.
+/// Returns the server's name; a placeholder if it is invalid, so that the rest is checked too.
 fn name(diagnostics: &mut Diagnostics<'_>, entry: &Entry) -> ServerName {
     entry.name.parse().unwrap_or_else(|error: NameError| {
-        // The message has the name already, and cuts one that is too long.
+        // The message already has the name, truncated.
         let diagnostic = diagnostics
             .document
             .diagnostic(&entry.name_span, Kind::Name);
@@ -243,7 +241,7 @@ fn name(diagnostics: &mut Diagnostics<'_>, entry: &Entry) -> ServerName {
     })
 }
 
-/// Returns every path that may stand in an entry.
+/// Returns every path that may occur in an entry.
 fn known_keys(owner: Owner) -> Vec<&'static str> {
     let others: &[&str] = match owner {
         Owner::Api => &["name"],
@@ -271,7 +269,7 @@ fn read_options(fields: &mut Fields<'_, '_>, spec: &mut ServerSpec) {
             );
             fields.diagnostics.warn(&node.span, &what);
         }
-        // A URL is never reached over stdio; some clients write it there all the same.
+        // Some clients write `stdio` for a URL; it is ignored.
         let value = fields
             .value(option.kind, written)
             .filter(|value| option.name != "transport" || value != "stdio");
@@ -293,7 +291,7 @@ fn read_options(fields: &mut Fields<'_, '_>, spec: &mut ServerSpec) {
     }
 }
 
-/// Settles what a file leaves open of a command: where its paths count from and where it works.
+/// Completes a command: resolves its paths and its working folder.
 fn settle(
     fields: &mut Fields<'_, '_>,
     entry: &Entry,
@@ -313,7 +311,7 @@ fn settle(
     process.written = written(fields.diagnostics);
     let fill = fields.fill;
     let folder = fill.folder();
-    // As every client does, a command that is a path counts from the working folder.
+    // As in every client, a relative command is resolved from the working folder.
     if process.command.contains('/') && !process.command.starts_with("${") {
         folder::note(fields, "command", &process.command);
         let path = folder.join(&process.command);
@@ -332,7 +330,7 @@ fn settle(
     };
 }
 
-/// Returns what the file says where variables were filled, for whoever shows or stores it.
+/// Returns the text before expansion, for display and storage.
 fn written(diagnostics: &Diagnostics<'_>) -> Written {
     let at = |field: &str| diagnostics.written.get(field).cloned();
     let argument = |field: &String| field.strip_prefix("args[")?.strip_suffix(']')?.parse().ok();
@@ -350,7 +348,7 @@ fn written(diagnostics: &Diagnostics<'_>) -> Written {
     }
 }
 
-/// Tells what the model's own rules refuse, at the place that it is about.
+/// Reports violations of the model's rules, at their position.
 fn unusable(diagnostics: &mut Diagnostics<'_>, entry: &Entry, error: &SpecError) {
     let field = error.field();
     let variable = field.split_once('.').and_then(|(table, variable)| {
@@ -393,7 +391,7 @@ fn unusable(diagnostics: &mut Diagnostics<'_>, entry: &Entry, error: &SpecError)
     });
 }
 
-/// Hints of the model are written as TOML; JSON files need quotes around keys.
+/// The model's hints are TOML; JSON files need quotes around keys.
 fn in_syntax(document: &Document, hint: &str) -> String {
     if super::document::Syntax::of(&document.path) == super::document::Syntax::Toml {
         return hint.to_owned();
@@ -402,7 +400,7 @@ fn in_syntax(document: &Document, hint: &str) -> String {
         .replace("`allow_env = ", "`\"allow_env\": ")
 }
 
-/// Returns the variables and inputs that an entry uses, by field, for whoever explains it.
+/// Returns the variables and inputs of an entry, by field.
 pub fn texts(entry: &Entry) -> BTreeMap<String, String> {
     fn walk(path: String, node: &Node, found: &mut BTreeMap<String, String>) {
         match &node.value {
@@ -431,8 +429,8 @@ pub fn texts(entry: &Entry) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns the files that an entry names and whose content counts as its own, as far as the variables in
-/// their paths can be filled.
+/// Returns the files that an entry names and whose content is part of the approval, as far as their
+/// paths can be expanded.
 pub fn files(entry: &Entry, values: Values<'_>) -> Vec<PathBuf> {
     let named = texts(entry).into_iter().filter(|(path, _)| {
         let key = path.rsplit('.').next().unwrap_or(path);
@@ -445,7 +443,7 @@ pub fn files(entry: &Entry, values: Values<'_>) -> Vec<PathBuf> {
     paths.collect()
 }
 
-/// Tells whether a word is one of ours: part of a key, so that nothing private stands in it.
+/// Returns whether a word is part of a known key, and therefore not private.
 pub(in crate::config) fn is_known_word(word: &str) -> bool {
     const ROOTS: [&str; 10] = [
         "mcpServers",
@@ -465,7 +463,7 @@ pub(in crate::config) fn is_known_word(word: &str) -> bool {
     words.any(|known| known == word) || others.contains(&word)
 }
 
-/// Returns the nearest known key, for «did you mean».
+/// Returns the most similar known key.
 fn nearest(written: &str, known: &[&'static str]) -> Option<&'static str> {
     meant(written, known.iter().copied())
 }

@@ -1,47 +1,48 @@
-//! Every environment variable that Gantry reads, with its meaning; the only reader of the environment.
+//! Every environment variable that Gantry reads, with its meaning; the only place that reads the
+//! environment.
 //!
-//! The process's variables are copied once at the start, so that tests bring a list instead of
-//! changing their own. Entry point: [`Environment::of_process`].
+//! The variables are copied once at the start, so tests can pass their own. Entry point:
+//! [`Environment::of_process`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What is logged, in the syntax of `tracing` filters, such as `info` or `gantry=debug`.
+/// The log filter, in `tracing` syntax, such as `info` or `gantry=debug`.
 pub const GANTRY_LOG: &str = "GANTRY_LOG";
 /// The data folder, if `--data` is not given.
 pub const GANTRY_DATA: &str = "GANTRY_DATA";
 /// The store, a file or a URL, if `--store` is not given.
 pub const GANTRY_STORE: &str = "GANTRY_STORE";
-/// The URL of the gateway that the verbs talk to, if `--url` is not given.
+/// The URL of the gateway for the verbs, if `--url` is not given.
 pub const GANTRY_URL: &str = "GANTRY_URL";
-/// The file with the key that the verbs use, if `--key-file` is not given.
+/// The key file for the verbs, if `--key-file` is not given.
 pub const GANTRY_KEY_FILE: &str = "GANTRY_KEY_FILE";
 /// The password that `gantry images pull --username` shows to a registry.
 pub const GANTRY_REGISTRY_PASSWORD: &str = "GANTRY_REGISTRY_PASSWORD";
 /// Any value but an empty one turns colours off.
 pub const NO_COLOR: &str = "NO_COLOR";
-/// Any value but an empty one and `0` shows colours even where no terminal is.
+/// Any value but an empty one and `0` enables colours even without a terminal.
 pub const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
-/// How wide tables are, if the terminal does not say.
+/// The width of tables, if the terminal does not report one.
 pub const COLUMNS: &str = "COLUMNS";
 /// `dumb` turns colours off.
 pub const TERM: &str = "TERM";
-/// Where data folders are kept; `~/.local/state` if it is not set.
+/// The folder of data folders; by default `~/.local/state`.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
-/// Where programs keep what a person set up; `~/.config` if it is not set.
+/// The folder of user settings; by default `~/.config`.
 pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// Where Claude Code keeps its `.claude.json`, if not in the home.
 pub const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
 /// Where Copilot keeps its `mcp-config.json`, if not in `~/.copilot`.
 pub const COPILOT_HOME: &str = "COPILOT_HOME";
-/// Set by systemd for what it runs: without a terminal, SIGHUP then reads the configuration files again.
+/// Set by systemd: without a terminal, SIGHUP then reloads the configuration files.
 pub const INVOCATION_ID: &str = "INVOCATION_ID";
-/// Set by service managers that want to be notified; it means the same for SIGHUP.
+/// Set by service managers that expect notifications; same meaning for SIGHUP.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
-/// The person's home.
+/// The user's home.
 pub const HOME: &str = "HOME";
 
-/// What every server's process gets of our environment. Whatever else it needs stands in its `env`.
+/// The variables that every server gets from our environment. Everything else must be in its `env`.
 pub const GIVEN_TO_SERVERS: [&str; 11] = [
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
     "TMPDIR",
@@ -54,7 +55,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Copies this process's variables; names and values that are no Unicode are left out.
+    /// Copies this process's variables; those that are not UTF-8 are left out.
     pub fn of_process() -> Self {
         let pairs = std::env::vars_os();
         pairs
@@ -62,7 +63,7 @@ impl Environment {
             .collect()
     }
 
-    /// Returns a variable's value; one that is set but empty is there.
+    /// Returns a variable's value, which may be empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
@@ -72,7 +73,7 @@ impl Environment {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    /// Returns the short list that every server's process gets.
+    /// Returns the variables that every server gets.
     pub fn for_servers(&self) -> Vec<(String, String)> {
         let given = GIVEN_TO_SERVERS.iter();
         given
@@ -80,7 +81,7 @@ impl Environment {
             .collect()
     }
 
-    /// Returns the folder in which data folders are kept, if there is a home.
+    /// Returns the folder of data folders, if there is a home.
     pub fn state_home(&self) -> Option<PathBuf> {
         let given = self
             .filled(XDG_STATE_HOME)
@@ -89,12 +90,12 @@ impl Environment {
         given.or_else(|| Some(PathBuf::from(self.filled(HOME)?).join(".local/state")))
     }
 
-    /// Returns the folder that holds the data folders of all gateways that were not given one.
+    /// Returns the folder with the default data folders of all gateways.
     pub fn state_root(&self) -> Option<PathBuf> {
         self.state_home().map(|home| home.join("gantry"))
     }
 
-    /// Returns the folder in which programs keep what a person set up, if there is a home.
+    /// Returns the folder of user settings, if there is a home.
     pub fn config_home(&self) -> Option<PathBuf> {
         if cfg!(target_os = "macos") {
             return Some(PathBuf::from(self.filled(HOME)?).join("Library/Application Support"));
@@ -106,12 +107,12 @@ impl Environment {
         given.or_else(|| Some(PathBuf::from(self.filled(HOME)?).join(".config")))
     }
 
-    /// Tells whether the person wants colours, as far as variables say.
+    /// Returns whether colours are wanted, according to the environment.
     pub fn wants_colour(&self) -> bool {
         self.filled(NO_COLOR).is_none() && self.get(TERM) != Some("dumb")
     }
 
-    /// Tells whether the person wants colours wherever the output goes.
+    /// Returns whether colours are forced.
     pub fn forces_colour(&self) -> bool {
         self.filled(NO_COLOR).is_none()
             && self
@@ -119,12 +120,12 @@ impl Environment {
                 .is_some_and(|value| value != "0")
     }
 
-    /// Tells whether a service manager started this process, or one that it descends from.
+    /// Returns whether a service manager started this process or an ancestor.
     pub fn has_manager(&self) -> bool {
         self.filled(INVOCATION_ID).is_some() || self.filled(NOTIFY_SOCKET).is_some()
     }
 
-    /// Returns the width that the person names.
+    /// Returns the width given by the environment.
     pub fn columns(&self) -> Option<usize> {
         self.filled(COLUMNS)?
             .parse()

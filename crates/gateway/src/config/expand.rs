@@ -1,8 +1,8 @@
-//! Variables in a file's texts, filled in one pass: `${NAME}`, `${NAME:-default}`, `${env:NAME}`,
-//! `${input:id}`, `${workspaceFolder}` and its kin.
+//! Variable expansion in one pass: `${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${input:id}`,
+//! `${workspaceFolder}` and similar.
 //!
-//! What a variable holds is never looked at again. A variable that is not set is an error, never an
-//! empty text; anything else in `${…}` stays as it is written, and is named. Entry point: [`expand`].
+//! Values are not expanded again. An unset variable is an error, never an empty text; any other
+//! `${…}` is kept as written and reported. Entry point: [`expand`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,31 +11,31 @@ use gantry_model::secret::SecretText;
 
 use super::env::{Environment, HOME};
 
-/// What variables are filled from.
+/// The values for expansion.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
     /// The environment.
     pub environment: &'a Environment,
     /// The folder whose configuration is read.
     pub folder: &'a Path,
-    /// What the person was asked for, by id.
+    /// Answers to inputs, by id.
     pub inputs: &'a BTreeMap<String, String>,
 }
 
-/// A text with its variables filled.
+/// An expanded text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filled {
     /// The text.
     pub text: String,
-    /// What looks like a variable and is none.
+    /// Text that looks like a variable but is not one.
     pub odd: Vec<String>,
-    /// The variables of the environment that were used, with what they held.
+    /// The environment variables used, with their values.
     pub variables: BTreeMap<String, SecretText>,
-    /// The inputs that were used, with what was given.
+    /// The inputs used, with their values.
     pub inputs: BTreeMap<String, SecretText>,
 }
 
-/// What is used and not there.
+/// Used but missing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
     /// A variable that is not set.
@@ -44,7 +44,7 @@ pub enum Missing {
         /// Its name.
         name: String,
     },
-    /// An input that nobody was asked for.
+    /// An unanswered input.
     #[error("input `{id}` was not given")]
     Input {
         /// Its id.
@@ -52,29 +52,29 @@ pub enum Missing {
     },
 }
 
-/// What stands between the braces.
+/// The text between the braces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference<'a> {
-    /// A variable of the environment, and what holds if it is not set.
+    /// An environment variable, and its default.
     Variable {
         /// Its name.
         name: &'a str,
-        /// What holds if it is not set, or empty.
+        /// The default if it is unset or empty.
         default: Option<&'a str>,
     },
-    /// Something that the person is asked for, by its id.
+    /// An input, by its id.
     Input(&'a str),
     /// The folder whose configuration is read.
     Folder,
     /// The last part of its path.
     FolderName,
-    /// The person's home.
+    /// The user's home.
     Home,
-    /// What stands between the parts of a path.
+    /// The path separator.
     Separator,
 }
 
-/// Fills the variables of a text.
+/// Expands the variables of a text.
 pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
     let mut filled = Filled::default();
     let mut rest = text;
@@ -83,7 +83,7 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
         filled.text.push_str(before);
         let body = &after[2..];
         let Some(end) = body.find('}') else {
-            // What follows may be anything; only what could be a name is shown of it.
+            // The rest may be secret; only a valid name is shown.
             let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
             let name = body.split(|letter| !is_part(letter)).next();
             let name = name.unwrap_or_default().split(":-").next();
@@ -106,7 +106,7 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
                 None,
             ) => {
                 filled.odd.push(format!("${{{}}}", &body[..end]));
-                // What stands in it may hold a variable of its own.
+                // It may contain a nested variable.
                 filled.text.push_str("${");
                 rest = body;
                 continue;
@@ -121,7 +121,7 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
             },
             (Some(Reference::Variable { name, default }), None) => {
                 let value = match (values.environment.get(name), default) {
-                    // As in a shell, `:-` also covers a variable that is set to nothing.
+                    // As in a shell, `:-` also covers an empty variable.
                     (Some("") | None, Some(default)) => default,
                     (Some(value), _) => value,
                     (None, None) => {
@@ -141,7 +141,7 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
     Ok(filled)
 }
 
-/// Returns the ids of the inputs that a text asks for.
+/// Returns the ids of the inputs in a text.
 pub fn inputs(text: &str) -> impl Iterator<Item = &str> {
     let references = text.split("${input:").skip(1);
     references
@@ -149,7 +149,7 @@ pub fn inputs(text: &str) -> impl Iterator<Item = &str> {
         .filter(|id| is_id(id))
 }
 
-/// Returns everything that a text refers to, in order: what [`expand`] would fill.
+/// Returns all references in a text, in order.
 pub fn references(text: &str) -> Vec<Reference<'_>> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -165,7 +165,7 @@ pub fn references(text: &str) -> Vec<Reference<'_>> {
     found
 }
 
-/// Reads what stands between the braces; `None` if that is no reference.
+/// Parses a reference; `None` if it is not one.
 fn reference(body: &str) -> Option<Reference<'_>> {
     match body {
         "workspaceFolder" | "workspaceRoot" => return Some(Reference::Folder),
@@ -185,7 +185,7 @@ fn reference(body: &str) -> Option<Reference<'_>> {
     is_name(name).then_some(Reference::Variable { name, default })
 }
 
-/// Returns what a reference stands for that needs neither the environment nor a person.
+/// Returns the value of a reference that needs neither environment nor input.
 fn known(reference: Reference<'_>, values: Values<'_>) -> Option<String> {
     match reference {
         Reference::Folder => Some(values.folder.to_string_lossy().into_owned()),

@@ -1,7 +1,7 @@
-//! Where the servers stand in a file: under `mcpServers`, as the whole file, under one project of many,
-//! or in Gantry's own `gantry.toml`.
+//! Locates the servers in a file: under `mcpServers`, as the whole file, under one of several
+//! projects, or in `gantry.toml`.
 //!
-//! Tells nothing about what an entry means (`entry`). Entry point: [`entries`].
+//! Does not interpret entries (see `entry`). Entry point: [`entries`].
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,12 @@ use super::diagnostic::{Diagnostic, Kind, meant};
 use super::document::{Document, Member, Node, Syntax, Table};
 use super::entry::Entry;
 
-/// Where the servers stand in a file.
+/// Where the servers are in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Root {
-    /// Under `mcpServers`, which must be there.
+    /// Under `mcpServers`, which is required.
     Servers,
-    /// Under `mcpServers`, if it is there: the file is mostly about other things.
+    /// Under `mcpServers`, if present: the file is mostly about other things.
     MaybeServers,
     /// The whole file is a map of servers.
     Whole,
@@ -25,7 +25,7 @@ pub enum Root {
 }
 
 impl Root {
-    /// Returns where the servers stand in a file that was named by a person.
+    /// Returns where the servers are in a file named by the user.
     pub fn of(path: &Path) -> Self {
         let name = path.file_name().map(|name| name.to_string_lossy());
         match name.as_deref() {
@@ -40,11 +40,11 @@ impl Root {
 /// The keys of `gantry.toml`.
 pub const OWN_KEYS: [&str; 3] = ["version", "gateway", "servers"];
 
-/// What clients call the map of servers, for a hint.
+/// Other names of the map of servers, for a hint.
 const OTHER_ROOTS: [&str; 4] = ["servers", "mcp_servers", "mcpservers", "context_servers"];
 
-/// Returns the entries of a file, in order, and what is wrong beside them: with that, no entry of it
-/// is to be run, but all are there to be looked at.
+/// Returns the entries of a file, in order, and its other errors: with those, no entry may be run,
+/// but all can be shown.
 pub fn entries(document: &Document, root: &Root) -> (Vec<Entry>, Vec<Diagnostic>) {
     let mut mistakes = match (root, document.root.as_table()) {
         (Root::Own, Some(table)) => check_own(document, table),
@@ -110,7 +110,7 @@ fn members(document: &Document, servers: &Node) -> Result<Vec<Entry>, Diagnostic
     Ok(entries.collect())
 }
 
-/// Returns a member that may stand once.
+/// Returns a member that may occur once.
 fn only<'t>(
     document: &Document,
     table: &'t Table,
@@ -128,7 +128,7 @@ fn repeated(document: &Document, second: &Member) -> Diagnostic {
     let name = second.key.escape_debug();
     document
         .diagnostic(&second.key_span, Kind::Repeated)
-        .say(format!("`{name}` stands here a second time"))
+        .say(format!("`{name}` is defined twice"))
         .label("the second one")
         .help("keep one of them")
 }
@@ -141,7 +141,7 @@ fn no_servers(document: &Document, table: &Table) -> Diagnostic {
     let span = similar.map_or(0..0, |member| member.key_span.clone());
     let diagnostic = document
         .diagnostic(&span, Kind::Syntax)
-        .say("there is no member `mcpServers`");
+        .say("`mcpServers` is missing");
     match similar {
         Some(_) => diagnostic
             .label("is this it?")
@@ -169,11 +169,11 @@ fn of_project<'t>(
     }
 }
 
-/// Returns everything that is wrong at the top of `gantry.toml`.
+/// Returns all errors at the top level of `gantry.toml`.
 fn check_own(document: &Document, table: &Table) -> Vec<Diagnostic> {
     let mut mistakes = Vec::new();
     for member in &table.members {
-        // What an import keeps for the way back.
+        // Kept by imports for the export.
         let kept = member.key.starts_with("x-");
         if !OWN_KEYS.contains(&member.key.as_str()) && !kept {
             let diagnostic = document

@@ -1,10 +1,9 @@
-//! What all files together ask for: each name once, the strongest entry as a whole, its spec, and what
-//! waits for a person's word.
+//! The plan of all files together: each name once, with the entry of highest precedence, its spec,
+//! and whether it needs approval.
 //!
-//! A file that cannot be read as a whole is an error and nothing is planned; a mistake in one entry
-//! leaves out that server. What nobody has approved is inert: it is planned to wait, takes only names
-//! that are free, hides nothing, and what is wrong in it spoils nothing. What is approved beside it in the
-//! same file is not touched by that (`review`). Entry point: [`load`].
+//! A file that cannot be read is an error and nothing is planned; an error in one entry leaves out
+//! that server. Unapproved entries are inert: they take only free names, hide nothing, and their
+//! errors affect nothing else (`review`). Entry point: [`load`].
 
 mod asks;
 mod review;
@@ -36,7 +35,7 @@ pub use review::{Difference, Unapproved};
 /// What a plan is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a> {
-    /// The files, the weakest first.
+    /// The files, lowest precedence first.
     pub sources: &'a [Source],
     /// What was approved.
     pub approvals: &'a Approvals,
@@ -44,12 +43,12 @@ pub struct Given<'a> {
     pub environment: &'a Environment,
     /// The folder whose configuration it is.
     pub folder: &'a Path,
-    /// What the person was asked for.
+    /// Answers to inputs.
     pub inputs: &'a BTreeMap<String, String>,
-    /// What holds while an approved file is being written anew and cannot be read.
+    /// What stays in effect while an approved file is being rewritten and cannot be read.
     pub last_good: &'a LastGood,
-    /// Where the person's own servers work while nobody vouches for the folder, if not in folders of
-    /// their own.
+    /// The working folder of the user's own servers if the folder is not trusted; by default one
+    /// each.
     pub neutral: Option<&'a Path>,
     /// What no hosted server may write to.
     pub guarded: &'a Guarded,
@@ -64,9 +63,9 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Returns where servers of a source work that do not say it themselves. The person's own file holds
-    /// for every folder, and what a program finds in its working folder it may load and run: a folder
-    /// must be trusted for that. fault G5
+    /// Returns the default working folder of a source's servers. The user's own file applies in
+    /// every folder, and programs may load code from their working folder, so the folder must be
+    /// trusted. fault G5
     fn workplace(&self, source: &Source) -> Workplace<'a> {
         if source.is_of_home(self.folder) && !self.approvals.trusts(self.folder) {
             Workplace::Neutral(self.neutral)
@@ -76,43 +75,44 @@ impl<'a> Given<'a> {
     }
 }
 
-/// The folder's files that were approved and in force, as they were then.
+/// The approved files of the folder, as last read.
 pub type LastGood = BTreeMap<PathBuf, Arc<Read>>;
 
-/// What all files together ask for.
+/// The plan of all files.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The servers that can be had, in order; those that wait are the last.
+    /// The servers, in order; those that need approval come last.
     pub servers: Vec<Planned>,
-    /// Servers that are not run, with the reason: to be shown beside the others.
+    /// Inactive servers, with the reason.
     pub off: Vec<ServerSpec>,
     /// Why others cannot.
     pub mistakes: Vec<Diagnostic>,
-    /// What was read and is of no effect.
+    /// Ignored members.
     pub warnings: Vec<String>,
-    /// What is said of the gateway itself.
+    /// The settings of the gateway.
     pub settings: Settings,
-    /// Files of which something waits for a person's word.
+    /// Files that need approval.
     pub unapproved: Vec<Unapproved>,
-    /// Files that were approved as a whole, whose parts are not remembered yet.
+    /// Files approved as a whole, whose parts are not recorded yet.
     pub unrecorded: Vec<FileApproval>,
-    /// What is wrong in files that nobody has approved, and harms nothing.
+    /// Errors in unapproved files, which affect nothing else.
     pub ignored: Vec<Ignored>,
-    /// Entries that nobody has approved, of names that others have.
+    /// Unapproved entries whose names are taken.
     pub shadows: Vec<Shadow>,
     /// The files that are there.
     pub files: Vec<PathBuf>,
-    /// The inputs that approved files ask for.
+    /// The inputs of approved files.
     pub inputs: BTreeSet<String>,
-    /// The approved files as they are, for the next plan.
+    /// The approved files as read, for the next plan.
     pub good: LastGood,
-    /// The files that the folder's files name, and whose change asks again.
+    /// The files named by the folder's files, whose change requires a new approval.
     pub named_files: BTreeSet<PathBuf>,
-    /// The person's own servers that would work in the folder, or run something of it, if it were trusted.
+    /// The user's own servers that would run in the folder, or run something of it, if it were
+    /// trusted.
     pub kept_out: Vec<String>,
 }
 
-/// A server and where it stands.
+/// A server and its position.
 #[derive(Debug, Clone)]
 pub struct Planned {
     /// Its file.
@@ -121,16 +121,16 @@ pub struct Planned {
     pub entry: Entry,
     /// What is wanted of it.
     pub spec: ServerSpec,
-    /// Whether it works elsewhere, because nobody vouches for the folder.
+    /// Whether it runs elsewhere, because the folder is not trusted.
     pub is_kept_out: bool,
 }
 
-/// What is wrong in a file that nobody has approved.
+/// An error in an unapproved file.
 #[derive(Debug, Clone)]
 pub struct Ignored {
-    /// The mistake.
+    /// The error.
     pub mistake: Diagnostic,
-    /// Whether what was approved of the file before still holds.
+    /// Whether earlier approvals of the file are still in effect.
     pub last_good_holds: bool,
 }
 
@@ -144,16 +144,16 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// An entry that nobody has approved, and the trusted one that has its name.
+/// An unapproved entry, and the trusted one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shadow {
     /// The name of both.
     pub name: String,
     /// The file that is not approved.
     pub path: PathBuf,
-    /// Where the entry stands, as `file:line`.
+    /// The position of the entry, as `file:line`.
     pub place: String,
-    /// Where the trusted entry stands, as `file:line`.
+    /// The position of the trusted entry, as `file:line`.
     pub by: String,
 }
 
@@ -170,13 +170,13 @@ impl fmt::Display for Shadow {
 }
 
 impl Plan {
-    /// Returns the specs of all servers, those last that are only shown.
+    /// Returns the specs of all servers, inactive ones last.
     pub fn specs(&self) -> Vec<ServerSpec> {
         let specs = self.servers.iter().map(|planned| planned.spec.clone());
         specs.chain(self.off.iter().cloned()).collect()
     }
 
-    /// Tells whether no file names any server.
+    /// Returns whether no file has any server.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty() && self.mistakes.is_empty() && self.ignored.is_empty()
     }
@@ -195,20 +195,20 @@ struct Said {
     read: Arc<Read>,
     entries: Vec<Entry>,
     settings: Settings,
-    /// The files that its entries name, with the hash of each that is there.
+    /// The files that its entries name, each with its hash.
     files: BTreeMap<PathBuf, Option<Digest>>,
-    /// What of it is approved; of a file that somebody vouches for, everything is.
+    /// The approval state; trusted files are approved.
     review: Review,
     /// Entries that are Gantry itself.
     own: Vec<String>,
 }
 
-/// An entry and the source that it stands in.
+/// An entry and its source.
 struct Claim<'a> {
     source: &'a Source,
     document: Arc<Document>,
     entry: Entry,
-    /// Why it waits, if it does.
+    /// Why it needs approval, if it does.
     waits: Option<String>,
 }
 
@@ -219,7 +219,7 @@ impl Claim<'_> {
     }
 }
 
-/// Plans what the files ask for; if one cannot be used as a whole, every mistake of all of them is told.
+/// Plans the files; if one is unusable, all errors of all files are reported.
 pub fn load(given: Given<'_>) -> Result<Plan, Vec<Diagnostic>> {
     let mut plan = Plan::default();
     let mut broken: Vec<Diagnostic> = Vec::new();
@@ -267,7 +267,7 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Diagnostic>> {
                 waiting.push(claim);
                 continue;
             }
-            // The stronger one wins as a whole, in the weaker one's place.
+            // The entry of higher precedence replaces the other, at its position.
             let known = trusted
                 .iter_mut()
                 .find(|known| known.entry.name == claim.entry.name);
@@ -293,7 +293,7 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Diagnostic>> {
 }
 
 impl Plan {
-    /// Reads a source; a file that is wrong as a whole is an error only if somebody vouches for it.
+    /// Reads a source; an unusable file is an error only if it is trusted.
     fn hear(&mut self, given: Given<'_>, source: &Source) -> Result<Option<Said>, Vec<Diagnostic>> {
         let text = match read_text(&given.folder.join(&source.path)) {
             Ok(text) => text,
@@ -325,7 +325,7 @@ impl Plan {
                 };
                 said(given, Arc::new(read), source)
             });
-        // What cannot be read as a whole was never approved: nobody could be shown what it asks for.
+        // An unreadable file was never approved, since it could not be shown.
         match (said, source.trust) {
             (Ok(said), _) => Ok(Some(said)),
             (Err(mistakes), Trust::Person) => Err(mistakes),
@@ -333,7 +333,7 @@ impl Plan {
         }
     }
 
-    /// Leaves out a file that nobody vouches for; what was approved of it before holds.
+    /// Skips an untrusted file; earlier approvals of it stay in effect.
     fn fall_back(
         &mut self,
         given: Given<'_>,
@@ -351,7 +351,7 @@ impl Plan {
         said
     }
 
-    /// Plans what nobody has approved: each name that is free, from the strongest file that has it.
+    /// Plans unapproved entries: each free name, from the file of highest precedence.
     fn let_wait(&mut self, given: Given<'_>, waiting: Vec<Claim<'_>>, trusted: &[Claim<'_>]) {
         for claim in waiting.into_iter().rev() {
             let name = &claim.entry.name;
@@ -379,7 +379,7 @@ impl Plan {
             self.ignored.extend(ignored);
             let is_free = !self.servers.iter().any(|known| known.entry.name == *name);
             if let Some(mut spec) = reading.spec.filter(|_| is_free) {
-                // What is switched off in a stronger file hides nothing.
+                // A disabled entry hides nothing.
                 self.off.retain(|known| known.name != spec.name);
                 spec.needs_approval = claim.waits;
                 spec.file = Some(given.folder.join(&claim.source.path));
@@ -397,7 +397,7 @@ impl Plan {
         self.shadows.reverse();
     }
 
-    /// Keeps an entry that does not run, to be listed with the reason; the first of a name counts.
+    /// Keeps an inactive entry for display; the first of a name counts.
     fn switch_off(&mut self, spec: ServerSpec, file: PathBuf) {
         if !self.off.iter().any(|known| known.name == spec.name) {
             let file = Some(file);
@@ -446,7 +446,7 @@ impl Plan {
     }
 }
 
-/// Finds what a file says at a source's place in it.
+/// Locates a source's servers in its file.
 fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<Diagnostic>> {
     let (entries, mut mistakes) = file::entries(&read.document, &source.root);
     let settings = match source.root {
@@ -457,7 +457,7 @@ fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<
         Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => Settings::default(),
     };
     if !mistakes.is_empty() {
-        // The file is of no use as it is; what is wrong with its servers is told along with that.
+        // The file is unusable; errors of its servers are reported too.
         let fill = match source.trust {
             Trust::Person => Fill::From(given.values()),
             Trust::Nobody => Fill::AsWritten {
@@ -470,7 +470,7 @@ fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<
         mistakes.extend(readings.flat_map(|reading| reading.mistakes));
         return Err(mistakes);
     }
-    // What `gantry connect` wrote for a client; taken as a server, the gateway would start itself.
+    // An entry written by `gantry connect`; run as a server, the gateway would start itself.
     let (own, entries): (Vec<Entry>, Vec<Entry>) = entries
         .into_iter()
         .partition(|entry| ours::way_of(&entry.node.to_json()).is_some());
@@ -502,7 +502,7 @@ fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<
     Ok(said)
 }
 
-/// Says why an entry waits, and what to do; nothing if it does not.
+/// Returns why an entry needs approval, and what to do; nothing if it does not.
 fn why(review: &Review, entry: &Entry, source: &Source) -> Option<String> {
     let path = source.path.display();
     let what = match review.difference(&entry.name)? {
@@ -519,13 +519,13 @@ fn why(review: &Review, entry: &Entry, source: &Source) -> Option<String> {
     ))
 }
 
-/// Returns the hash of a file's content, to tell whether it has changed; nothing if it cannot be read.
+/// Returns the hash of a file's content, to detect changes; nothing if unreadable.
 pub fn digest_of(path: &Path) -> Option<Digest> {
     let text = read_text(path).ok()?;
     Some(Digest::of(&text))
 }
 
-/// Returns the hash of each file, to tell whether one has changed.
+/// Returns the hash of each file, to detect changes.
 pub fn fingerprints(
     folder: &Path,
     sources: &[Source],

@@ -1,6 +1,6 @@
-//! Takes one server out of a configuration file; everything else in it stays as it is, comments included.
+//! Removes one server from a configuration file's text; everything else is kept, comments included.
 //!
-//! Reads and writes no file. Entry point: [`without`].
+//! Entry point: [`without`].
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use super::clients::ClientError;
 use super::clients::document::Document;
 use super::document::Syntax;
 
-/// Returns a file's text without a server; nothing if it has none of that name. `project` is the folder
-/// whose servers are meant first, for the file of the home, which has servers of many; in others, what
-/// stands under `projects` is never read.
+/// Returns a file's text without a server; nothing if it has none of that name. `project` selects
+/// the folder's section of a home file, which comes first; other sections under `projects` are
+/// ignored.
 pub fn without(
     path: &Path,
     text: &str,
@@ -35,7 +35,7 @@ fn json(
     let servers = || "mcpServers".to_owned();
     let project = project.map(|folder| folder.to_string_lossy().into_owned());
     let project = project.map(|folder| vec!["projects".to_owned(), folder, servers()]);
-    // The strongest first.
+    // Highest precedence first.
     let places = project.into_iter().chain([vec![servers()], Vec::new()]);
     for at in places {
         let has = |known: &str| document.servers(&at).iter().any(|(name, _)| *name == known);
@@ -43,7 +43,7 @@ fn json(
             return document.remove(&at, name).map(Some);
         }
         if at.len() == 1 && document.value().get("mcpServers").is_some() {
-            // Then the file itself is no map of servers.
+            // Otherwise the file itself is not a map of servers.
             break;
         }
     }
@@ -66,7 +66,7 @@ fn toml(path: &Path, text: &str, name: &str) -> Result<Option<String>, ClientErr
     let table = removed.as_table();
     let position = table.and_then(toml_edit::Table::position);
     let prefix = table.and_then(|table| table.decor().prefix()?.as_str());
-    // What stands right above the entry belongs to it, and what a blank line parts from it does not.
+    // Comments directly above the entry belong to it; a blank line separates.
     let kept = prefix.and_then(|prefix| prefix.rfind("\n\n").map(|at| &prefix[..at + 1]));
     let kept = kept
         .filter(|kept| !kept.trim().is_empty())
@@ -81,7 +81,7 @@ fn toml(path: &Path, text: &str, name: &str) -> Result<Option<String>, ClientErr
     Ok(Some(document.to_string()))
 }
 
-/// Puts comments in front of the next server; tells whether there is one.
+/// Moves comments to the next server; returns whether there is one.
 fn hand_on(servers: &mut dyn TableLike, position: Option<isize>, kept: &str) -> bool {
     let next = servers
         .iter_mut()
@@ -133,7 +133,7 @@ mod tests {
         };
         let left = of_home("/w");
         assert!(left.contains("\"x\"") && !left.contains("\"z\""), "{left}");
-        // That of another folder is not this one's, and in a folder's own file nobody reads it.
+        // Sections of other folders do not apply, and a folder's own file has none.
         for left in [of_home("/v"), out(".kode.json", both, "a").unwrap()] {
             assert!(!left.contains("\"x\"") && left.contains("\"z\""), "{left}");
         }

@@ -1,5 +1,6 @@
-//! JSON Schema of what may be written for a server and in a configuration file, for editors and for the
-//! OpenAPI document; made of the definitions of the options. Entry points: [`file()`], [`body`], [`view`].
+//! JSON Schemas of a server's options and of the configuration file, for editors and the OpenAPI
+//! document; generated from the definitions of the options. Entry points: [`file()`], [`body`],
+//! [`view`].
 
 use gantry_model::spec::options::{Drivers, Kind, ServerOption, options};
 use serde_json::{Value as Json, json};
@@ -45,7 +46,7 @@ pub fn file() -> Json {
     for name in ["inputs", "$schema"] {
         insert(&mut server, name, json!({}));
     }
-    // What an import keeps for the way back.
+    // Kept by imports for the export.
     server["patternProperties"] = json!({"^x[-_]": {}});
     let servers = json!({
         "description": "The servers, by name.", "type": "object",
@@ -128,7 +129,7 @@ pub fn view() -> Json {
         "What is wanted of a server, defaults included; `null` where an option does not \
         apply. Of its environment and its headers only the names, of its arguments no secrets."
             .into();
-    // Read by clients of later gateways, too; and a table that does not apply is `null`.
+    // Clients of later gateways read it too; a table that does not apply is `null`.
     let tables = view["properties"].as_object_mut().into_iter();
     for table in tables.flat_map(|members| members.values_mut()) {
         if let Some(table) = table.as_object_mut()
@@ -143,7 +144,7 @@ pub fn view() -> Json {
     view
 }
 
-/// Returns what an option means, for which servers, and what holds without it.
+/// Returns an option's description, its drivers and its default.
 fn about(option: &ServerOption) -> String {
     let only = match option.drivers() {
         Drivers::All => "",
@@ -159,7 +160,7 @@ fn object() -> Json {
     json!({"type": "object", "properties": {}, "additionalProperties": false})
 }
 
-/// Puts the schema of a member at a dotted path.
+/// Inserts the schema of a member at a dotted path.
 fn insert(object_: &mut Json, path: &str, schema: Json) {
     let (head, rest) = match path.split_once('.') {
         Some((head, rest)) => (head, Some(rest)),
@@ -181,7 +182,7 @@ fn described(mut schema: Json, doc: &str) -> Json {
     schema
 }
 
-/// Returns the schema of what may be written.
+/// Returns the schema of an option's value.
 fn written(kind: Kind) -> Json {
     let text = json!({"type": "string"});
     match kind {

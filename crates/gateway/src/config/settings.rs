@@ -1,4 +1,4 @@
-//! What `[gateway]` of `gantry.toml` says about the gateway itself; a flag of `gantry up` wins over it.
+//! The `[gateway]` section of `gantry.toml`; flags of `gantry up` take precedence.
 //!
 //! Entry point: [`read`].
 
@@ -21,7 +21,7 @@ use super::entry::diagnostics::Diagnostics;
 use super::entry::fields::Fields;
 use super::entry::{Fill, Owner};
 
-/// What the file says; nothing for what it does not mention.
+/// The settings; absent members are not set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
     /// Where to listen.
@@ -30,36 +30,36 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// The origins whose web pages may use the MCP endpoint.
     pub pages: Vec<Origin>,
-    /// What clients of the joined endpoint are told of what servers want models to know.
+    /// Whether clients of `/mcp` get the instructions of all servers.
     pub instructions: Option<Instructions>,
-    /// Whether servers start side by side.
+    /// Whether servers start in parallel.
     pub startup: Option<Startup>,
-    /// What a server that does not start means.
+    /// The policy for start failures.
     pub on_start_failure: Option<OnStartFailure>,
-    /// When a call's record is safe.
+    /// Audit durability.
     pub audit: Option<Durability>,
-    /// How tools are named towards clients.
+    /// How tools are exposed.
     pub expose: Option<Expose>,
-    /// What happens when two tools have one bare name.
+    /// The policy for two tools with the same bare name.
     pub on_collision: Option<OnCollision>,
-    /// How long the name of a tool may be; longer ones are shortened.
+    /// Maximum length of a tool name; longer ones are shortened.
     pub tool_name_length: Option<usize>,
-    /// How long calls in flight may go on when the gateway stops.
+    /// Grace period for calls in flight when the gateway stops.
     pub drain: Option<Duration>,
-    /// When servers are killed that do not stop.
+    /// Grace period before servers are killed.
     pub kill_after: Option<Duration>,
-    /// How many connections one address may hold.
+    /// Maximum number of connections per address.
     pub connections_per_address: Option<usize>,
-    /// What answers may take together until their clients have read them.
+    /// The memory budget of unread responses.
     pub answer_memory: Option<usize>,
-    /// Where rows are kept; a file is sought beside the configuration file.
+    /// The store; a file is relative to the configuration file.
     pub store: Option<StoreConfig>,
-    /// Where each key stands, as `file:line`, and what is written there.
+    /// The position of each key, as `file:line`, and its text.
     pub origins: BTreeMap<&'static str, (String, String)>,
 }
 
 impl Settings {
-    /// Tells whether two files say the same, wherever in them it stands.
+    /// Returns whether two files have the same settings, regardless of position.
     pub fn says_the_same(&self, other: &Self) -> bool {
         let alone = |settings: &Self| Self {
             origins: BTreeMap::new(),
@@ -71,11 +71,11 @@ impl Settings {
 
 /// A key of `[gateway]`.
 pub struct Setting {
-    /// Its name; the flag of `gantry up` has dashes for its underscores.
+    /// Its name; the flag of `gantry up` has dashes instead of underscores.
     pub name: &'static str,
     /// What may be written.
     pub kind: Form,
-    /// What holds without it, in Markdown.
+    /// Its default, in Markdown.
     pub default: &'static str,
     /// What it means, in Markdown.
     pub doc: &'static str,
@@ -126,7 +126,7 @@ pub static SETTINGS: &[Setting] = &[
         "instructions",
         Form::Choice(&["joined", "none"]),
         "`joined`",
-        "`joined`: clients of `/mcp` are told what the servers they may use want models to know, each \
+        "`joined`: clients of `/mcp` get the instructions of the servers they may use, each \
          under its server's name, up to 4 KiB of one and 32 KiB of all; `none`: they are not. At \
          `/mcp/servers/{name}` a server's own are told as they are.",
     ),
@@ -134,7 +134,7 @@ pub static SETTINGS: &[Setting] = &[
         "startup",
         Form::Choice(&["parallel", "sequential"]),
         "`parallel`",
-        "Whether servers start side by side or one after the other.",
+        "Whether servers start in parallel or one after the other.",
     ),
     setting(
         "on_start_failure",
@@ -152,13 +152,13 @@ pub static SETTINGS: &[Setting] = &[
         "expose",
         Form::Choice(&["qualified", "bare"]),
         "`qualified`",
-        "How tools are named towards clients: `server__tool`, or the tool's own name.",
+        "Exposed tool names: `server__tool`, or the tool's own name.",
     ),
     setting(
         "on_collision",
         Form::Choice(&["refuse", "last_wins"]),
         "`refuse`",
-        "Two tools with one bare name: the second is refused, or the last one wins.",
+        "Two tools with the same bare name: refuse the second, or the last wins.",
     ),
     setting(
         "tool_name_length",
@@ -177,13 +177,13 @@ pub static SETTINGS: &[Setting] = &[
         "drain",
         Form::Period(Duration::ZERO),
         "`10s`",
-        "How long calls in flight may go on when the gateway stops.",
+        "Grace period for calls in flight when the gateway stops.",
     ),
     setting(
         "kill_after",
         Form::Period(Duration::ZERO),
         "`30s`",
-        "When servers are killed that do not stop, counted from the signal.",
+        "Grace period before servers are killed, from the signal.",
     ),
     setting(
         "connections_per_address",
@@ -217,7 +217,7 @@ pub fn keys() -> Vec<&'static str> {
     SETTINGS.iter().map(|setting| setting.name).collect()
 }
 
-/// Reads `[gateway]`; everything that is wrong is told at once.
+/// Reads `[gateway]`; all errors are reported at once.
 pub fn read(document: &Document) -> Result<Settings, Vec<Diagnostic>> {
     let mut diagnostics = Diagnostics::new(document, None, Owner::Gantry);
     let folder = document.path.to_path_buf();
@@ -313,7 +313,7 @@ fn value(gateway: &mut Fields<'_, '_>, key: &str) -> Option<Json> {
     gateway.value(setting.kind, key)
 }
 
-/// Reads one of a few words; the choices stand in the order of their words.
+/// Reads a keyword; the choices are in the order of the keywords.
 fn chosen<T: Copy, const N: usize>(
     gateway: &mut Fields<'_, '_>,
     key: &str,
@@ -338,7 +338,7 @@ fn time(gateway: &mut Fields<'_, '_>, key: &str) -> Option<Duration> {
     period::parse(time.as_str()?)
 }
 
-/// Reads the origins; a page is allowed by its whole origin and never by a pattern.
+/// Reads the origins; patterns are not supported.
 fn pages(gateway: &mut Fields<'_, '_>) -> Vec<Origin> {
     let mut pages = Vec::new();
     for text in gateway.names("origins").unwrap_or_default() {
@@ -348,7 +348,7 @@ fn pages(gateway: &mut Fields<'_, '_>) -> Vec<Origin> {
                 if let Some(node) = gateway.node("origins") {
                     let diagnostic = gateway.diagnostics.diagnostic(&node.span, Kind::Value);
                     let diagnostic = diagnostic
-                        .say("`gateway.origins` has a text that is no origin of web pages")
+                        .say("`gateway.origins` has a text that is not a web origin")
                         .label("no patterns, no paths, not `null`")
                         .help(error.to_string());
                     gateway.diagnostics.push(diagnostic);
@@ -359,7 +359,7 @@ fn pages(gateway: &mut Fields<'_, '_>) -> Vec<Origin> {
     pages
 }
 
-/// Reads the address; one that others can reach must be wished for in so many words.
+/// Reads the address; one that is reachable by others must be allowed explicitly.
 fn listen(gateway: &mut Fields<'_, '_>, insecure: bool) -> Option<SocketAddr> {
     let text = gateway.plain("listen")?;
     let node = gateway.node("listen")?;

@@ -1,44 +1,45 @@
-//! Which files are read, in which order, and who vouches for them.
+//! Which files are read, in which order, and which are trusted.
 //!
-//! From the weakest to the strongest: `~/.kode.json`, `./.mcprc`, `./.kode.json`, `./.mcp.json`, what
-//! `~/.kode.json` says of this folder, `./gantry.toml`. A stronger file's entry replaces a weaker one's
-//! of the same name as a whole. Named files replace all of them. Entry points: [`discover`], [`named`].
+//! From lowest to highest precedence: `~/.kode.json`, `./.mcprc`, `./.kode.json`, `./.mcp.json`,
+//! this folder's section of `~/.kode.json`, `./gantry.toml`. A later entry replaces an earlier one
+//! of the same name as a whole. Files given by flags replace all of them. Entry points:
+//! [`discover`], [`named`].
 
 use std::path::{Path, PathBuf};
 
 use super::entry::Owner;
 use super::file::Root;
 
-/// One file, and where the servers stand in it.
+/// One file, and where its servers are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The file, as it is shown.
     pub path: PathBuf,
-    /// Where the servers stand in it.
+    /// Where its servers are.
     pub root: Root,
-    /// Who vouches for it.
+    /// Who trusts it.
     pub trust: Trust,
     /// Whether it must be there.
     pub required: bool,
 }
 
-/// Who vouches for a file.
+/// Who trusts a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The person: it is in their home, or they named it.
+    /// The user: it is in their home, or was named.
     Person,
-    /// Nobody yet: it came with the folder, and may have been written by anybody.
+    /// No one yet: it came with the folder, and anyone may have written it.
     Nobody,
 }
 
 impl Source {
-    /// Tells whether it was found in the person's home, and that is another folder than this one.
+    /// Returns whether it was found in the user's home, and that is not this folder.
     pub fn is_of_home(&self, folder: &Path) -> bool {
         let is_elsewhere = self.path.is_absolute() && self.path.parent() != Some(folder);
         self.trust == Trust::Person && !self.required && is_elsewhere
     }
 
-    /// Returns whose file it is, which decides how unknown keys are judged.
+    /// Returns the file's owner, which decides how unknown keys are treated.
     pub fn owner(&self) -> Owner {
         match self.root {
             Root::Own => Owner::Gantry,
@@ -47,10 +48,10 @@ impl Source {
     }
 }
 
-/// Returns the files that a folder and a home may hold, the weakest first.
+/// Returns the files of a folder and a home, lowest precedence first.
 pub fn discover(folder: &Path, home: Option<&Path>) -> Vec<Source> {
     let is_home = home.is_some_and(|home| home == folder);
-    // In the home itself, its files are the person's own.
+    // In the home folder, its files are the user's own.
     let trust = if is_home {
         Trust::Person
     } else {
@@ -82,7 +83,7 @@ pub fn discover(folder: &Path, home: Option<&Path>) -> Vec<Source> {
     sources
 }
 
-/// Returns the files that a person named, the weakest first.
+/// Returns the files named by the user, lowest precedence first.
 pub fn named(paths: &[PathBuf]) -> Vec<Source> {
     let sources = paths.iter().map(|path| Source {
         path: path.clone(),

@@ -1,8 +1,7 @@
-//! Tells when something may have changed in the folders of the configuration files.
+//! Watches the folders of the configuration files for changes.
 //!
-//! Folders are watched, not files: editors and deployments put new files in old ones' places. Looks at
-//! nothing itself; where the system's watch cannot be had, it says so every second. Entry point:
-//! [`Watch::over`].
+//! Folders are watched, not files, since editors and deployments replace files. Where the system
+//! offers no watch, it reports a possible change every second. Entry point: [`Watch::over`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,29 +11,29 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long things must have been quiet, so that a file is not read half-written.
+/// The quiet period, so that a file is not read half-written.
 const QUIET: Duration = Duration::from_millis(100);
-/// The longest wait for quiet, so that a busy folder does not hold a change back.
+/// The maximum delay in a busy folder.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// How often it is worth a look where the system does not tell.
+/// The poll interval without a system watch.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A watch over some folders.
 pub struct Watch {
-    /// Nothing where the system's watch cannot be had.
+    /// Absent if the system offers no watch.
     watcher: Option<RecommendedWatcher>,
     news: mpsc::Receiver<()>,
 }
 
 impl Watch {
-    /// Watches the folders of these files, and of what they are links to.
+    /// Watches the folders of these files, and of their link targets.
     pub fn over(files: impl IntoIterator<Item = PathBuf>) -> Self {
-        // One place: news that was not taken yet is the same news.
+        // Capacity one: pending changes are merged.
         let (tell, news) = mpsc::channel(1);
         let heard = move |event: notify::Result<notify::Event>| {
             let matters = event.map_or(true, |event| !event.kind.is_access());
             if matters {
-                // Full means that it is known already; closed, that nobody listens.
+                // Full: already known. Closed: no listener.
                 tell.try_send(()).ok();
             }
         };
@@ -60,7 +59,7 @@ impl Watch {
         }
     }
 
-    /// Waits until something may have changed and things are quiet again.
+    /// Waits for a possible change, and for the quiet period after it.
     pub async fn changed(&mut self) {
         if self.watcher.is_none() {
             sleep(LOOK).await;

@@ -1,4 +1,4 @@
-//! What the example server offers, and what it does when asked.
+//! The tools, resource and prompt of the example server.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -94,7 +94,7 @@ pub(super) fn call(params: &Value) -> Result<Value, Refusal> {
     }
 }
 
-/// Adds whole numbers as such, so that 2 and 3 make 5 and not 5.0.
+/// Adds integers as integers, so that 2 + 3 is 5 and not 5.0.
 fn sum(a: &serde_json::Number, b: &serde_json::Number) -> Value {
     let whole = a
         .as_i64()

@@ -1,14 +1,12 @@
-//! Who sends a request: one `Authorization: Bearer` key, or on the REST API a browser session, which
-//! yields the same [`Caller`] as the key it came from.
+//! Authenticates requests: one `Authorization: Bearer` key, or on the REST API a browser session,
+//! which yields the same [`Caller`] as the key it came from.
 //!
-//! Every way to fail is a denial; there is no branch that lets a request through without a credential.
-//! A key that is right is never held up by others' wrong ones; wrong keys and sign-in codes are
-//! counted, per address too, and beyond a bound answered 429. The first of an address and window is an
-//! event and a row of the audit, and so is every tenfold more.
+//! Every failure is a denial. Wrong keys and codes are counted per address and answered 429 beyond
+//! a limit; valid keys are not affected. The first failure of an address within a window, and every
+//! tenfold more, is an event and an audit row.
 //!
-//! Whoever is let in is entered into the [`Admission`] of its connection, so that what a key has
-//! running ends with the key on every route, without the route's doing. Entry points: the methods of
-//! [`Gate`].
+//! The caller is recorded in the [`Admission`] of its connection, so that everything a key runs
+//! ends with the key. Entry points: the methods of [`Gate`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -29,19 +27,19 @@ use super::hosts::HostPolicy;
 use super::limits::{Bodies, bodies};
 use super::session::{self, BrowserSessions, Session, TOKEN_HEADER};
 
-/// Wrong keys and codes that one address may try within [`WINDOW`].
+/// Maximum number of wrong keys and codes per address within [`WINDOW`].
 const ATTEMPTS: u32 = 20;
-/// The time over which wrong keys are counted.
+/// The window for counting wrong keys.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Addresses that are counted apart; all others share one count.
+/// Maximum number of separately counted addresses; all others share one count.
 const ADDRESSES: usize = 4096;
 
-/// What stands before every route: our names, and who holds which key.
+/// The checks in front of every route: hosts, and keys.
 #[derive(Clone)]
 pub(crate) struct Gate {
     /// The engine, which knows the keys.
     pub(crate) engine: Engine,
-    /// The names this gateway answers to.
+    /// The accepted host names.
     pub(crate) hosts: Arc<HostPolicy>,
     /// What long bodies may take.
     pub(crate) bodies: Bodies,
@@ -50,7 +48,7 @@ pub(crate) struct Gate {
     failed: Arc<FailedLogins>,
 }
 
-/// Who was let in, and by which browser session, if by any.
+/// The authenticated caller, and its browser session, if any.
 pub(crate) struct Authenticated {
     pub(crate) caller: Caller,
     pub(crate) session: Option<Arc<Session>>,
@@ -68,9 +66,9 @@ impl Gate {
         }
     }
 
-    /// Returns whom the request's key or browser session identifies, of whichever kind.
+    /// Returns the caller of any key or browser session.
     pub(crate) fn anyone(&self, parts: &Parts) -> Result<Authenticated, Problem> {
-        // A cookie counts only beside its token: browsers send it to every port of this machine.
+        // A cookie is only valid with its token: browsers send it to every port of this machine.
         let Some(token) = parts.headers.get(TOKEN_HEADER) else {
             let caller = self.known(parts, Surface::Rest)?;
             let session = None;
@@ -101,7 +99,7 @@ impl Gate {
         self.judge(parts, key, surface)
     }
 
-    /// Returns the holder of a key that came in the body of a sign-in.
+    /// Returns the caller of a key in the body of a sign-in.
     pub(crate) fn holder(&self, parts: &Parts, key: &str) -> Result<Caller, Problem> {
         self.judge(parts, key, Surface::Rest)
     }
@@ -122,7 +120,7 @@ impl Gate {
         }
     }
 
-    /// Returns whose sign-in code it is; the code is used up.
+    /// Returns the caller of a sign-in code, which is then used up.
     pub(crate) fn redeem(&self, parts: &Parts, code: &str) -> Result<Caller, Problem> {
         let caller = self.sessions.redeem(code);
         let caller = caller.and_then(|caller| self.engine.current(&caller));
@@ -175,7 +173,7 @@ impl Gate {
     }
 }
 
-/// Notes on the connection who was let in.
+/// Records the caller on the connection.
 fn admit(parts: &Parts, caller: &Caller) {
     if let Some(admission) = parts.extensions.get::<Admission>() {
         admission.enter(caller);
@@ -190,24 +188,24 @@ fn no_session() -> Problem {
     .with_hint("`gantry open` makes a sign-in link")
 }
 
-/// Who the request of a connection was let in as. One per connection, since its requests come one
-/// after the other.
+/// The caller of a connection's current request. One per connection, since its requests are
+/// sequential.
 #[derive(Debug, Clone)]
 pub(crate) struct Admission(Arc<Admitted>);
 
 #[derive(Debug)]
 struct Admitted {
-    /// Where the connection comes from.
+    /// The client's address.
     peer: SocketAddr,
-    /// The request at hand has been let in.
+    /// The current request is authenticated.
     is_current: AtomicBool,
-    /// Moves when somebody else was let in than before.
+    /// Changes when another caller is authenticated.
     version: AtomicU64,
     caller: Mutex<Option<Caller>>,
 }
 
 impl Admission {
-    /// Belongs to a connection from this address.
+    /// Creates it for a connection from this address.
     pub(crate) fn new(peer: SocketAddr) -> Self {
         Self(Arc::new(Admitted {
             peer,
@@ -217,12 +215,12 @@ impl Admission {
         }))
     }
 
-    /// Returns where the connection comes from.
+    /// Returns the client's address.
     pub(crate) fn peer(&self) -> IpAddr {
         self.0.peer.ip().to_canonical()
     }
 
-    /// Begins with a request of which nothing is known yet.
+    /// Starts a new, unauthenticated request.
     pub(crate) fn reset(&self) {
         self.0.is_current.store(false, Ordering::Relaxed);
     }
@@ -237,13 +235,13 @@ impl Admission {
         self.0.is_current.store(true, Ordering::Relaxed);
     }
 
-    /// Returns who was let in for the request at hand.
+    /// Returns the caller of the current request.
     pub(crate) fn caller(&self) -> Option<Caller> {
         let caller = || self.lock().clone();
         self.0.is_current.load(Ordering::Relaxed).then(caller)?
     }
 
-    /// Tells whether somebody was let in for the request at hand, and since which version of it.
+    /// Returns the version of the admission if the current request is authenticated.
     pub(crate) fn current(&self) -> Option<u64> {
         let version = || self.0.version.load(Ordering::Relaxed);
         self.0.is_current.load(Ordering::Relaxed).then(version)
@@ -254,7 +252,7 @@ impl Admission {
     }
 }
 
-/// What people are told whose client sent no key, or looks for a sign-in.
+/// The message for clients that send no key, or look for a sign-in.
 pub(crate) const SEND_A_KEY: &str = "this gateway has no sign-in: send a bearer key, as the header \
     `Authorization: Bearer KEY`; `gantry connect CLIENT` writes one into a client's configuration, \
     `gantry key new` makes one";
@@ -263,7 +261,7 @@ const NO_KEY: &str = "no key was sent: send a bearer key, as the header `Authori
     `gantry connect CLIENT` or `gantry key new` gives one";
 
 const CHALLENGE: &str = "Bearer realm=\"gantry\"";
-/// Asks for another key than the one that was sent.
+/// Asks for another key.
 pub(crate) const CHALLENGE_WRONG: &str = "Bearer realm=\"gantry\", error=\"invalid_token\"";
 
 fn unauthorized(code: &'static str, detail: &'static str) -> Problem {
@@ -305,7 +303,7 @@ pub(crate) fn bearer<'h>(headers: &'h HeaderMap, query: Option<&str>) -> Result<
     Ok(key)
 }
 
-/// Asks for a key, in words that say what to do: clients show people little else.
+/// Asks for a key, in a text that clients show to users.
 fn no_key() -> Problem {
     unauthorized("auth.no_key", NO_KEY).with_hint(SEND_A_KEY)
 }
@@ -327,7 +325,7 @@ fn carries_key(query: &str) -> bool {
         .any(|name| NAMES.iter().any(|known| name.eq_ignore_ascii_case(known)))
 }
 
-/// Returns who does what a request asks for, and from where.
+/// Returns who acts, and from where.
 pub(crate) fn actor(caller: &Caller, parts: &Parts) -> Actor {
     Actor::over_http(caller, address(parts))
 }
@@ -340,7 +338,7 @@ pub(crate) fn address(parts: &Parts) -> Option<IpAddr> {
 fn peer(parts: &Parts) -> IpAddr {
     match address(parts).unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) {
         IpAddr::V4(address) => IpAddr::V4(address),
-        // One subscriber holds a whole /64.
+        // One subscriber has a whole /64.
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) & (u128::MAX << 64)).into()),
     }
 }
@@ -356,8 +354,8 @@ struct Window {
 }
 
 impl FailedLogins {
-    /// Counts a wrong key or code. Returns the refusal if there were too many, and what is to be
-    /// recorded, if anything.
+    /// Counts a wrong key or code. Returns the refusal if there were too many, and what to record,
+    /// if anything.
     fn refuse(&self, peer: IpAddr) -> (Option<Problem>, Option<String>) {
         let now = Instant::now();
         let window = self.count(peer, now);
@@ -401,8 +399,8 @@ impl FailedLogins {
     }
 }
 
-/// Tells whether a failure is reported: the first, the last before 429, and every tenfold more. The
-/// metrics count them all.
+/// Returns whether a failure is reported: the first, the last before 429, and every tenfold more.
+/// The metrics count all.
 fn is_reported(failures: u32) -> bool {
     let mut rest = failures;
     while rest > ATTEMPTS && rest.is_multiple_of(10) {

@@ -1,9 +1,9 @@
-//! What a request belongs to in its caller's world: user, session, run, step and trace.
+//! The context of a request: user, session, run, step and trace.
 //!
-//! Read from headers or from the same keys in `_meta`, `_meta` winning, since that is what the
-//! caller's own library writes per call. Texts are cut, control characters refused, because they
-//! are recorded and passed on. All of it is the caller's word: whether its user id is believed is a
-//! property of the agent. Entry point: [`read`].
+//! Read from headers or from the same keys in `_meta`, which take precedence, since the caller's
+//! own library writes them per call. Texts are truncated and control characters refused. All of it
+//! is claimed by the caller; whether its user id is trusted is a property of the agent. Entry
+//! point: [`read`].
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::error::Problem;
 
-/// The longest text that is kept, in characters.
+/// Maximum length, in characters.
 const LONGEST: usize = 256;
 
 /// Header and `_meta` key of each text, in the order of [`Found`].
@@ -91,7 +91,7 @@ fn unfit(name: &str) -> Problem {
     ))
 }
 
-/// Returns a W3C `traceparent` of a form that others will take, else nothing: the trace starts anew.
+/// Returns a valid W3C `traceparent`; with an invalid one a new trace starts.
 fn trace_of(text: &str) -> Option<Box<str>> {
     let mut parts = text.split('-');
     let mut hex = |length: usize| {

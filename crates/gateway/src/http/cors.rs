@@ -1,7 +1,7 @@
-//! Web pages of other origins that may use the MCP endpoint, if the configuration names them.
+//! CORS: origins whose web pages may use the MCP endpoint, as configured.
 //!
-//! An allowed origin gets its own name back and never `*`; nothing is said to any other, and cookies
-//! are never asked for. The REST API is open to no page. Entry points: [`Origin`], [`preflight`] and
+//! An allowed origin is echoed, never `*`; others get no CORS headers, and credentials are never
+//! allowed. The REST API allows no cross-origin use. Entry points: [`Origin`], [`preflight`] and
 //! [`Origin::dress`].
 
 use std::fmt;
@@ -22,24 +22,24 @@ const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 const HEADERS: &str = "Authorization, Content-Type, Accept, Mcp-Session-Id, MCP-Protocol-Version, \
     Last-Event-ID, Mcp-Method, Mcp-Name, traceparent, tracestate, baggage, X-Gantry-User-Id, \
     X-Gantry-Session-Id, X-Gantry-Run-Id, X-Gantry-Step";
-/// The headers that repeat arguments of a call, of which each tool has its own.
+/// The prefix of headers that mirror arguments of a call.
 const ARGUMENT: &str = "mcp-param-";
-/// How many of those one question may name.
+/// Maximum number of those per preflight.
 const MOST_ARGUMENTS: usize = 64;
 /// The headers of an answer that a page may read.
 const EXPOSED: &str = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After";
-/// For how many seconds a browser may keep what it was told.
+/// How many seconds a browser may cache a preflight.
 const MAX_AGE: &str = "3600";
 
 const REQUEST_PRIVATE: HeaderName =
     HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
-/// The origin of web pages: a scheme, a host, and a port unless it is the scheme's own.
+/// The origin of web pages: scheme, host, and port unless it is the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(Box<str>);
 
-/// A text that is no origin.
+/// The text is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("write a scheme and a host, as in `https://app.example.com` or `http://localhost:3000`")]
 pub struct NoOrigin;
@@ -78,12 +78,12 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// Tells whether a page says that it is of this origin.
+    /// Returns whether an `Origin` header is this origin.
     pub(super) fn is(&self, said: &str) -> bool {
         self.0.eq_ignore_ascii_case(said)
     }
 
-    /// Lets the page read an answer.
+    /// Adds the CORS headers to a response.
     pub(crate) fn dress(&self, headers: &mut HeaderMap) {
         if let Ok(origin) = HeaderValue::try_from(&*self.0) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -93,17 +93,17 @@ impl Origin {
     }
 }
 
-/// Says that an answer depends on who asks.
+/// Marks a response as dependent on the origin.
 pub(crate) fn vary(headers: &mut HeaderMap) {
     headers.append(VARY, HeaderValue::from_static("Origin"));
 }
 
-/// Tells whether a request only asks what a page may send.
+/// Returns whether a request is a preflight.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Answers what a page of an allowed origin may send. Needs no key: browsers send none here.
+/// Answers a preflight of an allowed origin. Needs no key: browsers send none.
 pub(crate) fn preflight(asked: &HeaderMap) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -114,7 +114,7 @@ pub(crate) fn preflight(asked: &HeaderMap) -> Response {
     );
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed(asked));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
-    // Some browsers ask once more before a page may reach this machine.
+    // Some browsers also ask before a page may reach a private network.
     if asked
         .get(REQUEST_PRIVATE)
         .is_some_and(|asks| asks == "true")
@@ -126,7 +126,7 @@ pub(crate) fn preflight(asked: &HeaderMap) -> Response {
     response
 }
 
-/// Returns the headers that may be sent, with those that repeat arguments and were asked for.
+/// Returns the allowed headers, including requested ones that mirror arguments.
 fn allowed(asked: &HeaderMap) -> HeaderValue {
     let asked = asked.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter();
     let asked = asked.filter_map(|value| value.to_str().ok());

@@ -1,10 +1,9 @@
-//! The last thing that is done with an answer: what it takes of memory is counted until its client has
-//! it, whichever route made it.
+//! Counts the memory of a response until its client has read it, whichever route made it.
 //!
-//! The answer to a call brings its permit along as an extension; for what a long answer has beyond its
-//! permit room is found here, or it is replaced by a refusal. Only what is in memory anyway, and says
-//! so ([`Shared`]), needs none. The permit is tied to the bytes themselves, since
-//! they are kept on the way to the socket after their body is gone. Entry point: [`counted`].
+//! The response to a call carries its permit as an extension; what a long response needs beyond it
+//! is reserved here, or the response is replaced by a refusal. Only bytes that are shared in memory
+//! anyway ([`Shared`]) need no permit. The permit is attached to the bytes themselves, which
+//! outlive their body on the way to the socket. Entry point: [`counted`].
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,15 +18,15 @@ use http_body::{Frame, SizeHint};
 use super::auth::Admission;
 use super::error::Problem;
 
-/// When to come again if there is no room.
+/// `Retry-After` if there is no memory.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
-/// Marks an answer whose bytes are in memory anyway, as those of a list are that all clients share.
-/// Holds for these very bytes: a copy of them is counted like anything else.
+/// Marks a response whose bytes are shared in memory, such as a cached list. Applies to these bytes
+/// only: a copy is counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shared;
 
-/// Has an answer counted until its client has read it.
+/// Counts a response until its client has read it.
 pub(crate) fn counted(answers: &AnswerPool, admission: &Admission, response: Response) -> Response {
     let length = response.body().size_hint().exact();
     if length.is_some_and(|length| length <= SHORT_ANSWER as u64) {
@@ -37,7 +36,7 @@ pub(crate) fn counted(answers: &AnswerPool, admission: &Admission, response: Res
     let is_shared = parts.extensions.remove::<Shared>().is_some();
     let permit = parts.extensions.remove::<AnswerPermit>();
     let mut permit = permit.unwrap_or_default();
-    // A stream makes its pieces as they are read, and counts what waits itself.
+    // A stream produces its pieces on demand and counts them itself.
     let length = length.filter(|_| !is_shared);
     let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     if let Some(length) = length.filter(|length| *length > permit.bytes()) {
@@ -57,11 +56,11 @@ pub(crate) fn counted(answers: &AnswerPool, admission: &Admission, response: Res
     Response::from_parts(parts, Body::new(Counted { body, permit }))
 }
 
-/// Says that there is no room for an answer.
+/// The refusal of a response that exceeds the memory budget.
 pub(crate) fn refused(full: AnswersFull) -> Problem {
     Problem::new("http.answers_full")
         .with_detail(format!("{full}"))
-        .with_hint("read answers as they come")
+        .with_hint("read responses as they arrive")
         .with_retry_after(COME_AGAIN)
 }
 

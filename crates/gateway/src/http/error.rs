@@ -24,9 +24,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+#[cfg(test)]
 pub(crate) use self::document::ProblemDocument;
 
-/// An error on its way to a client.
+/// An error response.
 #[derive(Debug)]
 pub(crate) struct Problem(Box<Parts>);
 
@@ -45,21 +46,21 @@ struct Parts {
     challenge: Option<&'static str>,
 }
 
-/// How a problem travels on `/mcp`.
+/// How a problem is sent on `/mcp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carrier {
-    /// With its own HTTP status: the request was refused before it became a call.
+    /// With its HTTP status: the request was refused before it became a call.
     Status,
     /// In a 200, so that clients' libraries hand the JSON-RPC error to the agent.
     Answer,
-    /// As a tool's result with `isError`, which a model reads and repairs from (SEP-1303).
+    /// As a tool result with `isError`, from which a model can recover (SEP-1303).
     ToolResult,
 }
 
-/// What a client of the stateless era must declare to be sent to a URL.
+/// The capability that a stateless-era client needs for URL elicitation.
 const URL_CAPABILITY: &str = r#"{"requiredCapabilities":{"elicitation":{"url":{}}}}"#;
 
-/// The code of a problem, beside the response that it became.
+/// The code of a problem, as an extension of its response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProblemCode(pub(crate) &'static str);
 
@@ -76,17 +77,18 @@ pub(crate) struct RpcError {
     pub(crate) data: Option<Box<RawValue>>,
 }
 
-/// What is wrong with one field.
+/// An error in one field.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FieldIssue {
-    /// Where it stands: a JSON pointer (RFC 6901) into the body or the arguments, `/NAME` of a query.
+    /// Its position: a JSON pointer (RFC 6901) into the body or the arguments, `/NAME` for a query.
     pub(crate) path: String,
     /// What is wrong with it.
     pub(crate) message: String,
 }
 
 impl Problem {
-    /// Makes a problem of a stable code, which decides the status; 500 and above is our own fault.
+    /// Creates a problem with a stable code, which decides the status; 500 and above is our own
+    /// fault.
     pub(crate) fn new(code: &'static str) -> Self {
         Self::with_status(status::of(code), code)
     }
@@ -137,7 +139,7 @@ impl Problem {
         Self::new("gateway.panic")
     }
 
-    /// Says what is wrong with this very request.
+    /// Sets the message for this request.
     pub(crate) fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.0.detail = detail.into();
         self
@@ -149,7 +151,7 @@ impl Problem {
         self
     }
 
-    /// Answers 400 whatever the code: the request itself has the wrong form.
+    /// Answers 400 whatever the code: the request is malformed.
     pub(crate) fn malformed(mut self) -> Self {
         self.0.status = StatusCode::BAD_REQUEST;
         self
@@ -161,19 +163,19 @@ impl Problem {
         self
     }
 
-    /// Says when to come again.
+    /// Sets `Retry-After`.
     pub(crate) fn with_retry_after(mut self, wait: Duration) -> Self {
         self.0.retry_after = Some(wait);
         self
     }
 
-    /// Names the fields that are wrong.
+    /// Sets the wrong fields.
     pub(crate) fn with_issues(mut self, issues: Vec<FieldIssue>) -> Self {
         self.0.issues = issues;
         self
     }
 
-    /// Gives the problem a JSON-RPC code and message of its own.
+    /// Sets a specific JSON-RPC code and message.
     pub(crate) fn with_rpc(mut self, code: i64, message: impl Into<String>) -> Self {
         self.0.rpc = Some(RpcError {
             code,
@@ -183,7 +185,7 @@ impl Problem {
         self
     }
 
-    /// Asks for a key, in the words of RFC 6750.
+    /// Adds the challenge of RFC 6750.
     pub(crate) fn with_challenge(mut self, challenge: &'static str) -> Self {
         self.0.challenge = Some(challenge);
         self
@@ -207,13 +209,13 @@ impl Problem {
         }
     }
 
-    /// Tells whether a model should read it as a tool's result.
+    /// Returns whether it is sent as a tool result.
     pub(crate) fn is_tool_result(&self) -> bool {
         self.0.carrier == Carrier::ToolResult
     }
 
-    /// Puts the problem into the words of the stateless era. There an unknown method is 404, a server
-    /// that needs more of its client is 400, and a resource that is not there has no code of its own.
+    /// Adapts the problem to the stateless era: there an unknown method is 404, a missing client
+    /// capability is 400, and an unknown resource has no code of its own.
     pub(crate) fn for_stateless(mut self) -> Self {
         if let Some(rpc) = &mut self.0.rpc {
             let needs_url = rpc.code == URL_ELICITATION_REQUIRED;
@@ -232,7 +234,7 @@ impl Problem {
         self
     }
 
-    /// Returns what to do about it, unless the fault is ours.
+    /// Returns the hint, unless the fault is ours.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
@@ -249,7 +251,7 @@ impl Problem {
 
     /// Returns the JSON-RPC code: the error's own, else -31000 minus the status.
     ///
-    /// That range lies outside of what JSON-RPC and MCP reserve. fault A5
+    /// That range is reserved by neither JSON-RPC nor MCP. fault A5
     pub(crate) fn rpc_code(&self) -> i64 {
         match &self.0.rpc {
             Some(rpc) => rpc.code,
@@ -266,7 +268,7 @@ impl Problem {
             .map_or_else(|| self.detail(), |rpc| &rpc.message)
     }
 
-    /// Returns the JSON-RPC data: a server's own untouched, else what we know beside the message.
+    /// Returns the JSON-RPC data: the server's unchanged, else our own details.
     pub(crate) fn rpc_data(&self) -> Option<String> {
         if let Some(data) = self.0.rpc.as_ref().and_then(|rpc| rpc.data.as_deref()) {
             return Some(data.get().to_owned());
@@ -277,7 +279,7 @@ impl Problem {
         Some(self.own_data())
     }
 
-    /// Returns what is wrong, without anything of ours if the fault is ours.
+    /// Returns the message; a generic one if the fault is ours.
     pub(crate) fn detail(&self) -> &str {
         match (self.0.fault, self.0.detail.is_empty()) {
             (Fault::Client | Fault::Server, false) => &self.0.detail,
@@ -286,7 +288,7 @@ impl Problem {
         }
     }
 
-    /// Sets the headers that belong to the problem, whichever body it gets.
+    /// Sets the headers of the problem.
     pub(crate) fn dress(&self, response: &mut Response) {
         let headers = response.headers_mut();
         if let Some(wait) = self.0.retry_after {
@@ -299,7 +301,7 @@ impl Problem {
     }
 }
 
-/// Says that there is nothing at a path.
+/// Answers 404.
 pub(crate) fn no_route() -> Problem {
     Problem::new("http.route").with_detail("not found")
 }

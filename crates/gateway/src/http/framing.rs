@@ -1,8 +1,8 @@
-//! Where a request ends, if that can be doubted: one in another coding than plain pieces is refused,
-//! and after one in pieces the connection is closed, whatever follows on it.
+//! Ambiguous request framing: a transfer coding other than `chunked` is refused, and after a
+//! chunked request with a `Content-Length` the connection is closed.
 //!
-//! Beside the coding hyper ignores and drops a length. A proxy before us might have taken that, and
-//! what we would read as the next request is then the body of this one (fault H11).
+//! hyper ignores the length in that case. A proxy in front of us might have used it, and what we
+//! read as the next request would be the body of this one (fault H11).
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
@@ -10,9 +10,9 @@ use http::header::{CONNECTION, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue};
 
 use super::error::Problem;
-use super::{Answering, seal};
+use super::{Answering, set_security_headers};
 
-/// Answers a request unless its end is in doubt.
+/// Answers a request unless its framing is ambiguous.
 pub(crate) fn judged(request: Request, answer: impl FnOnce(Request) -> Answering) -> Answering {
     if !request.headers().contains_key(TRANSFER_ENCODING) {
         return answer(request);
@@ -38,9 +38,9 @@ fn is_doubtful(headers: &HeaderMap) -> bool {
 
 fn doubtful() -> Response {
     let problem = Problem::new("http.framing")
-        .with_detail("where the request ends can be read in two ways")
+        .with_detail("ambiguous request framing")
         .with_hint("send `Content-Length`, or `Transfer-Encoding: chunked` and nothing else in it");
     let mut response = problem.into_response();
-    seal(response.headers_mut());
+    set_security_headers(response.headers_mut());
     response
 }

@@ -1,9 +1,9 @@
-//! Which names this gateway answers to: the Host and Origin checks of every route.
+//! The Host and Origin checks of every route.
 //!
-//! A page that a browser loaded from somewhere else must not reach us, neither by a name that was
-//! rebound to our address nor across origins. The port of a Host is never judged, since a forwarded
-//! port is still us. Pages of configured origins may come to the MCP endpoint. Never rebuilds a URL
-//! from a header. Entry points: `HostPolicy::check` and `HostPolicy::check_page`.
+//! A page loaded from elsewhere must not reach the gateway, neither by a rebound DNS name nor
+//! across origins. The port of `Host` is not checked, since ports may be forwarded. Pages of
+//! configured origins may use the MCP endpoint. Never rebuilds a URL from a header. Entry points:
+//! `HostPolicy::check` and `HostPolicy::check_page`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -14,7 +14,7 @@ use http::{HeaderMap, Method, Uri};
 use super::cors::Origin;
 use super::error::Problem;
 
-/// The names under which this gateway may be addressed.
+/// The accepted host names.
 #[derive(Debug, Clone)]
 pub struct HostPolicy {
     names: Vec<Box<str>>,
@@ -26,7 +26,7 @@ pub struct HostPolicy {
 impl HostPolicy {
     /// Allows `localhost`, the loopback addresses, the bound addresses and the given further names.
     ///
-    /// Bound to all addresses, any literal address is allowed too: no name can be rebound to it.
+    /// Bound to all addresses, any literal address is allowed too: DNS rebinding needs a name.
     pub fn new(bound: &[SocketAddr], further: &[String]) -> Self {
         let mut names: Vec<Box<str>> = vec!["localhost".into(), "127.0.0.1".into(), "[::1]".into()];
         let mut any_address = false;
@@ -54,18 +54,18 @@ impl HostPolicy {
         self
     }
 
-    /// Tells whether the answer to a page may depend on its origin.
+    /// Returns whether responses depend on the origin.
     pub(crate) fn has_origins(&self) -> bool {
         !self.origins.is_empty()
     }
 
-    /// Refuses a request whose address cannot be read (400), that names another host than us, as a
-    /// rebound name does, or that comes from a foreign page (403). faults U8 and U9
+    /// Refuses a request with an unreadable host (400), another host, as after DNS rebinding, or a
+    /// foreign origin (403). faults U8 and U9
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         self.judge_page(uri, headers, &[]).map(|_| ())
     }
 
-    /// Does the same, but for pages of configured origins, and returns which of them it is.
+    /// Does the same, but allows configured origins, and returns the matching one.
     pub(crate) fn check_page(
         &self,
         uri: &Uri,
@@ -110,9 +110,8 @@ impl HostPolicy {
             ))
     }
 
-    /// Refuses what no page of ours sent: a request that changes something names its origin, and a
-    /// browser that says where a request comes from says that it is ours. Whether the origin is the
-    /// right one, `check` has judged.
+    /// Refuses requests that did not come from our own pages: a change must have an `Origin`, and
+    /// `Sec-Fetch-Site` must be same-origin. `check` has checked the origin itself.
     pub(crate) fn check_own_page(&self, parts: &Parts) -> Result<(), Problem> {
         let is_reading = matches!(parts.method, Method::GET | Method::HEAD);
         let has_origin = parts.headers.contains_key(ORIGIN);
@@ -163,7 +162,7 @@ fn is_address(host: &str) -> bool {
     }
 }
 
-/// Returns the host of `host[:port]` without a trailing dot; `None` if it is anything else.
+/// Returns the host of `host[:port]` without a trailing dot; `None` if malformed.
 fn host_of(authority: &str) -> Option<&str> {
     let (host, port) = if authority.starts_with('[') {
         let end = authority.find(']')? + 1;
@@ -188,7 +187,7 @@ fn host_of(authority: &str) -> Option<&str> {
     (port_is_fine && host_is_fine && !host.is_empty()).then_some(host)
 }
 
-/// Tells whether a page of this origin was served under the very name that the request names.
+/// Returns whether a page of this origin was served under the request's own host.
 fn is_same_origin(origin: &str, host: &str) -> bool {
     let (authority, port) = match (
         origin.strip_prefix("http://"),

@@ -1,9 +1,9 @@
-//! How much of a request is read, and how long that may take.
+//! Limits on reading request bodies.
 //!
-//! A declared length over the limit is refused before a byte is read, an undeclared one the moment
-//! it passes the limit; a body that trickles in is cut off. Never holds more than the limit in
-//! memory, and all long bodies together no more than a budget, those of one agent no more than half
-//! of it; each keeps its [`BodyPermit`] until it is answered. Entry point: [`read_body`].
+//! A declared length over the limit is refused before a byte is read, an undeclared one as soon as
+//! it exceeds the limit; a slow body times out. All long bodies together stay within a budget,
+//! those of one agent within half of it; each keeps its [`BodyPermit`] until it is answered. Entry
+//! point: [`read_body`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use gantry_engine::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
-use gantry_model::id::{AgentName, ProjectName};
+use gantry_model::caller::Caller;
+use gantry_model::id::{AgentName, KeyId, ProjectName};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http_body_util::BodyExt;
@@ -20,39 +21,39 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::error::Problem;
 use super::media::json_only;
 
-/// The largest body that is read.
+/// Maximum size of a body.
 pub(crate) const BODY_BYTES: usize = 4 << 20;
-/// Bodies up to this length need no room of the budget.
+/// Bodies up to this size need no permit.
 const SMALL: usize = 4 << 10;
-/// How many times the room that it has a body of unknown length gets when it is longer.
+/// The growth factor of a permit for a body of unknown length.
 const GROWTH: usize = 8;
-/// What all longer bodies of a project may take together, in KiB.
+/// The budget of all longer bodies of a project, in KiB.
 const BUDGET_KIB: usize = 128 << 10;
-/// When to come again if the budget is spent.
+/// `Retry-After` if the budget is exhausted.
 const COME_AGAIN: Duration = Duration::from_secs(1);
-/// The longest time that a body may take to arrive.
+/// Maximum time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// What is still taken off a connection whose body is refused, so that its client, busy writing,
-/// gets to read the answer.
+/// How much of a refused body is still read, so that a client that is busy writing reads the
+/// response.
 const DRAIN_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 const DRAIN_PAUSE: Duration = Duration::from_millis(250);
 
-/// The code of a body that ended before its time.
+/// The code of a truncated body.
 const BODY_CUT: &str = "http.body_cut";
 
-/// What long bodies take, in KiB, by project and agent.
+/// The memory of long bodies, in KiB, by project and agent.
 pub(crate) type Bodies = Quota<AgentName>;
 
 /// Whose bodies they are.
 pub(crate) type Account<'a> = (&'a ProjectName, &'a AgentName);
 
-/// Makes the budget of a gateway.
+/// Creates the budget of a gateway.
 pub(crate) fn bodies() -> Bodies {
     Quota::new(QuotaLimits::shared(BUDGET_KIB, BUDGET_KIB / 2))
 }
 
-/// What a long body takes of the budget, given back with the last clone.
+/// A body's share of the budget, released with the last clone.
 #[derive(Clone, Default)]
 pub(crate) struct BodyPermit {
     #[expect(dead_code, reason = "held for its drop")]
@@ -60,7 +61,7 @@ pub(crate) struct BodyPermit {
 }
 
 impl BodyPermit {
-    /// Takes room for a body of this length. fault A3
+    /// Takes a permit for a body of this size. fault A3
     fn take(bodies: &Bodies, account: Account<'_>, length: usize) -> Result<Self, Problem> {
         if length <= SMALL {
             return Ok(Self::default());
@@ -87,8 +88,8 @@ impl BodyPermit {
     }
 }
 
-/// Reads a body of at most [`BODY_BYTES`] that is sent as JSON on this account; its permit must be kept until
-/// it is answered. fault A3
+/// Reads a JSON body of at most [`BODY_BYTES`] on this account; its permit must be kept until the
+/// request is answered. fault A3
 pub(crate) async fn read_body(
     bodies: &Bodies,
     headers: &HeaderMap,
@@ -121,7 +122,7 @@ pub(crate) async fn read_body(
         let mut covered = declared.map_or(SMALL, |_| BODY_BYTES);
         while whole.len() <= BODY_BYTES {
             while whole.len() > covered {
-                // It may become as long as any, and most do not.
+                // It may reach the maximum, but most bodies are short.
                 covered = (covered * GROWTH).min(BODY_BYTES);
                 drop(std::mem::take(&mut room));
                 room = BodyPermit::take(bodies, account, covered)?;
@@ -150,8 +151,8 @@ pub(crate) async fn read_body(
     }
 }
 
-/// Refuses a request whose body nobody reads; it is taken off the connection first, unless its client
-/// waits to be told to send it.
+/// Refuses a request without reading its body; the body is drained first, unless the client waits
+/// for `100 Continue`.
 pub(crate) async fn unread(headers: &HeaderMap, body: Body, problem: Problem) -> Problem {
     if !headers.contains_key(EXPECT) {
         drain(body).await;
@@ -190,6 +191,31 @@ async fn drain(mut body: Body) {
             _ => return,
         }
     }
+}
+
+/// The open event streams of each key.
+pub(crate) type Streams = Quota<KeyId>;
+/// A stream's permit.
+pub(crate) type StreamPermit = QuotaPermit<KeyId>;
+
+/// Creates a quota of streams; a project never has more than there are connections.
+pub(crate) fn streams(per_key: usize) -> Streams {
+    Quota::new(QuotaLimits::shared(super::CONNECTIONS, per_key))
+}
+
+/// Takes a permit for a caller's stream.
+pub(crate) fn stream_permit(streams: &Streams, caller: &Caller) -> Result<StreamPermit, Problem> {
+    let taken = streams.take(&caller.project, &caller.key, 1);
+    taken.map_err(|exceeded| {
+        let detail = match exceeded {
+            QuotaExceeded::Key(limit) => format!("this key has {limit} streams already"),
+            QuotaExceeded::Project(limit) => format!("this project has {limit} streams already"),
+            QuotaExceeded::All(limit) => format!("there are {limit} streams already"),
+        };
+        Problem::new("listen.too_many")
+            .with_detail(detail)
+            .with_retry_after(Duration::from_secs(1))
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What a request says about forms of content: Content-Type, Content-Encoding, Accept.
+//! Content negotiation: Content-Type, Content-Encoding, Accept.
 //!
-//! Only JSON comes in, so that no plain HTML form can reach a tool; JSON or an event stream goes
-//! out. Entry points: `json_only` and `Accepts::of`.
+//! Only JSON is accepted, so that no plain HTML form can reach a tool; responses are JSON or an
+//! event stream. Entry points: `json_only` and `Accepts::of`.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
@@ -43,7 +43,7 @@ fn is_json(value: &[u8]) -> bool {
     kind.eq_ignore_ascii_case(b"application/json")
 }
 
-/// Which forms of answer a client takes.
+/// The response formats that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accepts {
     /// One JSON document.
@@ -53,7 +53,7 @@ pub(crate) struct Accepts {
 }
 
 impl Accepts {
-    /// Reads the Accept headers; a client that says nothing takes everything.
+    /// Parses the Accept headers; none means everything.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut values = headers.get_all(ACCEPT).iter().peekable();
         if values.peek().is_none() {
@@ -104,7 +104,7 @@ impl Accepts {
         }
     }
 
-    /// Refuses a client that takes neither form (406).
+    /// Refuses a client that accepts neither format (406).
     pub(crate) fn any(self) -> Result<Self, Problem> {
         if self.json || self.events {
             return Ok(self);
@@ -115,7 +115,7 @@ impl Accepts {
     }
 }
 
-/// Tells whether a parameter is a quality of zero: `q=0`, `q=0.000`.
+/// Returns whether a parameter is a quality of zero: `q=0`, `q=0.000`.
 fn is_refusal(parameter: &[u8]) -> bool {
     match parameter {
         [b'q' | b'Q', b'=', b'0', rest @ ..] => rest.iter().all(|b| matches!(b, b'.' | b'0')),

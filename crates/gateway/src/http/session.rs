@@ -1,10 +1,10 @@
 //! Browser sessions, and the single-use codes that open them.
 //!
-//! A session is two secrets: a cookie and a token that the page sends as a header. Either alone opens
-//! nothing, since browsers send a cookie of 127.0.0.1 to every port there. A session ends with the key
-//! it came from, by request, when it is idle or when its time is over. Only digests are kept, and
-//! compared in constant time; nothing is written to disk. Entry points: [`BrowserSessions::new_code`],
-//! [`BrowserSessions::redeem`] and [`BrowserSessions::find`].
+//! A session has two secrets: a cookie and a token that the page sends as a header. Neither is
+//! valid alone, since browsers send a cookie of 127.0.0.1 to every port. A session ends with its
+//! key, by request, when idle or at its maximum age. Only digests are kept, compared in constant
+//! time, in memory. Entry points: [`BrowserSessions::new_code`], [`BrowserSessions::redeem`] and
+//! [`BrowserSessions::find`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The header in which a page sends its token.
+/// The header with the page's token.
 pub(crate) const TOKEN_HEADER: &str = "x-gantry-session";
 
-/// How long a code can be used.
+/// How long a code is valid.
 pub(crate) const CODE_LIFETIME: Duration = Duration::from_secs(5 * 60);
-/// Codes that wait to be used; a new one replaces the oldest of the project that has the most.
+/// Maximum number of unused codes; a new one replaces the oldest of the largest project.
 const CODES: usize = 256;
-/// Codes of one key that wait; a new one replaces its oldest.
+/// Maximum number of unused codes per key; a new one replaces the oldest.
 const CODES_PER_KEY: usize = 4;
 /// How long a session lasts.
 const LIFETIME: Duration = Duration::from_secs(12 * 3600);
 /// How long a session may be idle.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Sessions in all; a new one ends the one that was idle longest, of the project that has the most.
+/// Maximum number of sessions; a new one ends the longest idle one of the largest project.
 const SESSIONS: usize = 256;
 /// Sessions of one key.
 const PER_KEY: usize = 16;
@@ -60,19 +60,19 @@ struct Code {
     until: Instant,
 }
 
-/// A browser that is signed in.
+/// A signed-in browser.
 #[derive(Debug)]
 pub(crate) struct Session {
     cookie: Sha256Digest,
     token: Sha256Digest,
-    /// Whoever the key it came from identifies.
+    /// The caller of the key it came from.
     caller: Caller,
     until: Instant,
     last_used: Mutex<Instant>,
     ended: CancellationToken,
 }
 
-/// What a browser gets when it signs in; shown once.
+/// The secrets of a new session; shown once.
 pub(crate) struct NewSession {
     pub(crate) cookie: String,
     pub(crate) token: String,
@@ -80,12 +80,12 @@ pub(crate) struct NewSession {
 }
 
 impl Session {
-    /// Returns whom it identifies, as of when it was opened.
+    /// Returns the caller, as of the sign-in.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// Notes that it is in use; tells whether it has time left.
+    /// Records its use; returns whether it is still valid.
     pub(crate) fn touch(&self) -> bool {
         let now = Instant::now();
         let mut last_used = self.last_used();
@@ -96,12 +96,12 @@ impl Session {
         is_open
     }
 
-    /// Returns how long it lasts at most.
+    /// Returns its maximum remaining time.
     pub(crate) fn time_left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Waits until it is ended by request or replaced.
+    /// Waits until it is ended or replaced.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
     }
@@ -116,7 +116,7 @@ impl BrowserSessions {
         self.0.lock()
     }
 
-    /// Makes a code that opens one session of the caller's key.
+    /// Creates a code for one session of the caller's key.
     pub fn new_code(&self, caller: &Caller) -> String {
         let code = random_text::<16>();
         let mut registry = self.lock();
@@ -130,13 +130,13 @@ impl BrowserSessions {
         code
     }
 
-    /// Takes a code, once, and returns whose it was; the key may have ended since.
+    /// Redeems a code, once, and returns its caller; the key may have ended since.
     pub(crate) fn redeem(&self, code: &str) -> Option<Caller> {
         let wanted = digest(code);
         let mut registry = self.lock();
         registry.forget_codes(Instant::now());
         let mut found = None;
-        // Every code is compared, so that the time tells nothing.
+        // Every code is compared, in constant time.
         for (index, known) in registry.codes.iter().enumerate() {
             if bool::from(known.digest.ct_eq(&wanted)) {
                 found = Some(index);
@@ -176,7 +176,7 @@ impl BrowserSessions {
         }
     }
 
-    /// Returns the session that both secrets belong to, and notes its use.
+    /// Returns the session of both secrets, and records its use.
     pub(crate) fn find(&self, cookie: &str, token: &str) -> Option<Arc<Session>> {
         let (cookie, token) = (digest(cookie), digest(token));
         let registry = self.lock();
@@ -191,7 +191,7 @@ impl BrowserSessions {
         Some(Arc::clone(session))
     }
 
-    /// Ends a session, and what runs in it.
+    /// Ends a session and its streams.
     pub(crate) fn end(&self, session: &Arc<Session>) {
         session.ended.cancel();
         let mut registry = self.lock();
@@ -204,8 +204,8 @@ impl Registry {
         self.codes.retain(|code| now < code.until);
     }
 
-    /// Takes the oldest code away from the key if it has too many, or from the project that has the
-    /// most if there are too many in all.
+    /// Removes the key's oldest code if it has too many, or that of the largest project if there
+    /// are too many in total.
     fn make_room_for_code(&mut self, key: KeyId) {
         let of_key = |code: &Code| code.caller.key == key;
         let count = self.codes.iter().filter(|code| of_key(code)).count();
@@ -250,7 +250,7 @@ impl Registry {
     }
 }
 
-/// Returns the project that most of the callers belong to.
+/// Returns the project with the most callers.
 fn largest<'a>(callers: impl Iterator<Item = &'a Caller>) -> Option<&'a ProjectName> {
     let mut counts: HashMap<&ProjectName, usize> = HashMap::new();
     for caller in callers {
@@ -260,8 +260,8 @@ fn largest<'a>(callers: impl Iterator<Item = &'a Caller>) -> Option<&'a ProjectN
     largest.map(|(project, _)| project)
 }
 
-/// Returns the name of the cookie. Cookies of a host go to all its ports, so that the name tells which
-/// gateway it is for.
+/// Returns the name of the cookie. Cookies are shared by all ports of a host, so the name
+/// identifies the gateway.
 pub(crate) fn cookie_name(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let port = host.and_then(|host| host.rsplit_once(':'));
@@ -285,7 +285,7 @@ fn digest(text: &str) -> Sha256Digest {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// Returns so many random bytes as text.
+/// Returns random bytes as text.
 fn random_text<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");

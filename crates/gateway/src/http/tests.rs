@@ -148,7 +148,7 @@ async fn the_futures_of_a_call_stay_small() {
         client: None,
         timeout: None,
         lists: Default::default(),
-        speaker: Default::default(),
+        identity: Default::default(),
         reason: None,
     };
     let call = served.engine.request(&served.admin, request);

@@ -1,7 +1,7 @@
-//! What goes back to a client: one JSON-RPC message, or nothing.
+//! The response to one JSON-RPC message, or none.
 //!
-//! The envelope is written afresh around the raw result; a big result is not copied into it but
-//! sent in its place. Results change eras here. Entry points: the constructors of [`Answer`].
+//! A new envelope is written around the raw result; a large result is not copied. Results are
+//! converted between eras here. Entry points: the constructors of [`Answer`].
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -22,11 +22,11 @@ use http_body::{Frame, SizeHint};
 use crate::http::delivery::Shared;
 use crate::http::error::Problem;
 
-/// Results beyond this size are sent without being copied.
+/// Larger results are sent without being copied.
 const BIG: usize = 16 << 10;
-/// How many headers an answer has room for.
+/// The number of headers reserved in a response.
 const HEADERS: usize = 12;
-/// How long a client of the stateless era may keep what is served from the catalog.
+/// How long a stateless-era client may cache lists from the catalog.
 pub(super) const TTL_MS: i64 = 5_000;
 
 /// The answer to one message.
@@ -35,23 +35,23 @@ pub(super) struct Answer {
     status: StatusCode,
     text: Text,
     problem: Option<Problem>,
-    /// What it has of the budget for answers.
+    /// Its permit of the response budget.
     permit: AnswerPermit,
-    /// Its result is in memory anyway, as long as it is not copied.
+    /// Its result is shared in memory, unless copied.
     is_shared: bool,
 }
 
 #[derive(Debug)]
 enum Text {
-    /// There is no answer: to a notification, or to a request that was taken back.
+    /// No response: to a notification, or to a cancelled request.
     Nothing,
     Whole(Vec<u8>),
-    /// A result between its envelope's halves; the second is always `}`.
+    /// A result between the parts of its envelope; the last is always `}`.
     Around(Vec<u8>, Bytes),
 }
 
 impl Answer {
-    /// Says that the message arrived and that nothing follows.
+    /// Acknowledges a message without a response.
     pub(super) fn nothing() -> Self {
         Self {
             status: StatusCode::ACCEPTED,
@@ -62,7 +62,7 @@ impl Answer {
         }
     }
 
-    /// Answers with a result of our own.
+    /// Answers with our own result.
     pub(super) fn result<'a>(id: RequestId<'_>, result: impl Into<Payload<'a>>) -> Self {
         let mut out = Vec::new();
         jsonrpc::write_result(&mut out, id, result.into());
@@ -75,7 +75,7 @@ impl Answer {
         }
     }
 
-    /// Answers with what became of a request, in the shape of the client's era.
+    /// Answers with the outcome of a request, in the client's era.
     pub(super) fn outcome(
         id: RequestId<'_>,
         (method, era): (&str, Era),
@@ -84,7 +84,7 @@ impl Answer {
     ) -> Self {
         match outcome {
             Ok(reply) => Self::reply(id, (method, era), reply, identity.info()),
-            // Its client cancelled it, and waits for nothing.
+            // Cancelled by its client, which does not wait.
             Err(CallFailure {
                 call: None,
                 error: CallError::Cancelled,
@@ -93,7 +93,7 @@ impl Answer {
         }
     }
 
-    /// Answers with what the engine replied.
+    /// Answers with the engine's reply.
     fn reply(
         id: RequestId<'_>,
         (method, era): (&str, Era),
@@ -132,7 +132,7 @@ impl Answer {
             (Era::Stateless, upstream) => {
                 let kind =
                     Method::parse(method).map_or(shape::ResultKind::Plain, shape::ResultKind::of);
-                // What we render ourselves has none of the members of the stateless era.
+                // Our own lists lack the members of the stateless era.
                 if upstream.is_none() && kind == shape::ResultKind::Cacheable {
                     return Self::untouched(id, LIST_MEMBERS.as_bytes(), reply.result);
                 }
@@ -146,8 +146,8 @@ impl Answer {
         }
     }
 
-    /// Answers with what a call failed of, in the shape of the client's era: an error, or a result
-    /// that a model reads as one.
+    /// Answers with a failure in the client's era: an error, or a tool result that a model reads as
+    /// one.
     pub(super) fn failure(id: RequestId<'_>, era: Era, problem: Problem) -> Self {
         let problem = match era {
             Era::Handshake => problem,
@@ -180,7 +180,7 @@ impl Answer {
         }
     }
 
-    /// Puts the envelope around a result; `members` come first in it.
+    /// Writes the envelope around a result; `members` come first.
     fn untouched(id: RequestId<'_>, members: &[u8], result: Bytes) -> Self {
         let mut head = Vec::with_capacity(64 + members.len() + result.len().min(BIG));
         head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -217,12 +217,12 @@ impl Answer {
         }
     }
 
-    /// Returns what it has of the budget for answers; who copies a list finds room for the copy.
+    /// Returns its permit; a copied list needs another one.
     pub(super) fn permit(&self) -> AnswerPermit {
         self.permit.clone()
     }
 
-    /// Returns how long its message is.
+    /// Returns the length of its message.
     pub(super) fn length(&self) -> usize {
         match &self.text {
             Text::Nothing => 0,
@@ -246,14 +246,14 @@ impl Answer {
     }
 }
 
-/// What a list of ours says about itself in the stateless era; must agree with [`TTL_MS`].
+/// The cache hints of our lists in the stateless era; must agree with [`TTL_MS`].
 const LIST_MEMBERS: &str = r#""resultType":"complete","ttlMs":5000,"cacheScope":"private""#;
 
 fn as_raw(result: &Bytes) -> Option<Raw<'_>> {
     std::str::from_utf8(result).ok().map(Raw::trusted)
 }
 
-/// Names each field that is wrong, in a form that a model can repair its call from. fault A8
+/// Lists each wrong field, so that a model can correct its call. fault A8
 fn repairable(problem: &Problem, era: Era) -> RawBuf {
     let mut text = String::from(problem.detail());
     for issue in problem.issues() {
@@ -289,7 +289,7 @@ impl IntoResponse for Answer {
             }
         };
         let mut response = Response::new(body);
-        // With room for all that comes, so that it never grows and hyper keeps it for the next request.
+        // Reserved in advance, so that it never grows and hyper reuses it.
         *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
         *response.status_mut() = self.status;
         if self.status != StatusCode::ACCEPTED {
@@ -299,7 +299,7 @@ impl IntoResponse for Answer {
         if let Some(problem) = &self.problem {
             problem.dress(&mut response);
         }
-        // Looked at only if it is long.
+        // Checked only if it is long.
         if response.body().size_hint().lower() > SHORT_ANSWER as u64 {
             if self.is_shared {
                 response.extensions_mut().insert(Shared);
@@ -311,7 +311,7 @@ impl IntoResponse for Answer {
     }
 }
 
-/// A body of known length in three pieces, none of which is copied.
+/// A body of known length in three pieces, none of them copied.
 struct Segments([Bytes; 3]);
 
 impl http_body::Body for Segments {

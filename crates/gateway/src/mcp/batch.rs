@@ -1,12 +1,12 @@
-//! JSON-RPC batches, which one protocol version has: several messages in one body, answered one
+//! JSON-RPC batches, which one protocol version allows: several messages in one body, answered one
 //! after the other.
 //!
-//! Refused everywhere else (400, -32600). Bounded, and never answered by a stream; a member for whose answer there
-//! is no room is answered with an error. Entry point: `Endpoint::batch`.
+//! Refused in all others (400, -32600). Bounded, and never answered by a stream; a member whose
+//! response exceeds the memory budget gets an error. Entry point: `Endpoint::batch`.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use gantry_engine::{AnswerPermit, Speaker};
+use gantry_engine::{AnswerPermit, ClientIdentity};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{self, Limits, Message, Raw, RequestId, WireError};
 use http::HeaderValue;
@@ -17,19 +17,23 @@ use super::forward::Asked;
 use super::post::{own_answer, owner};
 use super::sessions::Session;
 use super::subscribe::is_subscription;
-use super::{Endpoint, Visit};
+use super::{AuthorizedRequest, Endpoint};
 use crate::http::error::Problem;
 use crate::http::{context, delivery};
 
 /// Messages of one batch.
 const MESSAGES: usize = 32;
-/// What it takes to refuse all of them.
+/// The permit needed to refuse all of them.
 const REFUSALS: usize = 12 << 10;
 
 impl Endpoint {
-    /// Answers a batch. Invariant: `bytes` were checked and are a JSON array.
-    pub(super) async fn batch(&self, visit: &Visit, bytes: &[u8]) -> Result<Response, Problem> {
-        let session = self.session(visit)?;
+    /// Answers a batch. Invariant: `bytes` were validated and are a JSON array.
+    pub(super) async fn batch(
+        &self,
+        authorized: &AuthorizedRequest,
+        bytes: &[u8],
+    ) -> Result<Response, Problem> {
+        let session = self.session(authorized)?;
         let version = session.as_deref().map(|session| session.version);
         if !version.is_some_and(ProtocolVersion::allows_batches) {
             return Err(WireError::Batch.into());
@@ -44,12 +48,12 @@ impl Endpoint {
         let mut answers = Vec::from(b"[");
         let mut permit = AnswerPermit::default();
         for item in batch.items() {
-            let mut answer = self.member(visit, session.as_deref(), item).await;
+            let mut answer = self.member(authorized, session.as_deref(), item).await;
             permit.join(answer.permit());
-            // While the others are waited for, too, and before it is copied.
+            // Before it is copied, while the others are awaited.
             let length = answers.len() + answer.length() + REFUSALS;
-            let agent = Some(&visit.caller.agent);
-            let budget = self.desk.answers.of(&visit.caller.project);
+            let agent = Some(&authorized.caller.agent);
+            let budget = self.services.answers.of(&authorized.caller.project);
             if answer.length() > 0
                 && let Err(full) = budget.cover(agent, &mut permit, length)
             {
@@ -76,13 +80,18 @@ impl Endpoint {
         Ok(response)
     }
 
-    async fn member(&self, visit: &Visit, session: Option<&Session>, item: Raw<'_>) -> Answer {
-        let owner = owner(visit, session);
+    async fn member(
+        &self,
+        authorized: &AuthorizedRequest,
+        session: Option<&Session>,
+        item: Raw<'_>,
+    ) -> Answer {
+        let owner = owner(authorized, session);
         let request = match jsonrpc::parse(item.text().as_bytes(), &Limits::default()) {
             Ok(incoming) => match incoming.message {
                 Message::Request(request) => request,
                 Message::Notification(notification) => {
-                    self.notified(visit, &notification, session);
+                    self.notified(authorized, &notification, session);
                     return Answer::nothing();
                 }
                 Message::Response(response) => {
@@ -106,16 +115,16 @@ impl Endpoint {
             return answer;
         }
         if is_subscription(&request.method) {
-            let answer = Box::pin(self.subscription(visit, &request, session)).await;
+            let answer = Box::pin(self.subscription(authorized, &request, session)).await;
             return answer.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem));
         }
         let mut asked = Asked::of(&request, request.params.into(), Era::Handshake, Some(owner));
         if let Some(session) = session {
-            asked.speaker = Speaker::Session(session.id.bits());
+            asked.identity = ClientIdentity::Session(session.id.bits());
         }
-        match context::read(&visit.parts.headers, asked.params.meta) {
+        match context::read(&authorized.parts.headers, asked.params.meta) {
             Ok(context) => {
-                let who = (&visit.caller, &visit.scope);
+                let who = (&authorized.caller, &authorized.scope);
                 let outcome = self.forward(who, &asked, context, None).await;
                 Answer::outcome(asked.id, (asked.method, asked.era), outcome, &self.identity)
             }

@@ -1,24 +1,25 @@
-//! A request that the engine answers. Entry point: `Endpoint::forward`.
+//! Forwards a request to the engine. Entry point: `Endpoint::forward`.
 
 use futures_util::future::Abortable;
 use gantry_engine::{
-    CallError, CallFailure, Client, Lists, Reply, Request as EngineRequest, Scope, Speaker, Surface,
+    CallError, CallFailure, Client, ClientIdentity, Lists, Reply, Request as EngineRequest, Scope,
+    Surface,
 };
 use gantry_model::caller::{Caller, Context};
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{Request, RequestId};
-use gantry_model::mcp::{ClientCan, LogLevel, Params};
+use gantry_model::mcp::{ClientCapabilities, LogLevel, Params};
 
 use super::Endpoint;
 use super::inflight::Owner;
 
-/// A list shorter than this has no entry.
+/// A shorter list has no entries.
 const EMPTY_LIST: usize = 48;
 
-/// A request as it was read, and who may cancel it.
+/// A parsed request, and its owner.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
-    /// The client's id, echoed as it is.
+    /// The client's id, echoed unchanged.
     pub(super) id: RequestId<'a>,
     /// The method.
     pub(super) method: &'a str,
@@ -26,18 +27,18 @@ pub(super) struct Asked<'a> {
     pub(super) params: Params<'a>,
     /// The era of the client.
     pub(super) era: Era,
-    /// Who may cancel it by notification; in the stateless era nobody.
+    /// Who may cancel it by notification; no one in the stateless era.
     pub(super) owner: Option<Owner>,
-    /// What the client can do for the server while it is answered.
-    pub(super) can: ClientCan,
-    /// From which level on the client wants log messages.
+    /// The client's capabilities during the request.
+    pub(super) capabilities: ClientCapabilities,
+    /// The minimum level of log messages for the client.
     pub(super) level: Option<LogLevel>,
-    /// Which of the caller's clients it is of, if that one can be asked.
-    pub(super) speaker: Speaker,
+    /// The client's identity, if it can be asked.
+    pub(super) identity: ClientIdentity,
 }
 
 impl<'a> Asked<'a> {
-    /// Takes what a request says; its client can do nothing.
+    /// Creates it without client capabilities.
     pub(super) fn of(
         request: &'a Request<'a>,
         params: Params<'a>,
@@ -51,15 +52,15 @@ impl<'a> Asked<'a> {
             params,
             era,
             owner,
-            can: ClientCan::NOTHING,
+            capabilities: ClientCapabilities::NOTHING,
             level: None,
-            speaker: Speaker::Anyone,
+            identity: ClientIdentity::Anyone,
         }
     }
 }
 
 impl Endpoint {
-    /// Has the engine answer a request; dropping the future cancels the call.
+    /// Forwards a request to the engine; dropping the future cancels the call.
     pub(super) async fn forward(
         &self,
         (caller, scope): (&Caller, &Scope),
@@ -67,7 +68,7 @@ impl Endpoint {
         context: Context,
         client: Option<Client>,
     ) -> Result<Reply, CallFailure> {
-        // Lists come from memory: there is nothing to cancel.
+        // Lists come from memory and need no cancellation.
         let owner = asked.owner.filter(|_| !asked.method.ends_with("/list"));
         let inflight = self.sessions.inflight();
         let entered = owner.map(|owner| inflight.enter(owner, asked.id.raw()));
@@ -80,10 +81,10 @@ impl Endpoint {
             client,
             timeout: None,
             lists: Lists::FromCatalog,
-            speaker: asked.speaker,
+            identity: asked.identity,
             reason: entered.as_ref().map(|(entered, _)| entered.reason()),
         };
-        // On the heap once, so that the futures around it stay small and cheap to move.
+        // Boxed once, so that the surrounding futures stay small.
         let work = Box::pin(self.engine().request(caller, request));
         let reply = match entered {
             None => work.await?,
@@ -92,7 +93,7 @@ impl Endpoint {
                 Err(_) => return Err(not_made(CallError::Cancelled)),
             },
         };
-        // An empty list is also what a server has that the caller may not use.
+        // A server that the caller may not use also has an empty list.
         if reply.call.is_none()
             && reply.result.len() < EMPTY_LIST
             && let Scope::Server(name) = scope
@@ -105,7 +106,7 @@ impl Endpoint {
     }
 }
 
-/// Fails a request of which nothing is on record.
+/// Fails a request that is not recorded.
 pub(super) fn not_made(error: CallError) -> CallFailure {
     CallFailure { call: None, error }
 }

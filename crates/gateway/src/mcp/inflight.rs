@@ -1,8 +1,8 @@
 //! Requests in flight that a client may cancel with `notifications/cancelled`.
 //!
-//! Only a request of the same owner is ever found: of the same session, or, without one, of the
-//! same key (fault A10). Where an owner uses one id for several requests at once, nobody can say
-//! which is meant, and none is cancelled. Entry points: [`Inflight::enter`], [`Inflight::cancel`].
+//! Only requests of the same owner are found: of the same session, or, without one, of the same key
+//! (fault A10). If an owner uses one id for several requests at once, the cancellation is ambiguous
+//! and ignored. Entry points: [`Inflight::enter`], [`Inflight::cancel`].
 
 use futures_util::future::{AbortHandle, AbortRegistration};
 use gantry_engine::CancelReason;
@@ -16,7 +16,7 @@ use super::sessions::SessionId;
 pub(super) enum Owner {
     /// A session's.
     Session(SessionId),
-    /// A key's, outside of any session.
+    /// A key, without a session.
     Key(KeyId),
 }
 
@@ -38,8 +38,8 @@ struct Entry {
     reason: CancelReason,
 }
 
-/// The requests in flight. Each has a slot, so that entering and leaving cost the same however many
-/// there are; only a cancellation, which is rare, looks through them.
+/// The requests in flight. Each has a slot, so that adding and removing are constant time; only a
+/// cancellation, which is rare, searches.
 #[derive(Debug, Default)]
 pub(super) struct Inflight(Mutex<Slots>);
 
@@ -50,7 +50,7 @@ struct Slots {
 }
 
 impl Inflight {
-    /// Enters a request by the raw text of its id; it leaves when the guard is dropped.
+    /// Adds a request by the raw text of its id; removed when the guard is dropped.
     pub(super) fn enter(&self, owner: Owner, id: &str) -> (Entered<'_>, AbortRegistration) {
         let (handle, registration) = AbortHandle::new_pair();
         let reason = CancelReason::default();
@@ -75,15 +75,14 @@ impl Inflight {
         (entered, registration)
     }
 
-    /// Cancels the one request of this owner with this id, for a reason if one is given; tells
-    /// whether there was such a request.
+    /// Cancels the one request of this owner with this id; returns whether there was one.
     pub(super) fn cancel(&self, owner: Owner, id: &str, reason: Option<&str>) -> bool {
         let slots = self.lock();
         let entries = slots.entries.iter().flatten();
         let mut found = entries.filter(|entry| entry.owner == owner && *entry.id == *id);
         match (found.next(), found.next()) {
             (Some(only), None) => {
-                // Said first: whoever drops the call looks for it.
+                // Set first: dropping the call reads it.
                 reason.into_iter().for_each(|why| only.reason.say(why));
                 only.handle.abort();
                 true
@@ -97,7 +96,7 @@ impl Inflight {
     }
 }
 
-/// A place among the requests in flight.
+/// A request's slot.
 #[derive(Debug)]
 pub(super) struct Entered<'a> {
     inflight: &'a Inflight,
@@ -106,7 +105,7 @@ pub(super) struct Entered<'a> {
 }
 
 impl Entered<'_> {
-    /// Returns why the request is cancelled, once it is.
+    /// Returns the reason of the cancellation, once it is cancelled.
     pub(super) fn reason(&self) -> CancelReason {
         self.reason.clone()
     }

@@ -1,11 +1,10 @@
-//! Streams on which clients hear that lists and resources have changed: GET of a session in the
-//! handshake era, `subscriptions/listen` in the stateless one.
+//! Notification streams: GET of a session in the handshake era, `subscriptions/listen` in the
+//! stateless one.
 //!
-//! One stream per session, so many per key. A stream ends when its client goes, its session ends,
-//! its key is revoked (fault U6) or the gateway stops. A list is told of when a server that this
-//! caller sees here has changed it, at most once a second; others' changes are not told. A session's
-//! stream can be taken up again by `Last-Event-ID`. Entry points: `Endpoint::listen_on_session` and
-//! `Endpoint::listen_on_request`.
+//! One stream per session, a limited number per key. A stream ends with its client, its session,
+//! its key (fault U6) or the gateway. A list change is reported if a server visible to the caller
+//! changed it, at most once a second. A session's stream can be resumed by `Last-Event-ID`. Entry
+//! points: `Endpoint::listen_on_session` and `Endpoint::listen_on_request`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,12 +16,10 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use gantry_engine::{
-    Capabilities, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits, QuotaPermit, Scope,
-    ServerRequests, Speaker, Subscription,
+    Capabilities, ClientIdentity, Engine, ListRevisions, Scope, ServerRequests, Subscription,
 };
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
-use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
@@ -30,45 +27,53 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use super::notification_log::{ELICITED, List, Notification, NotificationLog};
 use super::server_requests::RequestGuard;
 use super::sessions::{Listening, Session};
-use super::stream::{Desk, KEEP_ALIVE, event_stream, marked, notification, refuse};
-use super::{Endpoint, Visit};
+use super::stream::{CallServices, KEEP_ALIVE, event_stream, marked, notification, refuse};
+use super::{AuthorizedRequest, Endpoint};
 use crate::http::error::Problem;
+use crate::http::limits::{StreamPermit, stream_permit};
 
-/// Streams of one key in the stateless era.
-const PER_KEY: usize = 64;
-/// How often a stream looks whether the gateway stops, and whether it was quiet for long.
+/// Maximum number of streams per key in the stateless era.
+pub(super) const PER_KEY: usize = 64;
+/// The interval for checking shutdown and idleness.
 pub(super) const LOOK: Duration = Duration::from_millis(500);
-/// The least time between two changes that are told.
+/// The minimum time between two reported changes.
 const APART: Duration = Duration::from_secs(1);
-/// Asks a client whose stream was cut to come again soon.
+/// Tells a client when to reconnect.
 const RETRY: &str = "retry: 2000\n";
 
 impl Endpoint {
     /// Opens the stream of a session.
     pub(super) fn listen_on_session(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         session: &Arc<Session>,
     ) -> Result<Response, Problem> {
         let listening = session.listen().ok_or_else(|| {
             Problem::new("session.listening").with_detail("this session has a stream already")
         })?;
-        let has = self.engine().capabilities(&visit.caller, &visit.scope);
+        let has = self
+            .engine()
+            .capabilities(&authorized.caller, &authorized.scope);
         let log = Arc::clone(&session.log);
         let asked = session.asked();
-        let mut cursor = self.cursor(visit, Wanted::of(&has), Place::Session(listening), log);
+        let mut cursor = self.cursor(
+            authorized,
+            Wanted::of(&has),
+            StreamOwner::Session(listening),
+            log,
+        );
         cursor.asked = Some(asked);
-        let heard = visit.parts.headers.get("last-event-id");
+        let heard = authorized.parts.headers.get("last-event-id");
         let heard = heard.and_then(|id| id.to_str().ok()?.parse().ok());
         cursor.position = cursor.log.begin(heard);
         cursor.log.come_again(&cursor.seen);
         Ok(cursor.into_response())
     }
 
-    /// Opens a stream of the stateless era, which begins with what was agreed on.
+    /// Opens a stateless-era stream, which starts with the accepted subscriptions.
     pub(super) async fn listen_on_request(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         request: &Request<'_>,
     ) -> Result<Response, Problem> {
         let asked = request
@@ -78,41 +83,43 @@ impl Endpoint {
                 Problem::new("request.params")
                     .with_rpc(jsonrpc::INVALID_PARAMS, "`notifications` must be an object")
             })?;
-        let has = self.engine().capabilities(&visit.caller, &visit.scope);
+        let has = self
+            .engine()
+            .capabilities(&authorized.caller, &authorized.scope);
         let wanted = Wanted::of(&has).only(asked);
-        let permit = stream_permit(&self.listeners, &visit.caller)?;
-        let log = self.sessions.log(&visit.caller);
-        let subscribed = self.subscribe_all(visit, request, asked, &log).await?;
+        let permit = stream_permit(&self.listeners, &authorized.caller)?;
+        let log = self.sessions.log(&authorized.caller);
+        let subscribed = self.subscribe_all(authorized, request, asked, &log).await?;
         let (uris, kept): (Vec<_>, _) = subscribed.into_iter().unzip();
-        let place = Place::Request(request.id.to_owned(), permit, kept);
-        let mut cursor = self.cursor(visit, wanted, place, log);
+        let place = StreamOwner::Request(request.id.to_owned(), permit, kept);
+        let mut cursor = self.cursor(authorized, wanted, place, log);
         cursor.acknowledge(&uris);
         Ok(cursor.into_response())
     }
 
     fn cursor(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         wanted: Wanted,
-        place: Place,
+        place: StreamOwner,
         log: Arc<NotificationLog>,
     ) -> LogCursor {
         let engine = self.engine();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
-        // Looked at after the count: what changes meanwhile is looked for again.
-        let mut changes = engine.changes(&visit.caller);
+        // Read after the counter: later changes are noticed.
+        let mut changes = engine.changes(&authorized.caller);
         changes.mark_unchanged();
-        let caller = engine.current(&visit.caller);
-        let caller = caller.unwrap_or_else(|| visit.caller.clone());
-        let seen = engine.list_revisions(&caller, &visit.scope, place.speaker());
+        let caller = engine.current(&authorized.caller);
+        let caller = caller.unwrap_or_else(|| authorized.caller.clone());
+        let seen = engine.list_revisions(&caller, &authorized.scope, place.identity());
         let now = Instant::now();
         LogCursor {
             engine: engine.clone(),
             key_end: caller.validity.ended(),
             caller,
-            scope: visit.scope.clone(),
+            scope: authorized.scope.clone(),
             changes,
             seen,
             wanted,
@@ -125,14 +132,14 @@ impl Endpoint {
             is_due: false,
             heard: now,
             waiting: VecDeque::new(),
-            desk: Arc::clone(&self.desk),
+            services: Arc::clone(&self.services),
             asked: None,
             open: Vec::new(),
         }
     }
 }
 
-/// Which changes a client wants to hear of.
+/// The requested notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
     tools: bool,
@@ -170,8 +177,8 @@ impl Wanted {
     }
 }
 
-/// Where a stream was opened; kept so that its place is free again with its end.
-enum Place {
+/// What a stream belongs to; dropped with it.
+enum StreamOwner {
     Session(Listening),
     Request(
         OwnedRequestId,
@@ -180,16 +187,16 @@ enum Place {
     ),
 }
 
-impl Place {
-    /// Returns which of the caller's clients listens.
-    fn speaker(&self) -> Speaker {
+impl StreamOwner {
+    /// Returns the client's identity.
+    fn identity(&self) -> ClientIdentity {
         match self {
-            Self::Session(listening) => Speaker::Session(listening.0.id.bits()),
-            Self::Request(..) => Speaker::Key,
+            Self::Session(listening) => ClientIdentity::Session(listening.0.id.bits()),
+            Self::Request(..) => ClientIdentity::Key,
         }
     }
 
-    /// Waits for the end of the session that the stream belongs to.
+    /// Waits for the end of the stream's session.
     async fn end(&self) {
         match self {
             Self::Session(listening) => listening.0.end().await,
@@ -201,30 +208,30 @@ impl Place {
 /// One open stream.
 struct LogCursor {
     engine: Engine,
-    /// Who listens; what it may use is asked for again before each word.
+    /// The caller; its grants are checked before each notification.
     caller: Caller,
     key_end: Ended,
     scope: Scope,
     changes: watch::Receiver<u64>,
-    /// What the lists were when they were last looked at.
+    /// The last seen revisions of the lists.
     seen: ListRevisions,
     wanted: Wanted,
-    place: Place,
+    place: StreamOwner,
     log: Arc<NotificationLog>,
-    /// The number of the last news that were told.
+    /// The number of the last notification sent.
     position: u64,
-    /// What goes before the first event of a session: when to come again.
+    /// The `retry` field before the first event.
     retry: &'static str,
     look: Interval,
-    /// When the lists were last looked at.
+    /// When the lists were last checked.
     looked: Instant,
-    /// Somebody's lists have changed; whether these have is looked at when its time has come.
+    /// Some list changed; whether it is one of these is checked when due.
     is_due: bool,
-    /// When the client last heard anything.
+    /// When the last event was sent.
     heard: Instant,
     waiting: VecDeque<Bytes>,
-    desk: Arc<Desk>,
-    /// What servers ask between calls, on the stream of a session.
+    services: Arc<CallServices>,
+    /// Server requests between calls, on a session's stream.
     asked: Option<mpsc::Receiver<ServerRequests>>,
     /// What of it is not answered.
     open: Vec<RequestGuard>,
@@ -240,7 +247,7 @@ impl LogCursor {
         event_stream(Body::from_stream(events))
     }
 
-    /// Returns the next event; none when the stream is to end.
+    /// Returns the next event; nothing at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -279,16 +286,16 @@ impl LogCursor {
         }
     }
 
-    /// Asks the client of the session, if there is room for it.
+    /// Sends a server request to the session's client, if there is room.
     fn ask(&mut self, ask: ServerRequests) {
-        let Place::Session(listening) = &self.place else {
+        let StreamOwner::Session(listening) = &self.place else {
             return;
         };
         let owner = (&self.caller.project, &self.caller.agent);
-        let call = self.desk.quota.call(owner, 0);
+        let call = self.services.quota.call(owner, 0);
         match call.and_then(|call| call.suspend(ask.length())) {
             Ok(load) => {
-                let (entered, events) = self.desk.open_requests.send(listening.0.id, ask, load);
+                let (entered, events) = self.services.open_requests.send(listening.0.id, ask, load);
                 self.open.push(entered);
                 self.waiting.extend(events);
             }
@@ -296,20 +303,20 @@ impl LogCursor {
         }
     }
 
-    /// Tells of the lists that are others than before.
+    /// Reports the lists that changed.
     fn look_at_lists(&mut self) {
         self.changes.mark_unchanged();
         self.looked = Instant::now();
-        // Whose key is gone hears nothing more; the stream ends by itself.
+        // After revocation nothing more is sent; the stream ends.
         if let Some(caller) = self.engine.current(&self.caller) {
-            let who = self.place.speaker();
+            let who = self.place.identity();
             let now = self.engine.list_revisions(&caller, &self.scope, who);
             self.log.tell_changes(&self.seen, &now);
             self.seen = now;
         }
     }
 
-    /// Puts news into words, if the client may hear them.
+    /// Formats a notification, if the client may receive it.
     fn put(&mut self, number: u64, news: Notification) {
         let told = match news {
             Notification::Changed(list) => {
@@ -318,7 +325,7 @@ impl LogCursor {
             }
             Notification::Updated(uri) => {
                 let caller = self.engine.current(&self.caller);
-                let who = self.place.speaker();
+                let who = self.place.identity();
                 let may = caller
                     .is_some_and(|caller| self.engine.may_read(&caller, &self.scope, who, &uri));
                 let uri = RawBuf::string(&uri);
@@ -335,8 +342,8 @@ impl LogCursor {
             return;
         };
         let fields = match self.place {
-            Place::Session(_) => format!("{}id: {number}\n", std::mem::take(&mut self.retry)),
-            Place::Request(..) => String::new(),
+            StreamOwner::Session(_) => format!("{}id: {number}\n", std::mem::take(&mut self.retry)),
+            StreamOwner::Request(..) => String::new(),
         };
         let event = marked(&fields, method, params.text());
         self.waiting.push_back(event);
@@ -359,15 +366,15 @@ impl LogCursor {
         self.waiting.push_back(event);
     }
 
-    /// Returns the params of a notification, marked with the subscription it belongs to.
+    /// Returns the params of a notification, with its subscription id.
     fn params(&self, members: &[(&str, Raw<'_>)]) -> RawBuf {
         let mut params = Edit::new(Raw::EMPTY_OBJECT);
         for (key, value) in members {
             params.set(key, *value);
         }
         match &self.place {
-            Place::Session(_) => {}
-            Place::Request(id, ..) => {
+            StreamOwner::Session(_) => {}
+            StreamOwner::Request(id, ..) => {
                 params.set_meta(SUBSCRIPTION_ID, id.as_id().into());
             }
         }
@@ -381,37 +388,9 @@ impl Drop for LogCursor {
     }
 }
 
-/// Waits for the next question.
+/// Waits for the next server request.
 async fn question(asked: &mut Option<mpsc::Receiver<ServerRequests>>) -> Option<ServerRequests> {
     asked.as_mut()?.recv().await
-}
-
-/// How many streams each key has.
-pub(super) type Listeners = Quota<KeyId>;
-/// A place for a stream.
-pub(super) type StreamPermit = QuotaPermit<KeyId>;
-
-/// Makes the quota of streams; a project never has more than there are connections.
-pub(super) fn listeners() -> Listeners {
-    Quota::new(QuotaLimits::shared(crate::http::CONNECTIONS, PER_KEY))
-}
-
-/// Takes a place for a stream of a caller's.
-pub(super) fn stream_permit(
-    listeners: &Listeners,
-    caller: &Caller,
-) -> Result<StreamPermit, Problem> {
-    let taken = listeners.take(&caller.project, &caller.key, 1);
-    taken.map_err(|exceeded| {
-        let detail = match exceeded {
-            QuotaExceeded::Key(limit) => format!("this key has {limit} streams already"),
-            QuotaExceeded::Project(limit) => format!("this project has {limit} streams already"),
-            QuotaExceeded::All(limit) => format!("there are {limit} streams already"),
-        };
-        Problem::new("listen.too_many")
-            .with_detail(detail)
-            .with_retry_after(APART)
-    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! What clients find here that look for a sign-in: none, and what to do instead.
+//! Answers OAuth discovery: there is no authorization server here, use a key.
 //!
-//! A client that is refused for want of a key may look for an authorization server and try to
-//! register with it. All of that is answered with an OAuth error whose description says that a key is
-//! sent as a bearer token, and how to get one, since that is the text that clients show to people.
-//! Entry point: `routes`.
+//! A client without a key may look for an authorization server and try to register with it. All of
+//! that gets an OAuth error whose description says how to get and send a key, since clients show
+//! that text to users. Entry point: `routes`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,7 +18,7 @@ use serde_json::json;
 use super::Endpoint;
 use crate::http::auth::SEND_A_KEY;
 
-/// Returns the routes; clients look for metadata with and without a path behind it.
+/// Returns the routes; clients look for metadata with and without a path suffix.
 pub(super) fn routes() -> Router<Arc<Endpoint>> {
     Router::new()
         .route("/.well-known/oauth-protected-resource", any(metadata))
@@ -40,14 +39,14 @@ pub(super) fn routes() -> Router<Arc<Endpoint>> {
         .route("/token", any(token))
 }
 
-/// There is nothing to sign in at.
+/// There is no authorization server.
 async fn metadata(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     refused(&endpoint, request, (StatusCode::NOT_FOUND, "not_found")).await
 }
 
-/// Nobody is registered.
+/// No server is registered.
 async fn register(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
-    // None of the errors after which clients forget what they know and try again.
+    // Not an error after which clients discard their state and retry.
     refused(
         &endpoint,
         request,
@@ -56,7 +55,7 @@ async fn register(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Re
     .await
 }
 
-/// Nobody is sent here to sign in; whoever is nevertheless is a person.
+/// Only a user who was sent here by mistake opens it.
 async fn authorize(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     let is_page = request.method() == Method::GET;
     let mut response = refused(&endpoint, request, (StatusCode::NOT_FOUND, "access_denied")).await;
@@ -78,7 +77,7 @@ async fn token(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Respo
     .await
 }
 
-/// Refuses in the words of RFC 6749 and 7591.
+/// Refuses in the format of RFC 6749 and 7591.
 async fn refused(
     endpoint: &Endpoint,
     request: Request,

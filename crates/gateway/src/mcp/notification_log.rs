@@ -1,9 +1,9 @@
-//! What a client is to be told outside of its requests, numbered, so that one whose stream was cut
-//! hears the rest when it comes again.
+//! Pending notifications of one client, numbered, so that a client whose stream was cut can resume.
 //!
-//! Bounded by what there is to tell: the same notification is kept once, and the oldest give way; in
-//! number and bytes here, and in the bytes of all clients of a key, of a project, and of all by a
-//! quota, beyond a little that each client has of its own. That a list has changed is never lost. Who tells never waits. Entry points: [`NotificationLog::tell`] and [`NotificationLog::after`].
+//! Bounded: equal notifications are kept once and the oldest are dropped, by number and bytes here,
+//! and by a quota over all clients of a key, of a project and in total, beyond a small amount per
+//! client. List changes are never lost. Adding never waits. Entry points: [`NotificationLog::tell`]
+//! and [`NotificationLog::after`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,40 +13,40 @@ use gantry_model::id::KeyId;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The most news that are kept.
+/// Maximum number of notifications kept.
 const KEPT: usize = 512;
-/// The most bytes that they take.
+/// Maximum number of bytes kept.
 const KEPT_BYTES: usize = 256 << 10;
-/// What an entry takes beside its text.
+/// The cost of an entry beyond its text.
 const ENTRY_BYTES: usize = 96;
 
-/// What each client has of its own, in bytes.
+/// The allowance of each client, in bytes.
 const OWN: usize = 1 << 10;
-/// What all of a project have together beyond that, and the part of it that one key may take.
+/// The shared allowance of a project, and the part that one key may use.
 const POOL: usize = 32 << 20;
 const PER_KEY: usize = 8 << 20;
 
-/// Makes the quota of what the notifications of all clients take.
+/// Creates the quota of all clients' notifications.
 pub(super) fn quota() -> Quota<KeyId> {
     Quota::new(QuotaLimits::shared(POOL, PER_KEY))
 }
 
-/// Something that a client wants to hear.
+/// A notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Notification {
     /// A list has changed.
     Changed(List),
     /// A resource has changed.
     Updated(Arc<str>),
-    /// A person is through at the URL that this elicitation sent it to.
+    /// A URL elicitation is complete.
     Elicited(Arc<str>),
 }
 
-/// The notification that an elicitation is complete.
+/// The notification of a completed elicitation.
 pub(super) const ELICITED: &str = "notifications/elicitation/complete";
 
 impl Notification {
-    /// Returns what it takes; there are never more than three lists.
+    /// Returns its size; there are at most three lists.
     fn bytes(&self) -> usize {
         match self {
             Self::Changed(_) => 0,
@@ -55,7 +55,7 @@ impl Notification {
     }
 }
 
-/// A list whose changes are told.
+/// A list with change notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
     Tools,
@@ -66,7 +66,7 @@ pub(super) enum List {
 impl List {
     pub(super) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
 
-    /// Returns the notification of a change.
+    /// Returns its notification method.
     pub(super) const fn notification(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
@@ -75,7 +75,7 @@ impl List {
         }
     }
 
-    /// Returns how a client of the stateless era asks for it.
+    /// Returns its name in a stateless-era subscription.
     pub(super) const fn wish(self) -> &'static str {
         match self {
             Self::Tools => "toolsListChanged",
@@ -93,7 +93,7 @@ impl List {
     }
 }
 
-/// The news of one client.
+/// The notifications of one client.
 #[derive(Debug)]
 pub(super) struct NotificationLog {
     state: Mutex<LogState>,
@@ -104,18 +104,18 @@ pub(super) struct NotificationLog {
 struct LogState {
     last: u64,
     news: VecDeque<(u64, Notification)>,
-    /// What the news take.
+    /// The size of the notifications.
     bytes: usize,
     /// What it takes of the quota.
     permit: QuotaPermit<KeyId>,
-    /// Up to which the client was told.
+    /// The last number sent to the client.
     heard: u64,
-    /// What the lists were when the last stream ended.
+    /// The revisions of the lists when the last stream ended.
     lists: Option<ListRevisions>,
 }
 
 impl LogState {
-    /// Adds news; false if there is no room for them, even without all others.
+    /// Adds a notification; false if it does not fit even alone.
     fn add(&mut self, news: Notification) -> bool {
         if let Some(at) = self.news.iter().position(|(_, known)| *known == news) {
             self.remove(at);
@@ -138,10 +138,10 @@ impl LogState {
         true
     }
 
-    /// Takes what so many bytes need of the quota; false if there is no room.
+    /// Reserves bytes of the quota; false if exhausted.
     fn fits(&mut self, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(OWN);
-        // Most clients never have more than their own.
+        // Most clients stay within their allowance.
         wanted == self.permit.amount() || self.permit.set(wanted).is_ok()
     }
 
@@ -154,7 +154,7 @@ impl LogState {
 }
 
 impl NotificationLog {
-    /// Makes a log without news.
+    /// Creates an empty log.
     pub(super) fn new(permit: QuotaPermit<KeyId>) -> Arc<Self> {
         let state = LogState {
             last: 0,
@@ -170,29 +170,29 @@ impl NotificationLog {
         })
     }
 
-    /// Adds news; what there is no room for is lost.
+    /// Adds a notification; dropped if it does not fit.
     pub(super) fn tell(&self, news: Notification) {
         let is_added = self.lock().add(news);
         match is_added {
             true => self.told.notify_one(),
-            false => tracing::debug!("no room for what a client is to be told"),
+            false => tracing::debug!("no room for a client's notifications"),
         }
     }
 
-    /// Waits until there may be news.
+    /// Waits for a possible notification.
     pub(super) async fn wait(&self) {
         self.told.notified().await;
     }
 
-    /// Returns the first news after that number.
+    /// Returns the first notification after a number.
     pub(super) fn after(&self, number: u64) -> Option<(u64, Notification)> {
         let state = self.lock();
         let mut news = state.news.iter();
         news.find(|(each, _)| *each > number).cloned()
     }
 
-    /// Returns where a stream begins: after what the client says it heard, if that can be, else
-    /// after what it was told.
+    /// Returns where a stream starts: after the client's `Last-Event-ID` if possible, else after
+    /// the last one sent.
     pub(super) fn begin(&self, heard: Option<u64>) -> u64 {
         let state = self.lock();
         heard
@@ -200,13 +200,13 @@ impl NotificationLog {
             .unwrap_or(state.heard)
     }
 
-    /// Notes what the client was told.
+    /// Records what was sent to the client.
     pub(super) fn heard(&self, number: u64) {
         let mut state = self.lock();
         state.heard = state.heard.max(number);
     }
 
-    /// Adds which lists have changed.
+    /// Adds list changes.
     pub(super) fn tell_changes(&self, before: &ListRevisions, now: &ListRevisions) {
         for list in List::ALL {
             if list.mark(before) != list.mark(now) || before.grants != now.grants {
@@ -215,12 +215,12 @@ impl NotificationLog {
         }
     }
 
-    /// Notes what the lists are at the end of a stream.
+    /// Records the revisions of the lists at the end of a stream.
     pub(super) fn leave(&self, lists: ListRevisions) {
         self.lock().lists = Some(lists);
     }
 
-    /// Adds which lists have changed since the last stream ended.
+    /// Adds list changes since the last stream ended.
     pub(super) fn come_again(&self, now: &ListRevisions) {
         let left = self.lock().lists.take();
         if let Some(left) = left {

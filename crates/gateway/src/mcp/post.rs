@@ -1,6 +1,6 @@
-//! A message that a client posts: what it is, of which era, and who answers it.
+//! A posted message: its kind, its era, and who answers it.
 //!
-//! The body is parsed once and judged alone; headers that say something else are refused (fault
+//! The body is parsed once and is authoritative; headers that disagree with it are refused (fault
 //! H12). Entry point: `Endpoint::post`.
 
 use std::sync::{Arc, OnceLock};
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response as HttpResponse};
 use bytes::Bytes;
-use gantry_engine::Speaker;
+use gantry_engine::ClientIdentity;
 use gantry_model::era::headers::Mirrored;
 use gantry_model::era::opening::{self, Opening};
 use gantry_model::era::{Era, EraError};
@@ -16,7 +16,7 @@ use gantry_model::jsonrpc::{
     self, Incoming, Limits, Members, Message, Notification, Raw, Request, RequestId, Response,
     WireError,
 };
-use gantry_model::mcp::{ClientCan, LogLevel, Params, may_ask_back};
+use gantry_model::mcp::{ClientCapabilities, LogLevel, Params, may_ask_back};
 use http::{HeaderMap, HeaderName};
 
 use super::answer::Answer;
@@ -25,7 +25,7 @@ use super::inflight::Owner;
 use super::sessions::Session;
 use super::stream::{as_events, token};
 use super::subscribe::is_subscription;
-use super::{Endpoint, VERSION_HEADER, Visit, values};
+use super::{AuthorizedRequest, Endpoint, VERSION_HEADER, values};
 use crate::http::context;
 use crate::http::error::Problem;
 use crate::http::limits::{BodyPermit, read_body, unread};
@@ -35,34 +35,36 @@ const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 
 impl Endpoint {
-    /// Answers what a client posted, which is put into `posted` as soon as it is there.
+    /// Answers a posted body, which is stored in `posted` as soon as it is read.
     pub(super) async fn post(
         self: &Arc<Self>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         body: Body,
         posted: &OnceLock<Bytes>,
     ) -> Result<HttpResponse, Problem> {
-        let headers = &visit.parts.headers;
+        let headers = &authorized.parts.headers;
         let accepts = match Accepts::of(headers).any() {
             Ok(accepts) => accepts,
             Err(problem) => return Err(unread(headers, body, problem).await),
         };
-        let account = (&visit.caller.project, &visit.caller.agent);
+        let account = (&authorized.caller.project, &authorized.caller.agent);
         let (bytes, room) = read_body(&self.gate.bodies, headers, body, account).await?;
         let bytes = posted.get_or_init(|| bytes);
         let read = jsonrpc::parse(bytes, &Limits::default());
-        let answer = self.message(visit, (bytes, read), accepts, &room).await?;
+        let answer = self
+            .message(authorized, (bytes, read), accepts, &room)
+            .await?;
         match accepts.json {
             true => Ok(answer),
-            // What was not answered by a stream anyway is short.
+            // A response that was not streamed is short.
             false => as_events(answer).await,
         }
     }
 
-    /// Answers a message that was read; `room` is what its bytes take of the budget.
+    /// Answers a parsed message; `room` is its body's permit.
     pub(super) async fn message(
         self: &Arc<Self>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         (bytes, read): (&[u8], Result<Incoming<'_>, WireError>),
         accepts: Accepts,
         room: &BodyPermit,
@@ -70,23 +72,23 @@ impl Endpoint {
         match read {
             Ok(incoming) => match incoming.message {
                 Message::Request(request) => {
-                    let answered = self.request(visit, &request, accepts, room).await;
+                    let answered = self.request(authorized, &request, accepts, room).await;
                     Ok(answered.unwrap_or_else(|problem| {
                         Answer::problem(Some(request.id), problem).into_response()
                     }))
                 }
                 Message::Notification(notification) => {
-                    let session = self.session(visit)?;
-                    self.notified(visit, &notification, session.as_deref());
+                    let session = self.session(authorized)?;
+                    self.notified(authorized, &notification, session.as_deref());
                     Ok(Answer::nothing().into_response())
                 }
                 Message::Response(response) => {
-                    let session = self.session(visit)?;
+                    let session = self.session(authorized)?;
                     self.replied(&response, session.as_deref());
                     Ok(Answer::nothing().into_response())
                 }
             },
-            Err(WireError::Batch) => Box::pin(self.batch(visit, bytes)).await,
+            Err(WireError::Batch) => Box::pin(self.batch(authorized, bytes)).await,
             Err(error) => {
                 let id = jsonrpc::answered_id(bytes, &error);
                 Ok(Answer::problem(id, error.into()).into_response())
@@ -96,48 +98,50 @@ impl Endpoint {
 
     async fn request(
         self: &Arc<Self>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         request: &Request<'_>,
         accepts: Accepts,
         room: &BodyPermit,
     ) -> Result<HttpResponse, Problem> {
         let params = Params::from(request.params);
         let asks_back = may_ask_back(&request.method);
-        let mut asked = match open(request, &params, &visit.parts.headers)? {
+        let mut asked = match open(request, &params, &authorized.parts.headers)? {
             Opening::Handshake(_) if request.method == "initialize" => {
-                return self.initialize(visit, request);
+                return self.initialize(authorized, request);
             }
             Opening::Handshake(_) => {
-                let session = self.session(visit)?;
+                let session = self.session(authorized)?;
                 if let Some(answer) = own_answer(request, session.as_deref()) {
                     return Ok(answer.into_response());
                 }
                 if is_subscription(&request.method) {
-                    let answer = self.subscription(visit, request, session.as_deref());
+                    let answer = self.subscription(authorized, request, session.as_deref());
                     return Ok(Box::pin(answer).await?.into_response());
                 }
-                let owner = Some(owner(visit, session.as_deref()));
+                let owner = Some(owner(authorized, session.as_deref()));
                 let mut asked = Asked::of(request, params, Era::Handshake, owner);
-                // What the client is asked stands on the stream of its request.
+                // Server requests are sent on the stream of the request.
                 if let Some(session) = session.as_deref() {
-                    asked.speaker = Speaker::Session(session.id.bits());
+                    asked.identity = ClientIdentity::Session(session.id.bits());
                 }
                 if let Some(session) = session.filter(|_| accepts.events) {
-                    asked.can = session.can;
+                    asked.capabilities = session.capabilities;
                     asked.level = session.level();
                 }
                 asked
             }
             Opening::Stateless(sender) => match &*request.method {
-                "server/discover" => return Ok(self.discover(visit, request)?.into_response()),
+                "server/discover" => {
+                    return Ok(self.discover(authorized, request)?.into_response());
+                }
                 "subscriptions/listen" => {
-                    return Box::pin(self.listen_on_request(visit, request)).await;
+                    return Box::pin(self.listen_on_request(authorized, request)).await;
                 }
                 _ => {
                     let mut asked = Asked::of(request, params, Era::Stateless, None);
-                    asked.can = ClientCan::read(sender.capabilities);
-                    if asked.can.anything() {
-                        asked.speaker = Speaker::Key;
+                    asked.capabilities = ClientCapabilities::read(sender.capabilities);
+                    if asked.capabilities.anything() {
+                        asked.identity = ClientIdentity::Key;
                     }
                     asked.level = sender.log_level.and_then(|level| level.parse().ok());
                     let responses = params.input_responses.filter(|_| asks_back);
@@ -145,7 +149,7 @@ impl Endpoint {
                         are_answers(responses)?;
                     }
                     if let Some(state) = params.request_state.filter(|_| asks_back) {
-                        let resumed = self.resume(visit, &asked, accepts, (state, responses));
+                        let resumed = self.resume(authorized, &asked, accepts, (state, responses));
                         return Box::pin(resumed).await;
                     }
                     asked
@@ -153,39 +157,41 @@ impl Endpoint {
             },
         };
         if !asks_back {
-            asked.can = ClientCan::NOTHING;
+            asked.capabilities = ClientCapabilities::NOTHING;
         }
         let wants_words = accepts.events && (token(params.meta).is_some() || asked.level.is_some());
-        if wants_words || asked.can.anything() || !accepts.json {
-            return Box::pin(self.stream(visit, &asked, accepts, room.clone())).await;
+        if wants_words || asked.capabilities.anything() || !accepts.json {
+            return Box::pin(self.stream(authorized, &asked, accepts, room.clone())).await;
         }
-        let context = context::read(&visit.parts.headers, params.meta)?;
-        let who = (&visit.caller, &visit.scope);
+        let context = context::read(&authorized.parts.headers, params.meta)?;
+        let who = (&authorized.caller, &authorized.scope);
         let outcome = self.forward(who, &asked, context, None).await;
         let about = (asked.method, asked.era);
         Ok(Answer::outcome(asked.id, about, outcome, &self.identity).into_response())
     }
 
-    /// Takes a client's answer in, to what it was asked. fault T4
+    /// Handles a client's response to a server request. fault T4
     pub(super) fn replied(&self, response: &Response<'_>, session: Option<&Session>) {
-        let taken =
-            session.is_some_and(|session| self.desk.open_requests.answered(session.id, response));
-        tracing::debug!(taken, "a client answered what it was asked");
+        let taken = session
+            .is_some_and(|session| self.services.open_requests.answered(session.id, response));
+        tracing::debug!(taken, "a client answered a server request");
     }
 
-    /// Takes a notification in; all but two need nothing of us.
+    /// Handles a notification; all but two are ignored.
     pub(super) fn notified(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         notification: &Notification<'_>,
         session: Option<&Session>,
     ) {
-        let owner = owner(visit, session);
+        let owner = owner(authorized, session);
         match (&*notification.method, session) {
             ("notifications/cancelled", _) => {}
-            ("notifications/roots/list_changed", Some(session)) if session.can.tell_roots => {
-                let who = Speaker::Session(session.id.bits());
-                return self.engine().roots_changed(&visit.caller, who);
+            ("notifications/roots/list_changed", Some(session))
+                if session.capabilities.tell_roots =>
+            {
+                let who = ClientIdentity::Session(session.id.bits());
+                return self.engine().roots_changed(&authorized.caller, who);
             }
             _ => return,
         }
@@ -197,12 +203,12 @@ impl Endpoint {
             let why = params.and_then(|params| params.get("reason")?.string());
             let inflight = self.sessions.inflight();
             let found = inflight.cancel(owner, id.raw(), why.as_deref());
-            tracing::debug!(found, "a client took a request back");
+            tracing::debug!(found, "a client cancelled a request");
         }
     }
 }
 
-/// Refuses `inputResponses` that can be no answers.
+/// Refuses malformed `inputResponses`.
 fn are_answers(responses: Raw<'_>) -> Result<(), Problem> {
     let all = |mut members: Members<'_>| members.all(|member| member.value.is_object());
     if responses.is_object() && all(responses.members()) {
@@ -214,14 +220,14 @@ fn are_answers(responses: Raw<'_>) -> Result<(), Problem> {
         .with_rpc(jsonrpc::INVALID_PARAMS, why))
 }
 
-/// Returns whose request it is.
-pub(super) fn owner(visit: &Visit, session: Option<&Session>) -> Owner {
-    session.map_or(Owner::Key(visit.caller.key), |session| {
+/// Returns the owner of a request.
+pub(super) fn owner(authorized: &AuthorizedRequest, session: Option<&Session>) -> Owner {
+    session.map_or(Owner::Key(authorized.caller.key), |session| {
         Owner::Session(session.id)
     })
 }
 
-/// Answers what the handshake era asks of the endpoint itself.
+/// Answers handshake-era methods of the endpoint itself.
 pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Option<Answer> {
     match &*request.method {
         "ping" => {}
@@ -245,7 +251,7 @@ pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Op
     Some(Answer::result(request.id, Raw::EMPTY_OBJECT))
 }
 
-/// Tells the era of a request, and refuses one whose headers and body disagree.
+/// Determines the era of a request, and refuses contradicting headers.
 fn open<'a>(
     request: &Request<'a>,
     params: &Params<'a>,

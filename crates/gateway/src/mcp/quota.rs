@@ -1,9 +1,9 @@
-//! How much may wait for clients: so many calls of one agent, and so many bytes of them, with what
-//! their servers ask and what was answered so far; so many bytes of a project and in all. A call counts
-//! while something that its client was asked is open; its own bytes from its first question to its end.
+//! Quota of suspended calls: number and bytes per agent, bytes per project and in total, including
+//! what servers ask and what was answered so far. A call counts while a request to its client is
+//! open; its own bytes from the first such request to its end.
 //!
-//! A call that waits needs no room of the budget for bodies, so that none who waits for a person keeps
-//! others out. Nothing here waits. Entry points: [`SuspendedQuota::call`] and [`CallPermit::suspend`].
+//! A suspended call does not use the body budget, so that calls waiting for a human do not block
+//! others. Never waits. Entry points: [`SuspendedQuota::call`] and [`CallPermit::suspend`].
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use gantry_engine::{
 use gantry_model::id::{AgentName, ProjectName};
 use parking_lot::{Mutex, MutexGuard};
 
-/// Calls of one agent that may wait.
+/// Suspended calls per agent.
 pub(super) const PER_AGENT: usize = 16;
-/// Calls of a project that may wait.
+/// Suspended calls per project.
 const CALLS: usize = 4_096;
-/// Bytes that those of one agent may hold.
+/// Bytes of suspended calls per agent.
 pub(super) const BYTES_PER_AGENT: usize = 16 << 20;
-/// Bytes that those of a project may hold.
+/// Bytes of suspended calls per project.
 const BYTES: usize = 64 << 20;
 
 /// What waits for clients.
@@ -29,7 +29,7 @@ pub(super) struct SuspendedQuota {
     bytes: Quota<AgentName>,
 }
 
-/// The bytes of one call from its first question to its end.
+/// The bytes of one call from its first server request to its end.
 #[derive(Debug)]
 pub(super) struct CallPermit {
     quota: Arc<SuspendedQuota>,
@@ -40,14 +40,14 @@ pub(super) struct CallPermit {
     open: Mutex<Open>,
 }
 
-/// What is open of a call: how many questions, and its place among the calls that wait.
+/// The open server requests of a call, and its permit.
 #[derive(Debug, Default)]
 struct Open {
     questions: usize,
     place: Option<QuotaPermit<AgentName>>,
 }
 
-/// A question that is open, and the bytes that it holds; given back with this.
+/// An open server request and its bytes, released when dropped.
 #[derive(Debug)]
 pub(super) struct SuspendedPermit {
     call: Arc<CallPermit>,
@@ -64,7 +64,7 @@ impl Default for SuspendedQuota {
 }
 
 impl SuspendedQuota {
-    /// Finds room for a call of this length; else says what is full.
+    /// Takes a permit for a call of this size, or returns the exhausted quota.
     pub(super) fn call(
         self: &Arc<Self>,
         (project, agent): (&ProjectName, &AgentName),
@@ -82,7 +82,7 @@ impl SuspendedQuota {
 }
 
 impl CallPermit {
-    /// Finds room for a question of this length; else says what is full.
+    /// Takes a permit for a server request of this size, or returns the exhausted quota.
     pub(super) fn suspend(
         self: &Arc<Self>,
         bytes: usize,
@@ -117,7 +117,7 @@ impl CallPermit {
 }
 
 impl SuspendedPermit {
-    /// Takes so many bytes more; else says what is full.
+    /// Takes more bytes, or returns the exhausted quota.
     pub(super) fn add(&mut self, bytes: usize) -> Result<(), SuspendedBytes> {
         let more = self.bytes.set(self.bytes.amount() + bytes);
         more.map_err(held)

@@ -1,6 +1,7 @@
-//! Requests of servers that clients answer: of the handshake era on a stream, with responses that the
-//! client posts (`open`); of the stateless era as `input_required`, while the call is suspended until the
-//! client comes back (`suspended`). Entry points: [`OpenRequests`], [`SuspendedCalls`].
+//! Requests of servers to clients (sampling, elicitation, roots): in the handshake era on a stream,
+//! with responses that the client posts (`open`); in the stateless era as `input_required`, with
+//! the call suspended until the client returns (`suspended`). Entry points: [`OpenRequests`],
+//! [`SuspendedCalls`].
 
 mod open;
 mod suspended;

@@ -1,9 +1,9 @@
-//! The sessions of protocol generations that have them, sealed to the key that opened them.
+//! MCP sessions of the handshake era, bound to the key that opened them.
 //!
-//! Bounded: so many in all and per project, so many per key (its least used one then ends), and none that was idle
-//! for an hour, nor longer than its key is valid; what one listened to ends with it, outside of the
-//! table's lock. A session id under another key is as unknown as one that never was (fault T4). Never
-//! held across an await. Entry points: [`Sessions::open`] and [`Sessions::find`].
+//! Bounded in total, per project and per key (the least recently used one ends), idle for an hour
+//! at most, and never longer than the key is valid. Under another key a session id is unknown
+//! (fault T4). The lock is never held across an await. Entry points: [`Sessions::open`] and
+//! [`Sessions::find`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gantry_engine::{Quota, Scope, ServerRequests, Word};
+use gantry_engine::{CallEvent, Quota, Scope, ServerRequests};
 use gantry_model::caller::{Caller, KeyValidity};
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
-use gantry_model::mcp::{ClientCan, LogLevel};
+use gantry_model::mcp::{ClientCapabilities, LogLevel};
 use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
@@ -36,17 +36,17 @@ const PER_PROJECT: usize = 10_000;
 const PER_KEY: usize = 1_000;
 /// How long a session may be idle.
 const IDLE: Duration = Duration::from_secs(3600);
-/// What servers ask of one session between calls that may wait for its stream.
+/// Maximum number of server requests between calls that wait for a session's stream.
 const ASKS: usize = 16;
-/// How often idle sessions are looked for.
+/// The interval for expiring idle sessions.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// A session's name: 128 random bits as 32 hex digits.
+/// A session id: 128 random bits as 32 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct SessionId(u128);
 
 impl SessionId {
-    /// Makes a name that nobody can guess.
+    /// Creates an unguessable id.
     pub(super) fn random() -> Result<Self, Problem> {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits).map_err(|_| Problem::new("gateway.random"))?;
@@ -58,7 +58,7 @@ impl SessionId {
         HeaderValue::try_from(self.to_string()).expect("hex digits are a value")
     }
 
-    /// Returns its bits, by which the engine tells sessions apart.
+    /// Returns its bits, the engine's key for sessions.
     pub(super) fn bits(self) -> u128 {
         self.0
     }
@@ -84,7 +84,7 @@ impl FromStr for SessionId {
     }
 }
 
-/// What a client told at its handshake, and what it has going on.
+/// The negotiated session of a client, and its state.
 #[derive(Debug)]
 pub(super) struct Session {
     /// Its name.
@@ -97,16 +97,16 @@ pub(super) struct Session {
     validity: KeyValidity,
     /// The endpoint it was opened at.
     pub(super) scope: Scope,
-    /// The protocol version that was agreed on.
+    /// The negotiated protocol version.
     pub(super) version: ProtocolVersion,
-    /// What it is to be told outside of its requests.
+    /// Its pending notifications.
     pub(super) log: Arc<NotificationLog>,
-    /// The resources it listens to.
+    /// Its resource subscriptions.
     pub(super) subscribed: Subscribed,
-    /// What the client can do for servers.
-    pub(super) can: ClientCan,
+    /// The client's capabilities.
+    pub(super) capabilities: ClientCapabilities,
     level: Mutex<Option<LogLevel>>,
-    /// Takes what servers ask between calls, while a stream listens.
+    /// Receives server requests between calls, while a stream listens.
     asks: Mutex<Option<mpsc::Sender<ServerRequests>>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
@@ -118,46 +118,46 @@ impl Session {
         (self.project.clone(), self.id)
     }
 
-    /// Remembers from which level on the client wants log messages.
+    /// Sets the client's log level.
     pub(super) fn set_level(&self, level: LogLevel) {
         *self.level.lock() = Some(level);
     }
 
-    /// Returns from which level on the client wants log messages; none if it never said so.
+    /// Returns the client's log level, if set.
     pub(super) fn level(&self) -> Option<LogLevel> {
         *self.level.lock()
     }
 
-    /// Takes the one place for a listening stream; it is free again when the guard is dropped.
+    /// Takes the session's only stream slot, released when the guard is dropped.
     pub(super) fn listen(self: &Arc<Self>) -> Option<Listening> {
         let taken = self.listening.swap(true, Ordering::AcqRel);
         (!taken).then(|| Listening(Arc::clone(self)))
     }
 
-    /// Returns what servers ask between calls, as long as its stream listens.
+    /// Returns the server requests between calls, while its stream listens.
     pub(super) fn asked(&self) -> mpsc::Receiver<ServerRequests> {
         let (asks, asked) = mpsc::channel(ASKS);
         *self.asks.lock() = Some(asks);
         asked
     }
 
-    /// Tells the client something outside of its calls; false if that does not reach it.
-    pub(super) fn tell(&self, word: Word) -> bool {
+    /// Sends a server request outside of calls; false if it cannot be delivered.
+    pub(super) fn tell(&self, word: CallEvent) -> bool {
         match word {
             _ if self.is_ended() => false,
-            Word::Elicited(id) => {
+            CallEvent::Elicited(id) => {
                 self.log.tell(Notification::Elicited(id.into()));
                 true
             }
-            Word::Requests(ask) => {
+            CallEvent::Requests(ask) => {
                 let asks = self.asks.lock();
                 asks.as_ref().is_some_and(|asks| asks.try_send(ask).is_ok())
             }
-            Word::Progress(_) | Word::Log(_) => false,
+            CallEvent::Progress(_) | CallEvent::Log(_) => false,
         }
     }
 
-    /// Tells whether the session was ended.
+    /// Returns whether the session was ended.
     pub(super) fn is_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
@@ -168,7 +168,7 @@ impl Session {
     }
 }
 
-/// The right to listen on a session.
+/// A session's stream slot.
 #[derive(Debug)]
 pub(super) struct Listening(pub(super) Arc<Session>);
 
@@ -179,17 +179,17 @@ impl Drop for Listening {
     }
 }
 
-/// Sessions by project and name.
+/// Sessions by project and id.
 type Table = HashMap<(ProjectName, SessionId), Arc<Session>>;
 
-/// All sessions of the gateway, and the requests in flight that a client may take back.
+/// All sessions of the gateway, and the requests in flight that clients may cancel.
 #[derive(Debug)]
 pub struct Sessions {
     start: Instant,
     swept_ms: AtomicU64,
     table: RwLock<Table>,
     inflight: Inflight,
-    /// What all that clients are to be told may take.
+    /// The quota of all notifications.
     notifications: Quota<KeyId>,
 }
 
@@ -211,7 +211,7 @@ impl Sessions {
         &self,
         caller: &Caller,
         scope: Scope,
-        (version, can): (ProtocolVersion, ClientCan),
+        (version, capabilities): (ProtocolVersion, ClientCapabilities),
     ) -> Result<Arc<Session>, Problem> {
         let id = SessionId::random()?;
         let now = self.now_ms();
@@ -225,7 +225,7 @@ impl Sessions {
             version,
             log: self.log(caller),
             subscribed: Subscribed::default(),
-            can,
+            capabilities,
             level: Mutex::default(),
             asks: Mutex::default(),
             seen_ms: AtomicU64::new(now),
@@ -259,7 +259,7 @@ impl Sessions {
         }
         drop(table);
         ended.iter().for_each(|session| end(session));
-        // Whoever ends sessions with their keys may have looked just before.
+        // The key may have ended just before.
         if caller.validity.end_reason().is_some() {
             self.close(&session);
         }
@@ -279,7 +279,7 @@ impl Sessions {
         gone.iter().for_each(|session| end(session));
     }
 
-    /// Tells, once in a while, that idle sessions are to be looked for.
+    /// Returns whether it is time to expire idle sessions.
     fn is_to_be_swept(&self, now: u64) -> bool {
         let swept = self.swept_ms.load(Ordering::Relaxed);
         let is_time = now >= swept + ms(SWEEP);
@@ -290,13 +290,13 @@ impl Sessions {
         is_time.then_some(()).is_some_and(ours)
     }
 
-    /// Takes idle sessions out; they are still to be ended.
+    /// Removes idle sessions; the caller must end them.
     fn sweep(&self, now: u64) -> Vec<Arc<Session>> {
         let mut table = self.table.write();
         take_idle(&mut table, now)
     }
 
-    /// Returns the session of that name, if this caller's key opened it at this endpoint.
+    /// Returns a session by id, if this caller's key opened it at this endpoint.
     pub(super) fn find(
         &self,
         id: SessionId,
@@ -318,13 +318,13 @@ impl Sessions {
         Some(Arc::clone(session))
     }
 
-    /// Returns the session of that name whose request is under way, if it has not ended.
+    /// Returns the session of a request in progress, if it has not ended.
     pub(super) fn under_way(&self, project: &ProjectName, id: SessionId) -> Option<Arc<Session>> {
         let table = self.table.read();
         table.get(&(project.clone(), id)).cloned()
     }
 
-    /// Ends a session; its streams close, its calls go on, unless they wait for its client's answers.
+    /// Ends a session: its streams close, its calls continue, unless they wait for the client.
     pub(super) fn close(&self, session: &Session) {
         let mut table = self.table.write();
         let ended = table.remove(&session.name());
@@ -333,7 +333,7 @@ impl Sessions {
         end(session);
     }
 
-    /// Makes the log of what a client of this caller's is to be told.
+    /// Creates the notification log of a client.
     pub(super) fn log(&self, caller: &Caller) -> Arc<NotificationLog> {
         NotificationLog::new(self.notifications.permit(&caller.project, &caller.key))
     }
@@ -348,7 +348,7 @@ impl Sessions {
     }
 }
 
-/// Ends sessions with their keys, for as long as there are any to be.
+/// Ends sessions with their keys, while there are sessions.
 pub(super) async fn follow_keys(sessions: Weak<Sessions>, mut changes: watch::Receiver<u64>) {
     while changes.changed().await.is_ok() {
         let Some(sessions) = sessions.upgrade() else {
@@ -393,7 +393,8 @@ mod tests {
         }
     }
 
-    const AGREED: (ProtocolVersion, ClientCan) = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
+    const AGREED: (ProtocolVersion, ClientCapabilities) =
+        (ProtocolVersion::V2025_11_25, ClientCapabilities::NOTHING);
 
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
         sessions.open(&caller(n), Scope::All, AGREED).unwrap()

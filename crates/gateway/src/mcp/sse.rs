@@ -1,11 +1,11 @@
-//! HTTP+SSE, the way of the first protocol version: a stream at `/sse`, or for one server at
-//! `/sse/servers/{name}`, that begins with where to post, and answers that come on it.
+//! HTTP+SSE, the transport of the first protocol version: a stream at `/sse` or
+//! `/sse/servers/{name}` that starts with the URL to post to, and carries the responses.
 //!
-//! A posted message goes the way of any other and what it is answered with, a document or a stream,
-//! is poured onto the client's one stream; so is what its session is told. What is refused before
-//! that is told in the answer to the POST. A stream belongs to the key that opened it (fault T4),
-//! has one session at a time, and with it everything ends that it began. So many per key, so many
-//! messages at a time. Entry points: `Endpoint::open_stream` and `Endpoint::take_message`.
+//! A posted message takes the usual path, and its response, a document or a stream, is copied onto
+//! the client's stream, as are the session's notifications. Refusals before that are in the
+//! response to the POST. A stream belongs to the key that opened it (fault T4) and has one session
+//! at a time. Streams per key and concurrent messages are limited. Entry points:
+//! `Endpoint::open_stream` and `Endpoint::take_message`.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,64 +29,64 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
-use super::listen::{LOOK, StreamPermit, stream_permit};
+use super::listen::LOOK;
 use super::sessions::{Session, SessionId};
 use super::stream::{KEEP_ALIVE, event, event_stream};
-use super::{Endpoint, SESSION_HEADER, Visit, unknown_server, wrong_method};
+use super::{AuthorizedRequest, Endpoint, SESSION_HEADER, unknown_server, wrong_method};
 use crate::http::catch_panic;
 use crate::http::delivery;
 use crate::http::error::Problem;
-use crate::http::limits::{BodyPermit, read_body, unread};
+use crate::http::limits::{BodyPermit, StreamPermit, read_body, stream_permit, unread};
 use crate::http::media::Accepts;
 
-/// Events that wait for a client.
+/// Maximum number of queued events per client.
 const WAITING: usize = 16;
-/// Messages of one client that are answered at a time.
+/// Maximum number of concurrent messages per client.
 const AT_A_TIME: usize = 64;
 /// How long a client may leave an event unread.
 const UNREAD: Duration = Duration::from_secs(30);
-/// What a client of these streams takes as an answer.
+/// The response formats of these clients.
 const BOTH: &str = "application/json, text/event-stream";
 /// The longest answer.
 const ANSWER: usize = 64 << 20;
 
-/// The streams there are, by their name.
+/// The open streams, by name.
 #[derive(Debug, Default)]
-pub(super) struct Streams(Mutex<HashMap<SessionId, Arc<Line>>>);
+pub(super) struct Streams(Mutex<HashMap<SessionId, Arc<SseClient>>>);
 
 impl Streams {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Line>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<SseClient>>> {
         self.0.lock()
     }
 }
 
-/// The way to one client.
+/// The stream of one client.
 #[derive(Debug)]
-struct Line {
+struct SseClient {
     key: KeyId,
-    /// What is offered on it; whatever is posted to it is meant for that.
+    /// The scope of its messages.
     scope: Scope,
     events: mpsc::Sender<Bytes>,
-    /// The session that the client has begun on it last.
+    /// The client's current session.
     session: Mutex<Option<Arc<Session>>>,
     room: Semaphore,
     ended: CancellationToken,
 }
 
-impl Line {
+impl SseClient {
     fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
         self.session.lock()
     }
 
-    /// Sends an event; a client that does not read is cut off.
+    /// Sends an event; a client that does not read is disconnected.
     async fn say(&self, event: Bytes) {
         if timeout(UNREAD, self.events.send(event)).await.is_err() {
-            tracing::debug!("a client did not read its stream and is cut off");
+            tracing::debug!("a client did not read its stream and was disconnected");
             self.ended.cancel();
         }
     }
 
-    /// Pours an answer to an agent onto the stream, unless it is too long or there is no room for it.
+    /// Copies a response onto the stream, unless it is too large.
     async fn pour(
         &self,
         (answers, caller): (&AnswerPool, &Caller),
@@ -100,7 +100,7 @@ impl Line {
         if body.is_end_stream() {
             return Ok(());
         }
-        // It is copied, whatever it was made from. A stream without an end counts its pieces itself.
+        // The copy needs its own permit. An endless stream counts its pieces itself.
         if let Some(length) = body.size_hint().exact() {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             let answers = answers.of(&caller.project);
@@ -150,25 +150,25 @@ impl Endpoint {
         scope: Result<Scope, Problem>,
         request: Request,
     ) -> Result<Response, Problem> {
-        let (visit, _) = self.admitted(scope, request).await?;
-        if let Scope::Server(name) = &visit.scope
-            && self.server_of(&visit.caller, name).is_none()
+        let (authorized, _) = self.admitted(scope, request).await?;
+        if let Scope::Server(name) = &authorized.scope
+            && self.server_of(&authorized.caller, name).is_none()
         {
             return Err(unknown_server(name.as_str()));
         }
-        if visit.parts.method != Method::GET {
+        if authorized.parts.method != Method::GET {
             return Ok(wrong_method("GET"));
         }
-        if !Accepts::of(&visit.parts.headers).events {
+        if !Accepts::of(&authorized.parts.headers).events {
             return Err(Problem::new("http.accept")
                 .with_detail("this answer is `text/event-stream`, which Accept does not allow"));
         }
-        let permit = stream_permit(&self.listeners, &visit.caller)?;
+        let permit = stream_permit(&self.listeners, &authorized.caller)?;
         let name = SessionId::random()?;
         let (events, waiting) = mpsc::channel(WAITING);
-        let line = Arc::new(Line {
-            key: visit.caller.key,
-            scope: visit.scope,
+        let line = Arc::new(SseClient {
+            key: authorized.caller.key,
+            scope: authorized.scope,
             events,
             session: Mutex::default(),
             room: Semaphore::new(AT_A_TIME),
@@ -182,7 +182,7 @@ impl Endpoint {
             endpoint: Arc::clone(self),
             name,
             line,
-            key_end: visit.caller.validity.ended(),
+            key_end: authorized.caller.validity.ended(),
             waiting,
             first: Some(format!("event: endpoint\ndata: /messages?session={name}\n\n").into()),
             look,
@@ -198,21 +198,21 @@ impl Endpoint {
     }
 
     async fn taken(self: &Arc<Self>, request: Request) -> Result<Response, Problem> {
-        let (mut visit, body) = self.admitted(Ok(Scope::All), request).await?;
-        if visit.parts.method != Method::POST {
+        let (mut authorized, body) = self.admitted(Ok(Scope::All), request).await?;
+        if authorized.parts.method != Method::POST {
             return Ok(wrong_method("POST"));
         }
-        let named = visit.parts.uri.query().and_then(session_of);
+        let named = authorized.parts.uri.query().and_then(session_of);
         let line = named.and_then(|name| self.streams.lock().get(&name).cloned());
-        let line = line.filter(|line| line.key == visit.caller.key);
+        let line = line.filter(|line| line.key == authorized.caller.key);
         let Some(line) = line else {
-            return Err(unread(&visit.parts.headers, body, no_stream()).await);
+            return Err(unread(&authorized.parts.headers, body, no_stream()).await);
         };
-        visit.scope = line.scope.clone();
-        let headers = &visit.parts.headers;
-        let account = (&visit.caller.project, &visit.caller.agent);
+        authorized.scope = line.scope.clone();
+        let headers = &authorized.parts.headers;
+        let account = (&authorized.caller.project, &authorized.caller.agent);
         let (bytes, room) = read_body(&self.gate.bodies, headers, body, account).await?;
-        let headers = &mut visit.parts.headers;
+        let headers = &mut authorized.parts.headers;
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
         headers.remove(SESSION_HEADER);
         if let Some(session) = &*line.session() {
@@ -222,17 +222,17 @@ impl Endpoint {
         let (told, taken) = oneshot::channel();
         self.tasks().spawn(async move {
             let ended = line.ended.clone();
-            let work = Box::pin(endpoint.attend(visit, line, (bytes, room), told));
+            let work = Box::pin(endpoint.stream_call(authorized, line, (bytes, room), told));
             ended.run_until_cancelled(work).await;
         });
         taken.await.map_err(|_| no_stream())
     }
 
-    /// Says whether a message is taken, has it answered, and pours the answer onto its client's stream.
-    async fn attend(
+    /// Accepts a message, processes it, and sends the response on the client's stream.
+    async fn stream_call(
         self: Arc<Self>,
-        mut visit: Visit,
-        line: Arc<Line>,
+        mut authorized: AuthorizedRequest,
+        line: Arc<SseClient>,
         (bytes, room): (Bytes, BodyPermit),
         told: oneshot::Sender<Response>,
     ) {
@@ -251,25 +251,25 @@ impl Endpoint {
         };
         let is_batch = read.is_err();
         let id = id.as_ref().map(OwnedRequestId::as_id);
-        // What ends a call, or answers what it waits for, must come through when all places are taken.
+        // Cancellations and client responses must get through even if all slots are taken.
         let wants_place = id.is_some() || is_batch;
         let place = match wants_place.then(|| line.room.try_acquire()).transpose() {
             Ok(place) => place,
             Err(_full) => return tell(told, Answer::problem(id, busy())),
         };
         tell(told, Answer::nothing());
-        let accepts = Accepts::of(&visit.parts.headers);
-        let work = self.message(&visit, (&bytes, read), accepts, &room);
+        let accepts = Accepts::of(&authorized.parts.headers);
+        let work = self.message(&authorized, (&bytes, read), accepts, &room);
         let answered = Box::pin(catch_panic(work)).await.and_then(|answer| answer);
         drop((bytes, room));
         let answer = match answered {
             Ok(answer) => answer,
-            // To what was no request nothing is answered.
+            // A message that is not a request has no response.
             Err(_) if id.is_none() && !is_batch => return,
             Err(problem) => Answer::problem(id, problem).into_response(),
         };
-        let begun = self.begun(&visit, &line, &answer);
-        let budget = (&self.desk.answers, &visit.caller);
+        let begun = self.begun(&authorized, &line, &answer);
+        let budget = (&self.services.answers, &authorized.caller);
         if let Err(problem) = line.pour(budget, answer).await {
             let answer = Answer::problem(id, problem).into_response();
             // It is short.
@@ -277,27 +277,32 @@ impl Endpoint {
         }
         drop(place);
         if let Some(session) = begun {
-            // What the session is told outside of its requests comes the same way, to the end.
-            let headers = &mut visit.parts.headers;
+            // The session's notifications are sent on the same stream.
+            let headers = &mut authorized.parts.headers;
             headers.insert(SESSION_HEADER, session.id.header());
-            if let Ok(stream) = self.get(&visit) {
-                let budget = (&self.desk.answers, &visit.caller);
+            if let Ok(stream) = self.get(&authorized) {
+                let budget = (&self.services.answers, &authorized.caller);
                 drop(line.pour(budget, stream).await);
             }
         }
     }
 
-    /// Returns the session that an answer begins. The one that the line had before ends at once: it
-    /// has no other way to its client.
-    fn begun(&self, visit: &Visit, line: &Line, answer: &Response) -> Option<Arc<Session>> {
+    /// Returns the session that a response opens. The stream's previous session ends at once: it
+    /// cannot reach its client.
+    fn begun(
+        &self,
+        authorized: &AuthorizedRequest,
+        line: &SseClient,
+        answer: &Response,
+    ) -> Option<Arc<Session>> {
         let name = answer.headers().get(SESSION_HEADER)?;
         let id = name.to_str().ok()?.parse().ok()?;
-        let session = self.sessions.find(id, &visit.caller, &line.scope)?;
+        let session = self.sessions.find(id, &authorized.caller, &line.scope)?;
         let before = line.session().replace(Arc::clone(&session));
         if let Some(before) = before {
             self.sessions.close(&before);
         }
-        // Who ends the line looks for its session afterwards, or has just done so.
+        // The end of the stream looks for its session afterwards.
         if line.ended.is_cancelled() {
             self.sessions.close(&session);
         }
@@ -305,7 +310,7 @@ impl Endpoint {
     }
 }
 
-/// Answers a POST; a client that is gone by then needs no answer.
+/// Answers a POST; a client that is gone needs no response.
 fn tell(told: oneshot::Sender<Response>, answer: Answer) {
     drop(told.send(answer.into_response()));
 }
@@ -329,11 +334,11 @@ fn session_of(query: &str) -> Option<SessionId> {
     name.parse().ok()
 }
 
-/// What a client's stream is written from.
+/// The receiving end of a client's stream.
 struct Outlet {
     endpoint: Arc<Endpoint>,
     name: SessionId,
-    line: Arc<Line>,
+    line: Arc<SseClient>,
     key_end: Ended,
     waiting: mpsc::Receiver<Bytes>,
     first: Option<Bytes>,
@@ -343,7 +348,7 @@ struct Outlet {
 }
 
 impl Outlet {
-    /// Returns the next event; none when the stream is to end.
+    /// Returns the next event; nothing at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);

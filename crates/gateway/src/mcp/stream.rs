@@ -1,9 +1,9 @@
-//! A call whose client hears of it before its answer, or is asked something.
+//! A call that reports progress or asks its client something before its response.
 //!
-//! Answered as one JSON document if it ends before anything is said of it; else as a stream of events
-//! that ends with the answer. A client that reads too slowly loses progress, never a question or the
-//! answer, and is cut off after a while; one that goes away takes its call back (faults A1, A4).
-//! Entry points: `Endpoint::stream`, `Desk::attend`.
+//! Answered as one JSON document if it ends before that; else as an event stream that ends with the
+//! response. A slow reader loses progress, never a request or the response, and is disconnected
+//! after a while; disconnecting cancels the call (faults A1, A4). Entry points: `Endpoint::stream`,
+//! `CallServices::stream_call`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_engine::{
-    AnswerBudget, AnswerPermit, AnswerPool, CallError, Client, RequestOutcome, ServerRequests,
-    SessionChannel, Word,
+    AnswerBudget, AnswerPermit, AnswerPool, CallError, CallEvent, Client, RequestOutcome,
+    ServerRequests, SessionChannel,
 };
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::active_call::{ActiveCall, Called, Token, Waiter};
 use super::answer::Answer;
 use super::forward::{Asked, not_made};
 use super::inflight::Owner;
@@ -34,8 +35,7 @@ use super::notification_log::ELICITED;
 use super::quota::SuspendedQuota;
 use super::server_requests::{OpenRequests, RequestGuard, SuspendedCalls};
 use super::sessions::{Session, SessionId, Sessions};
-use super::turn::{Called, Token, Turn, UnderWay};
-use super::{Endpoint, Visit};
+use super::{AuthorizedRequest, Endpoint};
 use crate::http::catch_panic;
 use crate::http::context;
 use crate::http::delivery;
@@ -43,98 +43,98 @@ use crate::http::error::Problem;
 use crate::http::limits::BodyPermit;
 use crate::http::media::Accepts;
 
-/// How often a quiet stream shows that it lives.
+/// The interval of heartbeats.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events that wait for a client; at 64 KiB each at most 1 MiB.
+/// Maximum number of queued events; at 64 KiB each at most 1 MiB.
 const WAITING: usize = 16;
-/// How long a client may leave a question or the answer unread.
+/// How long a client may leave a server request or the response unread.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// What is needed to attend to a call while it is under way.
-pub(super) struct Desk {
+/// What is needed to stream a call.
+pub(super) struct CallServices {
     /// Who we are.
     pub(super) identity: Identity,
-    /// The sessions in which clients of the handshake era are asked.
+    /// The sessions of handshake-era clients.
     pub(super) sessions: Arc<Sessions>,
     /// What they are asked.
     pub(super) open_requests: Arc<OpenRequests>,
-    /// The calls that wait for a client of the stateless era.
+    /// The suspended calls of stateless-era clients.
     pub(super) suspended: Arc<SuspendedCalls>,
-    /// How much may wait for clients.
+    /// The quota of suspended calls.
     pub(super) quota: Arc<SuspendedQuota>,
-    /// Who moves what is said to the clients.
+    /// The tasks that stream to clients.
     pub(super) tasks: TaskTracker,
     /// What may wait to be read.
     pub(super) answers: AnswerPool,
 }
 
 impl Endpoint {
-    /// Answers a request whose client takes events, or can be asked.
+    /// Answers a request whose client accepts events, or can be asked.
     pub(super) async fn stream(
         self: &Arc<Self>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         asked: &Asked<'_>,
         accepts: Accepts,
         room: BodyPermit,
     ) -> Result<Response, Problem> {
-        let context = context::read(&visit.parts.headers, asked.params.meta)?;
+        let context = context::read(&authorized.parts.headers, asked.params.meta)?;
         let (words, heard) = mpsc::channel(WAITING);
         let session = asked.owner.and_then(Owner::session);
-        let session =
-            session.and_then(|session| self.sessions.under_way(&visit.caller.project, session));
+        let session = session
+            .and_then(|session| self.sessions.under_way(&authorized.caller.project, session));
         let client = Client {
             era: asked.era,
-            can: asked.can,
+            capabilities: asked.capabilities,
             session: asked.owner.and_then(Owner::session).map(SessionId::bits),
             progress_token: token(asked.params.meta).filter(|_| accepts.events),
             log_level: asked.level,
-            words,
+            events: words,
             channel: session.map(|session| {
-                // Held weakly: what is to be told to a session that has ended is told to nobody.
+                // Weak: notifications for an ended session are dropped.
                 let session = Arc::downgrade(&session);
                 let send = move |word| session.upgrade().is_some_and(|session| session.tell(word));
                 SessionChannel::new(send)
             }),
         };
-        let call = Arc::new(Called::of(asked, visit));
-        let (endpoint, caller) = (Arc::clone(self), visit.caller.clone());
+        let call = Arc::new(Called::of(asked, authorized));
+        let (endpoint, caller) = (Arc::clone(self), authorized.caller.clone());
         let called = Arc::clone(&call);
         let work = Box::pin(async move {
             let (asked, who) = (called.asked(), (&caller, &called.scope));
             let work = endpoint.forward(who, &asked, context, Some(client));
-            // Its own place, since the task that may run it must not die of it.
+            // Its own slot, since the call may move to another task.
             match catch_panic(work).await {
                 Ok(outcome) => outcome,
                 Err(_problem) => Err(not_made(CallError::Panicked)),
             }
         });
-        let under_way = UnderWay {
+        let under_way = ActiveCall {
             call,
             work,
             words: heard,
             room,
             seat: None,
         };
-        let turn = Turn {
+        let turn = Waiter {
             id: asked.id.to_owned(),
             token: Token::First,
         };
-        Ok(self.desk.attend(under_way, turn, accepts).await)
+        Ok(self.services.stream_call(under_way, turn, accepts).await)
     }
 }
 
-/// Returns the token under which a request wants to hear of progress, raw.
+/// Returns the raw progress token of a request.
 pub(super) fn token(meta: Option<Raw<'_>>) -> Option<Box<str>> {
     let token = meta?.get(PROGRESS_TOKEN).and_then(RequestId::read)?;
     Some(token.raw().into())
 }
 
-impl Desk {
+impl CallServices {
     /// Waits for a call on behalf of one request.
-    pub(super) async fn attend(
+    pub(super) async fn stream_call(
         self: &Arc<Self>,
-        mut under_way: UnderWay,
-        turn: Turn,
+        mut under_way: ActiveCall,
+        turn: Waiter,
         accepts: Accepts,
     ) -> Response {
         let mut first = None;
@@ -142,7 +142,7 @@ impl Desk {
             tokio::select! {
                 biased; // What is said before the end, or a quick call would lose it.
                 Some(word) = under_way.words.recv() => match word {
-                    Word::Requests(ask) if under_way.call.era == Era::Stateless => {
+                    CallEvent::Requests(ask) if under_way.call.era == Era::Stateless => {
                         match under_way.sit(&self.quota, &ask) {
                             Ok(load) => {
                                 let place = self.suspended.enter(ask, load);
@@ -152,11 +152,11 @@ impl Desk {
                         }
                     }
                     word if accepts.events => first = Some(word),
-                    Word::Progress(_) | Word::Log(_) | Word::Elicited(_) | Word::Requests(_) => {}
+                    CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Elicited(_) | CallEvent::Requests(_) => {}
                 },
                 outcome = &mut under_way.work => {
                     let answer = turn.answer(&under_way.call, outcome, &self.identity);
-                    // What was said between the two looks.
+                    // Events received between the two checks.
                     let words = std::iter::from_fn(|| under_way.words.try_recv().ok());
                     let told = words.take(WAITING).filter_map(|word| said(&turn, word));
                     let told: Vec<Bytes> = told.filter(|_| accepts.events).collect();
@@ -169,24 +169,24 @@ impl Desk {
             }
         }
         let (tx, rx) = mpsc::channel(WAITING);
-        let desk = Arc::clone(self);
-        self.tasks.spawn(pump(desk, under_way, turn, first, tx));
+        let services = Arc::clone(self);
+        self.tasks.spawn(pump(services, under_way, turn, first, tx));
         events(rx)
     }
 }
 
-/// Lets a call end because too much waits for clients already.
+/// Fails a call because the quota of suspended calls is exhausted.
 pub(super) fn refuse(ask: ServerRequests, full: RequestOutcome) {
-    // A call that has just ended needs no answer.
+    // A call that just ended needs no answer.
     drop(ask.answer.send(full));
 }
 
-/// Moves what is said and, last, the answer to the client; ends early when the client is gone.
+/// Streams events and the response to the client; ends early when the client is gone.
 async fn pump(
-    desk: Arc<Desk>,
-    mut under_way: UnderWay,
-    turn: Turn,
-    mut first: Option<Word>,
+    services: Arc<CallServices>,
+    mut under_way: ActiveCall,
+    turn: Waiter,
+    mut first: Option<CallEvent>,
     tx: mpsc::Sender<Bytes>,
 ) {
     let mut alive = interval(KEEP_ALIVE);
@@ -197,55 +197,55 @@ async fn pump(
     let mut asked_in: Option<Arc<Session>> = None;
     let answer = loop {
         let word = tokio::select! {
-            // Fair: a flood of progress must not keep the call from its end, after which the rest of
-            // it still goes first.
+            // Not biased: a flood of progress must not delay the end; queued events are still sent
+            // first.
             () = tx.closed() => return,
             Some(word) = next(&mut first, &mut under_way.words) => word,
             outcome = &mut under_way.work => {
                 while let Some(word) = first.take().or_else(|| under_way.words.try_recv().ok()) {
-                    desk.tell((&tx, &call), &turn, word);
+                    services.tell((&tx, &call), &turn, word);
                 }
-                // Given back before the answer: a client that has it may begin the next call.
+                // Released before the response: the client may start its next call at once.
                 (under_way.room, under_way.seat) = (BodyPermit::default(), None);
-                break turn.answer(&under_way.call, outcome, &desk.identity);
+                break turn.answer(&under_way.call, outcome, &services.identity);
             }
             _ = alive.tick() => {
                 drop(tx.try_send(Bytes::from_static(b":\n\n")));
                 continue;
             }
             () = end_of(asked_in.as_deref()) => {
-                // Nobody can answer any more, and the call ends.
+                // No one can answer any more, and the call fails.
                 asked_in = None;
                 asked.clear();
                 continue;
             }
         };
         match word {
-            Word::Requests(ask) if under_way.call.era == Era::Stateless => {
-                match under_way.sit(&desk.quota, &ask) {
+            CallEvent::Requests(ask) if under_way.call.era == Era::Stateless => {
+                match under_way.sit(&services.quota, &ask) {
                     Ok(load) => {
-                        let place = desk.suspended.enter(ask, load);
-                        break place.suspend(&desk, under_way, &turn);
+                        let place = services.suspended.enter(ask, load);
+                        break place.suspend(&services, under_way, &turn);
                     }
                     Err(full) => refuse(ask, full),
                 }
             }
-            Word::Requests(ask) => {
+            CallEvent::Requests(ask) => {
                 let session = under_way.call.session();
-                // One that ends from here on is seen by the next turn of this loop.
+                // A request that ends from here on is noticed in the next iteration.
                 let session =
-                    session.and_then(|id| desk.sessions.under_way(&under_way.call.project, id));
+                    session.and_then(|id| services.sessions.under_way(&under_way.call.project, id));
                 let Some(session) = session else {
                     continue;
                 };
-                let load = match under_way.sit(&desk.quota, &ask) {
+                let load = match under_way.sit(&services.quota, &ask) {
                     Ok(load) => load,
                     Err(full) => {
                         refuse(ask, full);
                         continue;
                     }
                 };
-                let (entered, events) = desk.open_requests.send(session.id, ask, load);
+                let (entered, events) = services.open_requests.send(session.id, ask, load);
                 asked.retain(RequestGuard::is_open);
                 asked.push(entered);
                 asked_in = Some(session);
@@ -255,8 +255,8 @@ async fn pump(
                     }
                 }
             }
-            word @ (Word::Progress(_) | Word::Log(_) | Word::Elicited(_)) => {
-                desk.tell((&tx, &call), &turn, word);
+            word @ (CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Elicited(_)) => {
+                services.tell((&tx, &call), &turn, word);
             }
         }
     };
@@ -266,10 +266,10 @@ async fn pump(
         drop(tx.try_send(event));
     }
     if let Some(session) = asked_in {
-        // What may be for another call of the session stays asked.
+        // Requests that may belong to another call of the session stay open.
         for entered in lasting {
             let session = Arc::clone(&session);
-            desk.tasks.spawn(async move {
+            services.tasks.spawn(async move {
                 tokio::select! {
                     () = entered.over() => {}
                     () = session.end() => {}
@@ -277,10 +277,10 @@ async fn pump(
             });
         }
     }
-    if let Some((event, permit)) = desk.last(&call, &turn, answer)
+    if let Some((event, permit)) = services.last(&call, &turn, answer)
         && !deliver(&tx, permit.tie(event)).await
     {
-        tracing::debug!("a client did not read its answer and is cut off");
+        tracing::debug!("a client did not read its response and was disconnected");
     }
 }
 
@@ -292,17 +292,20 @@ async fn end_of(session: Option<&Session>) {
     }
 }
 
-async fn next(first: &mut Option<Word>, words: &mut mpsc::Receiver<Word>) -> Option<Word> {
+async fn next(
+    first: &mut Option<CallEvent>,
+    words: &mut mpsc::Receiver<CallEvent>,
+) -> Option<CallEvent> {
     match first.take() {
         Some(word) => Some(word),
         None => words.recv().await,
     }
 }
 
-impl Desk {
-    /// Tells what needs no answer; a client that does not keep up misses it, and so does one whose
-    /// agent's clients leave too much unread.
-    fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &Called), turn: &Turn, word: Word) {
+impl CallServices {
+    /// Sends a notification; a client that does not keep up misses it, as does one whose agent has
+    /// too much unread.
+    fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &Called), turn: &Waiter, word: CallEvent) {
         if let Some(event) = said(turn, word)
             && let Ok(permit) = self.room(call).take_all(Some(&call.agent), event.len())
         {
@@ -314,9 +317,9 @@ impl Desk {
         self.answers.of(&call.project)
     }
 
-    /// Returns the event of the answer and its room; one for which there is none is an error instead.
-    /// The answer to a call has its room already, the copy of a list has not.
-    fn last(&self, call: &Called, turn: &Turn, answer: Answer) -> Option<(Bytes, AnswerPermit)> {
+    /// Returns the event of the response and its permit; without room it becomes an error. The
+    /// response to a call already has its permit, the copy of a list does not.
+    fn last(&self, call: &Called, turn: &Waiter, answer: Answer) -> Option<(Bytes, AnswerPermit)> {
         let mut permit = answer.permit();
         let found = self
             .room(call)
@@ -328,12 +331,11 @@ impl Desk {
         Some((event(&answer.into_message()?), permit))
     }
 
-    /// Answers with what was told of a call that has ended, unless there is no room for it, and its
-    /// answer.
+    /// Answers with the events of an ended call, as far as there is room, and its response.
     fn at_once(
         &self,
         call: &Called,
-        turn: &Turn,
+        turn: &Waiter,
         mut told: Vec<Bytes>,
         answer: Answer,
     ) -> Response {
@@ -350,21 +352,21 @@ impl Desk {
     }
 }
 
-/// Returns what needs no answer as an event.
-fn said(turn: &Turn, word: Word) -> Option<Bytes> {
+/// Formats a notification as an event.
+fn said(turn: &Waiter, word: CallEvent) -> Option<Bytes> {
     match word {
-        Word::Progress(params) => turn.progress(&params),
-        Word::Log(params) => turn.log(&params),
-        Word::Elicited(id) => {
+        CallEvent::Progress(params) => turn.progress(&params),
+        CallEvent::Log(params) => turn.log(&params),
+        CallEvent::Elicited(id) => {
             let mut params = Edit::new(Raw::EMPTY_OBJECT);
             params.set_buf("elicitationId", RawBuf::string(&id));
             Some(notification(ELICITED, params.to_buf().text()))
         }
-        Word::Requests(_) => None,
+        CallEvent::Requests(_) => None,
     }
 }
 
-/// Waits until a client has room for an event; false if it never reads.
+/// Waits until the client has room for an event; false if it never reads.
 async fn deliver(tx: &mpsc::Sender<Bytes>, event: Bytes) -> bool {
     matches!(timeout(UNREAD, tx.send(event)).await, Ok(Ok(())))
 }
@@ -386,7 +388,7 @@ pub(super) fn notification(method: &str, params: &str) -> Bytes {
     event(&message)
 }
 
-/// Writes a message as an event, on one line: in JSON a line break only stands between tokens.
+/// Writes a message as an event in one line: in JSON a line break can only be between tokens.
 pub(super) fn event(message: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(message.len() + 24);
     event.extend_from_slice(b"event: message\ndata: ");
@@ -404,7 +406,7 @@ fn events(mut rx: mpsc::Receiver<Bytes>) -> Response {
     event_stream(Body::from_stream(events))
 }
 
-/// Makes a stream of one event of an answer that is one JSON document; a refusal stays what it is.
+/// Converts a JSON response to a stream of one event; a refusal stays as it is.
 pub(super) async fn as_events(answer: Response) -> Result<Response, Problem> {
     let kind = answer.headers().get(CONTENT_TYPE);
     let is_json = kind.is_some_and(|kind| kind == "application/json");

@@ -1,8 +1,8 @@
-//! Subscriptions to resources: of a session by `resources/subscribe`, told on its stream; of the
-//! stateless era by `subscriptions/listen`, told on that.
+//! Resource subscriptions: of a session by `resources/subscribe`, of the stateless era by
+//! `subscriptions/listen`.
 //!
-//! So many per session and per stream. Who is told is asked again before each word whether it may
-//! read what it speaks of. Entry points: `Endpoint::subscription` and
+//! Limited per session and per stream. Before each notification it is checked again whether the
+//! client may read the resource. Entry points: `Endpoint::subscription` and
 //! `Endpoint::subscribe_all`.
 
 use std::borrow::Cow;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use gantry_engine::{
-    CallError, CallFailure, LONGEST_URI, Lists, Request as EngineRequest, Speaker, Subscription,
-    Surface, UpdateCallback,
+    CallError, CallFailure, ClientIdentity, LONGEST_URI, Lists, Request as EngineRequest,
+    Subscription, Surface, UpdateCallback,
 };
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
@@ -22,16 +22,16 @@ use parking_lot::{Mutex, MutexGuard};
 use super::answer::Answer;
 use super::notification_log::{Notification, NotificationLog};
 use super::sessions::Session;
-use super::{Endpoint, Visit};
+use super::{AuthorizedRequest, Endpoint};
 use crate::http::context;
 use crate::http::error::Problem;
 
-/// Resources that one session or stream may listen to.
+/// Maximum number of resources per session or stream.
 const MOST: usize = 256;
-/// How long servers may take to take note of what a stream listens to.
+/// How long servers may take to accept the subscriptions of a stream.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The resources that a session listens to.
+/// The subscriptions of a session.
 #[derive(Debug, Default)]
 pub(super) struct Subscribed(Mutex<HashMap<Box<str>, Subscription>>);
 
@@ -42,7 +42,7 @@ impl Subscribed {
         drop(ended);
     }
 
-    /// Begins to listen, if there is room and the session has not ended meanwhile.
+    /// Subscribes, if there is room and the session has not ended.
     fn insert(&self, session: &Session, uri: &str, new: Subscription) -> Result<(), Problem> {
         let mut listens = self.lock();
         let mut unwanted = Some(new);
@@ -51,7 +51,7 @@ impl Subscribed {
             let new = unwanted.take();
             unwanted = new.and_then(|new| listens.insert(uri.into(), new));
         }
-        // Its end takes locks of the server's.
+        // Dropping it takes locks of the server.
         drop(listens);
         drop(unwanted);
         match is_full {
@@ -70,7 +70,7 @@ impl Subscribed {
     }
 }
 
-/// Tells whether a method of the handshake era is about subscriptions.
+/// Returns whether a handshake-era method is about subscriptions.
 pub(super) fn is_subscription(method: &str) -> bool {
     matches!(method, "resources/subscribe" | "resources/unsubscribe")
 }
@@ -79,20 +79,20 @@ impl Endpoint {
     /// Answers `resources/subscribe` and `resources/unsubscribe` of the handshake era.
     pub(super) async fn subscription(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         request: &Request<'_>,
         session: Option<&Session>,
     ) -> Result<Answer, Problem> {
         match &*request.method {
-            "resources/subscribe" => self.subscribe(visit, request, session).await,
+            "resources/subscribe" => self.subscribe(authorized, request, session).await,
             _ => unsubscribe(request, session),
         }
     }
 
-    /// Begins to tell a session of a resource.
+    /// Subscribes a session to a resource.
     async fn subscribe(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         request: &Request<'_>,
         session: Option<&Session>,
     ) -> Result<Answer, Problem> {
@@ -100,9 +100,9 @@ impl Endpoint {
         if session.subscribed.is_full_for(&uri) {
             return Err(too_many());
         }
-        let who = Speaker::Session(session.id.bits());
+        let who = ClientIdentity::Session(session.id.bits());
         let to = (who, &session.log);
-        let begun = self.begin(visit, request, &uri, to, None).await;
+        let begun = self.begin(authorized, request, &uri, to, None).await;
         match begun {
             Ok(subscription) => {
                 session.subscribed.insert(session, &uri, subscription)?;
@@ -115,10 +115,10 @@ impl Endpoint {
         }
     }
 
-    /// Begins to listen to what a stream of the stateless era asks for; returns what it will hear of.
+    /// Subscribes a stateless-era stream; returns the accepted subscriptions.
     pub(super) async fn subscribe_all(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         request: &Request<'_>,
         asked: Raw<'_>,
         log: &Arc<NotificationLog>,
@@ -131,11 +131,13 @@ impl Endpoint {
         let fits = |uri: &Cow<'_, str>| uri.len() <= LONGEST_URI;
         let uris = uris.into_iter().filter_map(Raw::string).filter(fits);
         let begin = uris.map(|uri| async {
-            let to = (Speaker::Key, log);
-            let begun = self.begin(visit, request, &uri, to, Some(PATIENCE)).await;
+            let to = (ClientIdentity::Key, log);
+            let begun = self
+                .begin(authorized, request, &uri, to, Some(PATIENCE))
+                .await;
             match begun {
                 Ok(subscription) => Ok(Some((uri.into_owned(), subscription))),
-                // More than it may have is refused as a whole; what cannot be is left out.
+                // Too many are refused as a whole; impossible ones are left out.
                 Err(failure) if matches!(failure.error, CallError::TooManySubscriptions { .. }) => {
                     Err(Problem::from(failure))
                 }
@@ -148,10 +150,10 @@ impl Endpoint {
 
     async fn begin(
         &self,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         request: &Request<'_>,
         uri: &str,
-        (speaker, log): (Speaker, &Arc<NotificationLog>),
+        (identity, log): (ClientIdentity, &Arc<NotificationLog>),
         timeout: Option<Duration>,
     ) -> Result<Subscription, CallFailure> {
         let meta = request.params.and_then(|params| params.get("_meta"));
@@ -163,22 +165,24 @@ impl Endpoint {
             Arc::new(move |uri| log.tell(Notification::Updated(Arc::clone(uri))));
         let request = EngineRequest {
             surface: Surface::Mcp,
-            scope: visit.scope.clone(),
+            scope: authorized.scope.clone(),
             method: "resources/subscribe",
             params: Some(params.as_raw()).into(),
-            context: context::read(&visit.parts.headers, meta).unwrap_or_default(),
+            context: context::read(&authorized.parts.headers, meta).unwrap_or_default(),
             client: None,
             timeout,
             lists: Lists::FromCatalog,
-            speaker,
+            identity,
             reason: None,
         };
         let engine = self.engine();
-        engine.subscribe(&visit.caller, request, callback).await
+        engine
+            .subscribe(&authorized.caller, request, callback)
+            .await
     }
 }
 
-/// Ends a subscription; one that was none is none afterwards too.
+/// Ends a subscription; succeeds if there is none.
 fn unsubscribe(request: &Request<'_>, session: Option<&Session>) -> Result<Answer, Problem> {
     let (session, uri) = named(request, session)?;
     let ended = session.subscribed.lock().remove(&*uri);
@@ -193,7 +197,7 @@ fn named<'s>(
 ) -> Result<(&'s Session, String), Problem> {
     let session = session.ok_or_else(|| {
         Problem::new("session.missing")
-            .with_detail("changes are told on the stream of a session, and there is none")
+            .with_detail("changes are reported on a session's stream, and there is none")
     })?;
     let uri = request
         .params
@@ -207,6 +211,6 @@ fn named<'s>(
 
 fn too_many() -> Problem {
     Problem::new("listen.too_many")
-        .with_detail(format!("at most {MOST} resources can be listened to"))
+        .with_detail(format!("at most {MOST} resources can be subscribed to"))
         .with_retry_after(Duration::from_secs(1))
 }

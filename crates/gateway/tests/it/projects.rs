@@ -322,8 +322,13 @@ fn what_is_observed_in_a_project_is_not_shown_in_another() {
             .status,
         404
     );
-    let servers = other.admin("GET", "/api/v1/health", None).json()["servers"].take();
-    assert_eq!(servers, json!({"ready": 1}));
+    let health = |tenant: &Tenant<'_>| tenant.admin("GET", "/api/v1/health", None).json();
+    let theirs = health(other);
+    assert_eq!(theirs["servers"], json!({"ready": 1}));
+    // The journal is the gateway's: its figures are for the administrators of its own project.
+    assert_eq!(theirs["audit"]["writable"], true);
+    assert_eq!(theirs["audit"]["journal_bytes"], 0);
+    assert!(health(local)["audit"]["journal_bytes"].as_u64() > Some(0));
 }
 
 // row 3.2, fault T4: sessions, lists, subscriptions and streams

@@ -15,10 +15,12 @@ use tokio_util::sync::CancellationToken;
 use super::Problem;
 use crate::compression::Compression;
 use crate::layers::{LayerError, LayerStore, Scratch};
-use crate::tar::{Archive, Bounds, EntryPath, Kind, shown};
+use crate::tar::{Archive, Bounds, EntryPath, Kind, Refusal, shown};
 
 /// How many files an archive may have. Images have two or three per layer.
 const MOST_FILES: u64 = 4_000;
+/// From which size on the content of a file is not read while files are listed.
+const SKIPPED_BYTES: u64 = 1024 * 1024;
 /// How many links may lead to each other.
 const MOST_LINKS: usize = 8;
 
@@ -207,33 +209,47 @@ fn list(
     stop: &CancellationToken,
 ) -> Result<HashMap<Vec<u8>, Place>, Problem> {
     let limits = store.limits();
-    let bounds = Bounds {
-        bytes: limits.image_bytes,
-        entries: MOST_FILES,
-        time: limits.layer_time,
-        stop,
-    };
-    let mut archive = Archive::unhashed(Part::new(file, 0, u64::MAX), bounds);
     let mut files = HashMap::new();
-    while let Some(entry) = archive.next()? {
-        let place = match entry.kind {
-            Kind::File => Place::Content {
-                offset: archive.position(),
-                bytes: entry.size,
-            },
-            Kind::Symlink => match beside(entry.path.parent(), &entry.link) {
-                Some(target) => Place::Link(target),
-                None => continue,
-            },
-            Kind::HardLink => match EntryPath::parse(&entry.link, "link target") {
-                Ok(target) => Place::Link(target.as_bytes().to_vec()),
-                Err(why) => return Err(archive.refused(why).into()),
-            },
-            Kind::Directory | Kind::Fifo | Kind::Device => continue,
+    // Where the archive is read from, and how many of its entries lie before.
+    let (mut start, mut before) = (0, 0);
+    'parts: loop {
+        let bounds = Bounds {
+            bytes: u64::MAX,
+            entries: MOST_FILES - before,
+            time: limits.layer_time,
+            stop,
         };
-        files.insert(entry.path.as_bytes().to_vec(), place);
+        let mut archive = Archive::unhashed(Part::new(file, start, u64::MAX), bounds);
+        while let Some(entry) = archive.next()? {
+            let offset = start + archive.position();
+            let place = match entry.kind {
+                Kind::File => Some(Place::Content {
+                    offset,
+                    bytes: entry.size,
+                }),
+                Kind::Symlink => beside(entry.path.parent(), &entry.link).map(Place::Link),
+                Kind::HardLink => {
+                    let target = EntryPath::parse(&entry.link, "link target");
+                    let target = target.map_err(|why| archive.refused(why))?;
+                    Some(Place::Link(target.as_bytes().to_vec()))
+                }
+                Kind::Directory | Kind::Fifo | Kind::Device => None,
+            };
+            if let Some(place) = place {
+                files.insert(entry.path.as_bytes().to_vec(), place);
+            }
+            if entry.size >= SKIPPED_BYTES {
+                // Goes on after its content without reading it.
+                let end = entry.size.checked_next_multiple_of(512);
+                let end = end.and_then(|bytes| offset.checked_add(bytes));
+                let too_large = || archive.refused(Refusal::Truncated);
+                start = end.ok_or_else(too_large)?;
+                before += archive.entries();
+                continue 'parts;
+            }
+        }
+        return Ok(files);
     }
-    Ok(files)
 }
 
 /// Returns where a symbolic link in a folder of the archive leads, if that is in the archive.

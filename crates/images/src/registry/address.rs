@@ -15,7 +15,7 @@ use super::RegistryOptions;
 pub struct Dial<'a> {
     /// The registry whose image is pulled, as the reference names it.
     pub registry: &'a str,
-    /// The host to connect to: the registry, its token server, or where it redirects to.
+    /// The host to connect to, as in a URL: the registry, its token server, or where it redirects to.
     pub host: &'a str,
     /// The address of that host.
     pub address: IpAddr,

@@ -38,6 +38,12 @@ pub enum RegistryError {
         /// How much came in that time.
         got: u64,
     },
+    /// The pull took too long, although something came all the time.
+    #[error("the whole pull did not end within {limit:?}")]
+    Deadline {
+        /// How long it may take.
+        limit: Duration,
+    },
     /// There is no such image, tag, manifest or blob.
     #[error("the registry has no {what}")]
     NotFound {
@@ -161,6 +167,7 @@ impl RegistryError {
             | Self::Cancelled => Responsible::User,
             Self::Unreachable { .. }
             | Self::Slow { .. }
+            | Self::Deadline { .. }
             | Self::RateLimited { .. }
             | Self::Status { .. }
             | Self::Redirect { .. }
@@ -176,9 +183,10 @@ impl RegistryError {
 
     pub(crate) fn code(&self) -> &'static str {
         match self {
-            Self::Unreachable { .. } | Self::Slow { .. } | Self::Setup { .. } => {
-                "image.unreachable"
-            }
+            Self::Unreachable { .. }
+            | Self::Slow { .. }
+            | Self::Deadline { .. }
+            | Self::Setup { .. } => "image.unreachable",
             Self::AddressRefused { .. } => "image.address_refused",
             Self::NotFound { .. } => "image.not_found",
             Self::Unauthorized { .. } | Self::Credentials(_) => "image.unauthorized",
@@ -194,7 +202,7 @@ impl RegistryError {
 
     pub(crate) fn hint(&self, registry: &str) -> Option<String> {
         let hint = match self {
-            Self::Unreachable { .. } | Self::Slow { .. } => {
+            Self::Unreachable { .. } | Self::Slow { .. } | Self::Deadline { .. } => {
                 format!(
                     "is `{registry}` reachable from this machine? Try again; layers that are here are kept"
                 )

@@ -7,8 +7,8 @@
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, XattrFlags, fgetxattr, fremovexattr, fsetxattr, makedev,
-    mknodat, openat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, XattrFlags, fgetxattr, fgetxattr_query, fremovexattr,
+    fsetxattr, makedev, mknodat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -58,7 +58,7 @@ pub(crate) fn is_whiteout(folder: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> R
         FileType::RegularFile if stat.st_size == 0 && opacity(folder)? == Opacity::Whiteouts => {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = openat(folder, name, flags, Mode::empty())?;
-            match fgetxattr(&file, ATTRIBUTE_WHITEOUT, &mut [0_u8; 0][..]) {
+            match fgetxattr_query(&file, ATTRIBUTE_WHITEOUT) {
                 Ok(_) => Ok(true),
                 Err(Errno::NODATA) => Ok(false),
                 Err(error) => Err(error),

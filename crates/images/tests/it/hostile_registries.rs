@@ -1,5 +1,5 @@
 //! Registries that lie, flood, stall and lead astray. Of each: the pull ends within its deadline and
-//! 64 MiB, the error names the image, the registry and what to do, and the store is whole. row 1.1
+//! 64 MiB, the error names the image, the registry and what to do, and the store is whole. fault C4
 
 mod blobs;
 mod manifests;
@@ -86,6 +86,7 @@ impl Case {
         self
     }
 
+    #[expect(clippy::print_stdout, reason = "the table of what was tried")]
     async fn check(self) {
         let name = self.name;
         let mut puller = Puller::with(self.patience, limits());

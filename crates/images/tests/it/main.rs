@@ -1,8 +1,11 @@
 //! What whoever uses the image store meets.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod arena;
+mod encrypted;
 mod hostile;
 mod hostile_registries;
+mod import;
 mod limits;
 mod memory;
 mod overlay;
@@ -10,6 +13,7 @@ mod puller;
 mod pulls;
 mod real_registry;
 mod sample;
+mod saved;
 mod scripted;
 mod tarball;
 

@@ -1,4 +1,4 @@
-//! Pulls that succeed although something happens on the way, and what is kept of them. row 1.1
+//! Pulls that succeed although something happens on the way, and what is kept of them. fault C6
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

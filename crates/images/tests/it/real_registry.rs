@@ -1,4 +1,4 @@
-//! Pulls from Debian's `docker-registry`, which knows nothing of us. row 1.1
+//! Pulls from Debian's `docker-registry`, which knows nothing of us. faults C4 and C6
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

@@ -10,11 +10,11 @@ use super::error::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
 use super::meta::{Identity, SERVER_INFO, upstream_params};
 use super::{Era, ProtocolVersion};
 use crate::jsonrpc::{Edit, ErrorBody, Outcome, Raw, RawBuf};
-use crate::mcp::ClientCan;
+use crate::mcp::ClientCapabilities;
 
 /// What a server said about itself.
 #[derive(Debug, Clone)]
-pub struct Hello<'a> {
+pub struct HandshakeResult<'a> {
     /// The era to speak from now on.
     pub era: Era,
     /// The version to speak from now on.
@@ -29,7 +29,7 @@ pub struct Hello<'a> {
 
 /// Why a greeting was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HelloError {
+pub enum HandshakeError {
     /// The result is not an object, or a member of it has the wrong type.
     #[error("the server's greeting lacks a usable `{member}`")]
     Malformed {
@@ -56,11 +56,11 @@ pub enum HelloError {
 #[derive(Debug, Clone)]
 pub enum Probe<'a> {
     /// The server is of the stateless era; go on with this.
-    Stateless(Hello<'a>),
+    Stateless(HandshakeResult<'a>),
     /// The server is of the handshake era, or wants to be: send `initialize`.
     Initialize,
     /// The server is of the stateless era, but nothing can be agreed.
-    Failed(HelloError),
+    Failed(HandshakeError),
 }
 
 /// Returns the params of the `server/discover` we send.
@@ -69,11 +69,11 @@ pub fn discover_params(identity: &Identity) -> RawBuf {
 }
 
 /// Returns the params of the `initialize` we send, on behalf of clients that can do this.
-pub fn initialize_params(identity: &Identity, can: ClientCan) -> RawBuf {
+pub fn initialize_params(identity: &Identity, can: ClientCapabilities) -> RawBuf {
     let version = RawBuf::string(ProtocolVersion::LATEST_HANDSHAKE.as_str());
     let mut edit = Edit::new(Raw::EMPTY_OBJECT);
     edit.set_buf("protocolVersion", version)
-        .set_buf("capabilities", can.capabilities())
+        .set_buf("capabilities", can.to_json())
         .set("clientInfo", identity.info());
     edit.to_buf()
 }
@@ -86,8 +86,8 @@ pub fn classify_probe_answer(outcome: Outcome<'_>) -> Probe<'_> {
         Outcome::Result(result) => match read_discover(result) {
             Ok(hello) => Probe::Stateless(hello),
             // Something answered that does not know the method for what it is.
-            Err(HelloError::Malformed { .. }) => Probe::Initialize,
-            Err(error @ HelloError::NoCommonVersion { .. }) => {
+            Err(HandshakeError::Malformed { .. }) => Probe::Initialize,
+            Err(error @ HandshakeError::NoCommonVersion { .. }) => {
                 let offered = result.get("supportedVersions");
                 if offers_handshake(offered) {
                     Probe::Initialize
@@ -95,7 +95,7 @@ pub fn classify_probe_answer(outcome: Outcome<'_>) -> Probe<'_> {
                     Probe::Failed(error)
                 }
             }
-            Err(error @ HelloError::Refused { .. }) => Probe::Failed(error),
+            Err(error @ HandshakeError::Refused { .. }) => Probe::Failed(error),
         },
         Outcome::Error(error) => match ErrorBody::read(error) {
             Some(body) if body.code == UNSUPPORTED_VERSION => {
@@ -103,14 +103,14 @@ pub fn classify_probe_answer(outcome: Outcome<'_>) -> Probe<'_> {
                 if offers_handshake(offered) {
                     Probe::Initialize
                 } else {
-                    Probe::Failed(HelloError::NoCommonVersion {
+                    Probe::Failed(HandshakeError::NoCommonVersion {
                         offered: shown_versions(offered),
                     })
                 }
             }
             Some(body) if matches!(body.code, HEADER_MISMATCH | MISSING_CAPABILITY) => {
                 let message = cut(&body.message, 200);
-                Probe::Failed(HelloError::Refused {
+                Probe::Failed(HandshakeError::Refused {
                     code: body.code,
                     message,
                 })
@@ -121,11 +121,11 @@ pub fn classify_probe_answer(outcome: Outcome<'_>) -> Probe<'_> {
 }
 
 /// Reads the result of `server/discover`.
-pub fn read_discover(result: Raw<'_>) -> Result<Hello<'_>, HelloError> {
+pub fn read_discover(result: Raw<'_>) -> Result<HandshakeResult<'_>, HandshakeError> {
     let versions = result
         .get("supportedVersions")
         .filter(|versions| versions.items().next().is_some())
-        .ok_or(HelloError::Malformed {
+        .ok_or(HandshakeError::Malformed {
             member: "supportedVersions",
         })?;
     let version = versions
@@ -133,7 +133,7 @@ pub fn read_discover(result: Raw<'_>) -> Result<Hello<'_>, HelloError> {
         .filter_map(|version| version.string()?.parse::<ProtocolVersion>().ok())
         .filter(|version| version.era() == Era::Stateless)
         .max()
-        .ok_or_else(|| HelloError::NoCommonVersion {
+        .ok_or_else(|| HandshakeError::NoCommonVersion {
             offered: shown_versions(Some(versions)),
         })?;
     let server_info = result.get("_meta").and_then(|meta| meta.get(SERVER_INFO));
@@ -141,19 +141,19 @@ pub fn read_discover(result: Raw<'_>) -> Result<Hello<'_>, HelloError> {
 }
 
 /// Reads the result of `initialize`.
-pub fn read_initialize(result: Raw<'_>) -> Result<Hello<'_>, HelloError> {
+pub fn read_initialize(result: Raw<'_>) -> Result<HandshakeResult<'_>, HandshakeError> {
     let chosen =
         result
             .get("protocolVersion")
             .and_then(Raw::string)
-            .ok_or(HelloError::Malformed {
+            .ok_or(HandshakeError::Malformed {
                 member: "protocolVersion",
             })?;
     let version = chosen
         .parse::<ProtocolVersion>()
         .ok()
         .filter(|version| version.era() == Era::Handshake)
-        .ok_or_else(|| HelloError::NoCommonVersion {
+        .ok_or_else(|| HandshakeError::NoCommonVersion {
             offered: cut(&chosen, 100),
         })?;
     hello(result, version, result.get("serverInfo"))
@@ -163,14 +163,14 @@ fn hello<'a>(
     result: Raw<'a>,
     version: ProtocolVersion,
     server_info: Option<Raw<'a>>,
-) -> Result<Hello<'a>, HelloError> {
+) -> Result<HandshakeResult<'a>, HandshakeError> {
     let capabilities = result
         .get("capabilities")
         .filter(|capabilities| capabilities.is_object())
-        .ok_or(HelloError::Malformed {
+        .ok_or(HandshakeError::Malformed {
             member: "capabilities",
         })?;
-    Ok(Hello {
+    Ok(HandshakeResult {
         era: version.era(),
         version,
         server_info: server_info.filter(|info| info.is_object()),

@@ -6,7 +6,7 @@
 
 use super::{Asked, Grant, MethodClass, ToolFilter};
 use crate::id::{AgentName, ServerName};
-use crate::status::State;
+use crate::status::ServerState;
 
 /// Who wants to use what.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub struct Question<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer<'a> {
     /// It is in the catalog.
-    Offered(State),
+    Offered(ServerState),
     /// The server has it, and it is left out for this reason.
     LeftOut(&'a str),
     /// The server is ready and has no such tool.
@@ -37,11 +37,11 @@ pub enum Offer<'a> {
     /// Its list could not be read for this reason: it is not listed, and calls by name are sent.
     Unlisted(&'a str),
     /// Nobody knows yet: the server is on its way up, or comes up when it is called.
-    Coming(State),
+    Coming(ServerState),
     /// Nobody knows: the server is not there.
     Away {
-        /// Where it is in its life.
-        state: State,
+        /// Its state.
+        state: ServerState,
         /// Why it is there.
         reason: Option<&'a str>,
     },
@@ -124,7 +124,7 @@ impl Question<'_> {
     }
 }
 
-fn shown(state: State) -> String {
+fn shown(state: ServerState) -> String {
     state.as_str().replace('_', " ")
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn every_reason_is_told() {
-        let (ready, all) = (Offer::Offered(State::Ready), (&[][..], &[][..]));
+        let (ready, all) = (Offer::Offered(ServerState::Ready), (&[][..], &[][..]));
         assert_eq!(
             judged(&["*"], all, "read", ready),
             (
@@ -205,7 +205,7 @@ mod tests {
             ),
             (
                 Offer::Away {
-                    state: State::BackingOff,
+                    state: ServerState::BackingOff,
                     reason: Some("exit code 3"),
                 },
                 "granted by `*`; server `files` is backing off: exit code 3",
@@ -223,7 +223,7 @@ mod tests {
         }
         let waits = "granted by `*`; server `files` is idle; a call waits for it and finds out";
         assert_eq!(
-            judged(&["*"], all, "read", Offer::Coming(State::Idle)),
+            judged(&["*"], all, "read", Offer::Coming(ServerState::Idle)),
             (true, waits.to_owned())
         );
     }

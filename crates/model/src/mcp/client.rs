@@ -1,6 +1,5 @@
-//! What a client can do for a server that asks it: sample, elicit, list its roots; and from which
-//! level on it wants to hear what a server logs. Decides only that; who is asked, and how, is not
-//! its business. Entry point: [`ClientCan::read`].
+//! The capabilities of a client: sampling, elicitation, roots; and its log level. Only reads and
+//! compares them. Entry point: [`ClientCapabilities::read`].
 
 use std::str::FromStr;
 
@@ -9,7 +8,7 @@ use crate::jsonrpc::{Edit, Raw, RawBuf};
 
 /// What a client declared that it can do for servers, as far as we interpret it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientCan {
+pub struct ClientCapabilities {
     /// Samples from its model.
     pub sample: bool,
     /// Samples with tools.
@@ -26,7 +25,7 @@ pub struct ClientCan {
     pub tell_roots: bool,
 }
 
-impl ClientCan {
+impl ClientCapabilities {
     /// Nothing.
     pub const NOTHING: Self = Self {
         sample: false,
@@ -83,7 +82,7 @@ impl ClientCan {
     }
 
     /// Returns the capabilities to declare to a server.
-    pub fn capabilities(self) -> RawBuf {
+    pub fn to_json(self) -> RawBuf {
         let empty = Raw::EMPTY_OBJECT;
         let object = |parts: [(bool, &'static str); 2]| {
             let mut edit = Edit::new(empty);
@@ -197,8 +196,8 @@ impl FromStr for LogLevel {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> ClientCan {
-        ClientCan::read(Raw::trusted(text))
+    fn read(text: &str) -> ClientCapabilities {
+        ClientCapabilities::read(Raw::trusted(text))
     }
 
     #[test]
@@ -209,7 +208,7 @@ mod tests {
             r#"{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{}}"#,
             r#"{"elicitation":{"url":{}}}"#,
         ] {
-            assert_eq!(read(text).capabilities().text(), text);
+            assert_eq!(read(text).to_json().text(), text);
         }
         assert!(!read(r#"{"sampling":true,"experimental":{"x":{}}}"#).anything());
         let old = read(r#"{"elicitation":{},"roots":{"listChanged":true}}"#);

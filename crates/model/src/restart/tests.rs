@@ -39,7 +39,7 @@ fn timeline(policy: &RestartPolicy, exit: &str, lives: &[Duration]) -> String {
 
 // rows 1.9, 1.10
 #[test]
-fn climbs_the_ladder_after_more_than_three_crashes_in_a_minute() {
+fn backs_off_after_more_than_three_crashes_in_a_minute() {
     let policy = RestartPolicy::default();
     insta::assert_snapshot!(timeline(&policy, "exit code 1", &[at(0); 10]), @r"
         0s restarting at once: exit code 1
@@ -151,7 +151,7 @@ fn a_scaled_policy_is_the_same_story_in_less_time() {
         assert!(
             policy
                 .scaled(odd)
-                .ladder
+                .backoff
                 .iter()
                 .all(|step| !step.is_zero() && *step <= LONGEST)
         );
@@ -160,16 +160,16 @@ fn a_scaled_policy_is_the_same_story_in_less_time() {
 
 #[test]
 fn refuses_policies_that_would_loop_hot_or_never() {
-    let (second, ladder) = (at(1), vec![at(1)]);
+    let (second, backoff) = (at(1), vec![at(1)]);
     let check = RestartPolicy::new;
-    assert!(check(3, second, ladder.clone(), second, 0.1).is_ok());
-    assert!(check(101, second, ladder.clone(), second, 0.1).is_err());
-    assert!(check(3, Duration::ZERO, ladder.clone(), second, 0.1).is_err());
+    assert!(check(3, second, backoff.clone(), second, 0.1).is_ok());
+    assert!(check(101, second, backoff.clone(), second, 0.1).is_err());
+    assert!(check(3, Duration::ZERO, backoff.clone(), second, 0.1).is_err());
     assert!(check(3, second, vec![], second, 0.1).is_err());
     assert!(check(3, second, vec![Duration::ZERO], second, 0.1).is_err());
     assert!(check(3, second, vec![Duration::MAX], second, 0.1).is_err());
     for jitter in [-0.1, 1.1, f64::NAN] {
-        assert!(check(3, second, ladder.clone(), second, jitter).is_err());
+        assert!(check(3, second, backoff.clone(), second, jitter).is_err());
     }
 }
 
@@ -220,7 +220,7 @@ proptest! {
                     let near = |step: &Duration| {
                         decision.delay >= step.mul_f64(0.9) && decision.delay <= step.mul_f64(1.1)
                     };
-                    prop_assert!(decision.delay.is_zero() || policy.ladder.iter().any(near));
+                    prop_assert!(decision.delay.is_zero() || policy.backoff.iter().any(near));
                     before = decision.delay;
                 }
             }

@@ -1,8 +1,8 @@
-//! Gantry's own keys, known by their format: whoever's they are, they are shown to nobody.
+//! Gantry's own keys, detected by their format and redacted for everybody.
 //!
-//! A key is a prefix and 32 random bytes in base64. It is found as it is, and inside of base64, as a file
-//! that holds one comes back as a blob: there the prefix has three spellings, by where it begins. One
-//! search for each, no more. Entry points: [`find`] and, for a first look, [`beginnings`].
+//! A key is a prefix and 32 random bytes in base64. It is found as it is, and inside base64, since a
+//! file that holds one comes back as a blob: there the prefix has three spellings, depending on its
+//! offset. One search for each. Entry points: [`find`] and, for a first look, [`beginnings`].
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use memchr::memmem::Finder;
 
-use super::told::is_words;
+use super::detect::is_words;
 
 /// How keys of administrators begin.
 pub const ADMIN_KEY: &str = "gantry_admin_";

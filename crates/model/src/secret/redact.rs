@@ -1,7 +1,7 @@
-//! Removes known secrets, and keys of our own, from texts, in the forms in which they turn up: as they
-//! are, in base64, in URLs and in JSON strings.
+//! Redacts known secrets, and Gantry's own keys, in every form in which they occur: plain, in base64,
+//! in URLs and in JSON strings.
 //!
-//! Works on a whole text: a value that is split over two texts is not seen in either.
+//! Works on a whole text: a value that is split over two texts is not found in either.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! What a model is told of its call: the result of `tools/call` in the model's own form.
+//! The result of `tools/call` in the format of a model's API.
 //!
-//! A failure is a result too: in words that a model can repair its call from, and marked as one
-//! wherever the form has a place for that.
+//! A failure is a result too: in a form that a model can repair its call from, and marked as an error
+//! where the format allows that.
 
 use super::block::{Block, structured, words};
 use super::object::{Object, array};

@@ -1,6 +1,6 @@
-//! The content of an MCP result, read as far as models' APIs can take it.
+//! The content of an MCP result, parsed as far as models' APIs can take it.
 //!
-//! What a shape has no place for is told in words, never dropped.
+//! Content that a format cannot express is described in text, never dropped.
 
 use std::borrow::Cow;
 

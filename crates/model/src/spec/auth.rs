@@ -1,5 +1,5 @@
-//! How a remote server is signed in to: part of its spec. Decides nothing about tokens, which are
-//! kept by the engine and never stand in a spec. Entry point: [`RemoteAuth::check`].
+//! How a remote server is signed in to: part of its spec. Tokens are stored by the engine and never
+//! in a spec. Entry point: [`RemoteAuth::check`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How calls to a server are let through and bounded: the policy, and its options.
+//! The limits and timeouts of calls to a server: the policy, and its options.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ pub struct CallPolicy {
     /// Calls in flight at once; 1 for hosted and 32 for other stdio servers if nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Calls that may wait for a lane before the next is refused as busy.
+    /// Calls of one agent that may wait for a lane before the next is refused as busy.
     pub queue: u32,
-    /// Longest silence of a call before it ends as timed out; progress starts it anew.
+    /// Longest silence of a call before it ends as timed out; progress resets it.
     #[serde(with = "period")]
     pub timeout: Duration,
-    /// Longest life of a call, whatever progress it reports.
+    /// Longest duration of a call, whatever progress it reports.
     #[serde(with = "period")]
     pub timeout_max: Duration,
     /// With one lane: how long it stays closed after a timeout, for the late answer.
@@ -58,7 +58,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "queue",
         Kind::Whole(1, 65_536),
-        "How many calls may wait; the next is refused as busy.",
+        "How many calls of one agent may wait; the next is refused as busy.",
         |spec| plain(&mut spec.calls.queue),
     )
     .old_names(&["calls.queue"]),

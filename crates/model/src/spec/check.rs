@@ -1,7 +1,6 @@
-//! What the types of a spec cannot say: no shell, no variables that load other code, sane numbers.
+//! Checks of a spec beyond its types: no shell, no variables that load other code, valid ranges.
 //!
-//! Pure, so that files and the admin API are held to the same rules. Entry point:
-//! [`ServerSpec::check`].
+//! Pure, so that files and the admin API follow the same rules. Entry point: [`ServerSpec::check`].
 
 mod loader;
 mod shell;
@@ -202,7 +201,7 @@ impl ServerSpec {
                 why,
             })?,
         }
-        let restart = self.life.restart.policy();
+        let restart = self.lifecycle.restart.policy();
         restart.map_err(|source| SpecError::Restart {
             server: self.name.clone(),
             source,

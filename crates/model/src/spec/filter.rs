@@ -1,6 +1,6 @@
-//! Which tools of a server are offered: names and patterns to take, and to leave out.
+//! Which tools of a server are offered: names and patterns to include and exclude.
 //!
-//! Holds for everybody, before any grant: what is left out is neither listed nor called.
+//! Applies to everybody, before any grant: an excluded tool is neither listed nor called.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::options::{Field, Kind, ServerOption, hosting, option, plain};
-use super::remote::TransportWish;
+use super::remote::TransportPreference;
 
 pub use self::check::HostingError;
 pub(super) use self::check::{check_image, check_process};
@@ -51,7 +51,7 @@ pub struct Hosting {
     pub http_path: Option<String>,
     /// How messages travel over the port.
     #[serde(skip_serializing_if = "is_auto")]
-    pub transport: TransportWish,
+    pub transport: TransportPreference,
 }
 
 /// What a hosted server may reach.
@@ -224,8 +224,8 @@ impl<'de> Deserialize<'de> for NetworkGrant {
     }
 }
 
-fn is_auto(wish: &TransportWish) -> bool {
-    *wish == TransportWish::Auto
+fn is_auto(wish: &TransportPreference) -> bool {
+    *wish == TransportPreference::Auto
 }
 
 /// The options of hosting.

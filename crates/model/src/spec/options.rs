@@ -1,4 +1,4 @@
-//! The options of a server, each defined once, beside the field that it sets (`calls`, `life`,
+//! The options of a server, each defined once, beside the field that it sets (`calls`, `lifecycle`,
 //! `process`, `image`, `hosting`, `remote`, `filter`): its name, what may be written, what it means.
 //!
 //! Everything else derives from [`options`]: the reader of files and of REST bodies, the view, `gantry
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::{
     Hosting, ImageLaunch, Launch, ProcessLaunch, RemoteLaunch, ResourceLimits, ServerSpec, calls,
-    filter, hosting, image, life, process, remote,
+    filter, hosting, image, lifecycle, process, remote,
 };
 
 pub(in crate::spec) use self::definition::option;
@@ -36,7 +36,7 @@ pub fn options() -> impl Iterator<Item = &'static ServerOption> {
         remote::OPTIONS,
         GENERAL,
         calls::OPTIONS,
-        life::OPTIONS,
+        lifecycle::OPTIONS,
         filter::OPTIONS,
     ];
     groups.into_iter().flatten()

@@ -1,4 +1,4 @@
-//! A server that is a command on this machine: what it is given, what it may use, and its options.
+//! A server that is a command on this machine: its command, environment, limits and options.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! A server that is somewhere else: its address, how it is spoken to, and how it is reached again.
+//! A remote server: its address, its transport, and how it is reconnected to.
 //!
-//! What an address may be is checked here as text; what a name resolves to is judged when the
-//! connection is made, by the transport. Entry point: [`RemoteLaunch`].
+//! Addresses are checked here as text; what a name resolves to is checked by the transport when it
+//! connects. Entry point: [`RemoteLaunch`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub struct RemoteLaunch {
     pub url: String,
     /// How its messages travel.
     #[serde(default)]
-    pub transport: TransportWish,
+    pub transport: TransportPreference,
     /// Headers that go with every request to it, and to nobody else.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -70,7 +70,7 @@ pub struct RemoteLaunch {
 /// How the messages of a remote server are to travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TransportWish {
+pub enum TransportPreference {
     /// As the server wants it: streamable HTTP, else HTTP with SSE.
     #[default]
     Auto,
@@ -80,7 +80,7 @@ pub enum TransportWish {
     Sse,
 }
 
-impl TransportWish {
+impl TransportPreference {
     /// Returns the wish as it is written everywhere.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -197,7 +197,7 @@ impl RemoteLaunch {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            transport: TransportWish::Auto,
+            transport: TransportPreference::Auto,
             headers: BTreeMap::new(),
             proxy: None,
             allow_private: false,
@@ -440,10 +440,10 @@ mod tests {
     fn every_spelling_of_a_transport_is_known() {
         for text in ["http", "streamable-http", "streamableHttp"] {
             assert_eq!(
-                TransportWish::parse(text),
-                Some(TransportWish::StreamableHttp)
+                TransportPreference::parse(text),
+                Some(TransportPreference::StreamableHttp)
             );
         }
-        assert_eq!(TransportWish::parse("stdio"), None);
+        assert_eq!(TransportPreference::parse("stdio"), None);
     }
 }

@@ -68,7 +68,7 @@ impl ServerSpec {
     pub fn shown(&self) -> Self {
         let mut spec = self.clone();
         spec.calls.concurrency = Some(self.concurrency());
-        spec.life.when_unresponsive = Some(self.when_unresponsive());
+        spec.lifecycle.when_unresponsive = Some(self.when_unresponsive());
         match &mut spec.launch {
             Launch::Process(process) => {
                 process.command = process.shown_command();

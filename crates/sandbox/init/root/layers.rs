@@ -40,19 +40,17 @@ impl Building<'_> {
                 Err(errno) => return Err(errno),
             }
         }
-        let mounted = match self.made.user_namespace {
+        let mapped = match self.made.user_namespace {
             None => Err(0),
-            Some(namespace) => mapped(step, base, namespace, change),
+            namespace => mounted(step, base, namespace, change),
         };
-        let outcome = match mounted {
+        let outcome = match mapped {
             Ok(()) => Ok(()),
             Err(errno) => {
                 if errno != 0 {
                     note(CONTROL, STAGE_LAYER_OWNERS, errno, 0);
                 }
-                sys::change_directory_to(base)?;
-                let names = step.content.split(|byte| *byte == 0);
-                overlay(step.target, names.filter(|name| !name.is_empty()), change)
+                mounted(step, base, None, change)
             }
         };
         sys::change_directory(c"/")?;
@@ -61,50 +59,48 @@ impl Building<'_> {
     }
 }
 
-/// Mounts the layers as the user namespace numbers their owners.
-fn mapped(step: &Step<'_>, base: i32, namespace: i32, change: &[u8]) -> sys::Result<()> {
-    let mut numbers = Text::new(b"");
+/// Mounts the layers, their owners as a user namespace numbers them or as the disk does.
+///
+/// Each has a number for a name: the kernel takes no more than a page of names, and shows them to the tree.
+fn mounted(
+    step: &Step<'_>,
+    base: i32,
+    namespace: Option<i32>,
+    change: &[u8],
+) -> sys::Result<()> {
+    let place: &[u8] = match namespace {
+        Some(_) => b"/layers/mapped",
+        None => b"/layers/plain",
+    };
+    sys::make_directory(Text::new(place).as_c_str(), 0o755)?;
+    let mut options = Text::new(b"userxattr,lowerdir=");
     let names = step.content.split(|byte| *byte == 0);
     for (index, name) in names.filter(|name| !name.is_empty()).enumerate() {
-        let mut place = Text::new(b"/layers/");
-        place.push_number(index as u32);
-        sys::make_directory(place.as_c_str(), 0o755)?;
-        let at = sys::open(place.as_c_str(), sys::O_PATH | sys::O_CLOEXEC, 0)?;
+        let mut path = Text::new(place);
+        path.push(b"/");
+        path.push_number(index as u32);
+        sys::make_directory(path.as_c_str(), 0o755)?;
+        let at = sys::open(path.as_c_str(), sys::O_PATH | sys::O_CLOEXEC, 0)?;
         let set = PLAIN | Attributes::READ_ONLY;
-        let name = Text::new(name);
-        let outcome = attach_layer(base, name.as_c_str(), at, Some(namespace), set);
+        let outcome = attach_layer(base, Text::new(name).as_c_str(), at, namespace, set);
         sys::close(at);
         outcome?;
         if index > 0 {
-            numbers.push(b" ");
-        }
-        numbers.push_number(index as u32);
-    }
-    sys::change_directory(c"/layers")?;
-    let numbers = numbers.as_c_str().to_bytes();
-    overlay(step.target, numbers.split(|byte| *byte == b' '), change)
-}
-
-/// Mounts layers whose names are relative to the working directory.
-fn overlay<'a>(
-    target: &CStr,
-    names: impl Iterator<Item = &'a [u8]>,
-    change: &[u8],
-) -> sys::Result<()> {
-    let mut options = Text::new(b"userxattr,lowerdir=");
-    for (index, name) in names.enumerate() {
-        if index > 0 {
             options.push(b":");
         }
-        options.push(name);
+        options.push_number(index as u32);
     }
-    for (option, name) in [(&b",upperdir="[..], &b"/upper"[..]), (b",workdir=", b"/work")] {
+    sys::change_directory(Text::new(place).as_c_str())?;
+    for (option, name) in [
+        (&b",upperdir="[..], &b"/upper"[..]),
+        (b",workdir=", b"/work"),
+    ] {
         options.push(option);
         options.push(change);
         options.push(name);
     }
     let flags = sys::MS_NOSUID | sys::MS_NODEV;
-    sys::mount(c"overlay", target, c"overlay", flags, options.as_c_str()).map(drop)
+    sys::mount(c"overlay", step.target, c"overlay", flags, options.as_c_str()).map(drop)
 }
 
 /// Shows what is at a path of the host, with all below it, over an open place.

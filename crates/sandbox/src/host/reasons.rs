@@ -50,8 +50,8 @@ mod tests {
             move |asked: &str| (asked == path).then(|| format!("{value}\n"))
         };
         let ubuntu = host("kernel/apparmor_restrict_unprivileged_userns", "1");
-        assert!(setting(EPERM, &ubuntu).unwrap().contains("AppArmor"));
-        assert!(setting(EACCES, &ubuntu).unwrap().contains("userns,"));
+        assert!(setting(EPERM, ubuntu).unwrap().contains("AppArmor"));
+        assert!(setting(EACCES, ubuntu).unwrap().contains("userns,"));
         let old_debian = host("kernel/unprivileged_userns_clone", "0");
         assert!(setting(EPERM, old_debian).unwrap().contains("clone=0"));
         let off = host("user/max_user_namespaces", "0");

@@ -61,6 +61,7 @@ pub(super) fn probe(
     identity: Identity,
     mode: Mode,
     own_user: &Result<(), String>,
+    report: &HostReport,
 ) -> Roots {
     let none = |why: &str| Roots {
         own_root: Err(why.to_owned()),
@@ -69,7 +70,10 @@ pub(super) fn probe(
         layer_owners: Err(why.to_owned()),
     };
     if !mode.has(NEW_PID) || !mode.has(NEW_MOUNT) {
-        return none("needs PID and mount namespaces");
+        let facts = ["pid namespace", "mount namespace"].map(|name| report.fact(name));
+        let denied = facts.into_iter().flatten().find(|fact| !fact.available);
+        let why = denied.map_or("", |fact| fact.detail.as_str());
+        return none(&format!("needs PID and mount namespaces ({why})"));
     }
     let id_range = range(identity, mode, own_user);
     let many = id_range.is_ok();

@@ -2,21 +2,23 @@
 
 use std::io;
 
-use super::{FIRST_UID, Plan, UIDS, candidates, hash, limits, search_path};
+use super::{FIRST_UID, Plan, UIDS, hash, limits};
 use crate::cgroup::Group;
 use crate::command::{Command, Ids, Network, Runtime};
 use crate::error::SpawnError;
 use crate::gvisor;
 use crate::hidden::Hidden;
 use crate::host::{Host, Mode, NEW_MOUNT, NEW_NETWORK, NEW_PID, NEW_UTS};
+use crate::host_parts::{SERVER_HOME, SERVER_ID};
 use crate::job::Job;
 use crate::landlock;
-use crate::own::{Layout, Owner, SERVER_HOME, SERVER_ID, Way, layout};
+use crate::own::{Layout, Owner, Way, layout};
 use crate::protocol::{
     FLAG_CGROUP_NAMESPACE, FLAG_HOME, FLAG_LOOPBACK, FLAG_MANY_IDS, FLAG_OWN_ROOT, Record,
     STAGE_LOOKUP, STAGE_PIVOT, STAGE_RANGE, STAGE_ROOT, STAGE_STEP,
 };
 use crate::root::{OwnRoot, RootBase};
+use crate::search::{candidates, search_path};
 use crate::seccomp::Sockets;
 
 /// The ids of a range.

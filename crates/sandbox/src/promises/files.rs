@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Given;
 use crate::command::Profile;
 use crate::host::NEW_MOUNT;
+use crate::protocol::{STAGE_CGROUP_NAMESPACE, STAGE_HOST_NAME, STAGE_LAYER_OWNERS};
 use crate::report::{
     PromiseState::{Enforced, NotAsked, NotEnforced},
     Report,
@@ -32,19 +33,36 @@ impl Given<'_> {
             true => "changes are kept while it runs",
             false => "read-only",
         };
-        report.add("root", Enforced, format!("own root from {base}, {changes}"));
+        let mut detail = format!("own root from {base}, {changes}");
+        for (stage, what) in [
+            (STAGE_LAYER_OWNERS, "owners of its files show as nobody"),
+            (STAGE_HOST_NAME, "sees the host's name"),
+            (STAGE_CGROUP_NAMESPACE, "sees the names of its cgroups"),
+        ] {
+            if let Some(error) = self.notes.failed(stage) {
+                detail.push_str(&format!("; {what} ({error})"));
+            }
+        }
+        let steps = self.plan.job.steps.iter().enumerate();
+        for (index, step) in steps {
+            if let Some(error) = self.notes.step_failed(index) {
+                detail.push_str(&format!("; could not {step} ({error})"));
+            }
+        }
+        report.add("root", Enforced, detail);
     }
 
     pub(super) fn filesystem(&self, report: &mut Report) {
-        if let Some(root) = self.own_root() {
-            let mut writable: Vec<String> = writable_mounts(root)
-                .map(|(target, _)| quoted(target))
-                .collect();
-            writable.push("its scratch".to_owned());
+        if let Some(plan) = &self.plan.own {
+            let writable: Vec<String> = plan.writable.iter().map(|path| quoted(path)).collect();
             let mut detail = format!("reads its own root, writes only {}", writable.join(", "));
-            if self.landlocked().is_ok() {
+            // A runtime that makes namespaces of its own cannot be held by it.
+            if self.landlocked().is_ok() && !self.plan.job.landlock_rules.is_empty() {
                 let abi = self.host.landlock_abi;
                 detail.push_str(&format!("; Landlock ABI {abi} says the same"));
+            }
+            for path in &self.plan.unwritable {
+                detail.push_str(&format!("; its user may not write {}", quoted(path)));
             }
             return report.add("filesystem", Enforced, detail);
         }

@@ -35,7 +35,7 @@ fn guest(command: Command) -> Command {
 
 #[tokio::test]
 async fn is_proved_and_other_programs_are_not() {
-    // row 1.11
+    // row 1.18
     let sandbox = sandbox();
     let proof = sandbox.probe_runtime(&runsc()).await.unwrap();
     assert!(proof.release >= 20_240_729, "{proof:?}");
@@ -44,7 +44,7 @@ async fn is_proved_and_other_programs_are_not() {
         fs::read_to_string("/proc/version").unwrap().trim()
     );
     // Known by now.
-    let start = std::time::Instant::now();
+    let start = tokio::time::Instant::now();
     assert_eq!(sandbox.probe_runtime(&runsc()).await.unwrap(), proof);
     assert!(start.elapsed() < Duration::from_millis(100));
     let folder = tempfile::tempdir().unwrap();
@@ -68,7 +68,7 @@ async fn is_proved_and_other_programs_are_not() {
 
 #[tokio::test]
 async fn serves_an_image_with_its_user_its_root_and_its_volumes() {
-    // rows 1.1, 1.6
+    // row 1.19
     let layers = Layers::new();
     let volume = tempfile::tempdir().unwrap();
     let data = volume.path().join("data");
@@ -231,7 +231,7 @@ async fn a_killed_owner_leaves_no_guest() {
 
 #[tokio::test]
 async fn a_guest_over_its_memory_ends_and_it_is_said() {
-    // row 1.8
+    // row 1.17
     let layers = Layers::new();
     let mut command = script(
         &layers,

@@ -3,11 +3,12 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use gantry_sandbox::{Command, Network};
+use gantry_sandbox::{Command, GVisor, Inside, Network, Runtime};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use crate::harness::{hosted, line, sandbox};
+use crate::own_root::{Layers, script_in};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -165,4 +166,41 @@ async fn nothing_is_dialled_where_the_network_is_the_hosts_by_accident() {
         "{:?}",
         owner.report
     );
+}
+
+/// Expects an echo from a port inside, as soon as there is one.
+async fn echoed(inside: &Inside, word: &str) {
+    let begun = Instant::now();
+    let mut socket = loop {
+        match inside.dial(8080).await {
+            Ok(socket) => break socket,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}"),
+        }
+        assert!(begun.elapsed() < 10 * SECOND);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    socket.set_nonblocking(false).unwrap();
+    socket.write_all(word.as_bytes()).unwrap();
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, word);
+}
+
+#[tokio::test]
+async fn an_image_with_a_port_is_reached_in_every_runtime() {
+    let sandbox = sandbox();
+    let layers = Layers::new();
+    let text = "exec /bin/busybox nc -ll -p 8080 -e /bin/cat";
+    let mut command = script_in(layers.root(), text);
+    command.network = Network::Inside;
+    let spawned = sandbox.spawn(&command).await.unwrap();
+    echoed(&spawned.tree.inside(), "own namespaces").await;
+    command.runtime = Runtime::GVisor(GVisor {
+        program: "/usr/bin/runsc".into(),
+    });
+    command.limits.cpu = None;
+    let spawned = sandbox.spawn(&command).await.unwrap();
+    echoed(&spawned.tree.inside(), "gVisor").await;
+    echoed(&spawned.tree.inside(), "gVisor again").await;
 }

@@ -1,6 +1,7 @@
 //! Real processes under the sandbox: trees that end, limits that bite, reports that are true.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod attack;
 mod denied;
 mod gvisor;
 mod harness;

@@ -171,7 +171,13 @@ fn process() {
             _ => script(text),
         };
         let sandbox = sandbox();
-        let mut spawned = sandbox.spawn(&command).await.unwrap();
+        let mut spawned = match sandbox.spawn(&command).await {
+            Ok(spawned) => spawned,
+            Err(error) => {
+                println!("\nreport: refused {error}\nup");
+                return;
+            }
+        };
         assert_eq!(line(&mut spawned).await, "up");
         // The test harness has begun a line of its own.
         println!("\nmarker: {}", marker(&command));

@@ -37,3 +37,18 @@ fn has_roots_of_its_own() {
 fn has_gvisor() {
     again("gvisor::");
 }
+
+#[test]
+fn is_not_harmed_from_inside() {
+    again("attack::");
+}
+
+#[test]
+fn is_reached_inside() {
+    again("inside::an_image");
+}
+
+#[test]
+fn runs_ordinary_programs_under_the_allow_list() {
+    again("syscalls::");
+}

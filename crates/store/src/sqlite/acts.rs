@@ -5,7 +5,7 @@ use sqlx::{QueryBuilder, Sqlite};
 
 use super::SqliteStore;
 use super::value::{column, parsed, signed, signed_option, unsigned, unsigned_option};
-use super::writer::{Durability, Turn};
+use super::writer::{Durability, WriteTurn};
 use crate::act::{ActEnd, ActFilter, ActOutcome, ActRow};
 use crate::error::StoreError;
 use crate::sql::acts as sql;
@@ -52,7 +52,7 @@ impl SqliteStore {
 
     async fn prune(
         &self,
-        turn: &mut Turn<'_>,
+        turn: &mut WriteTurn<'_>,
         project: &str,
         (refused, others): (i64, i64),
     ) -> Result<(), StoreError> {

@@ -16,7 +16,7 @@ use crate::row::CatalogRow;
 use crate::sql::catalog as sql;
 
 /// What is known of one item before a catalog is saved.
-struct Known {
+struct StoredItem {
     position: u32,
     hash: String,
     version: u32,
@@ -160,8 +160,8 @@ async fn load(
     Ok(Some((column(&head, 0)?, column(&head, 1)?, rows)))
 }
 
-fn known_item(row: &SqliteRow) -> Result<Known, sqlx::Error> {
-    Ok(Known {
+fn known_item(row: &SqliteRow) -> Result<StoredItem, sqlx::Error> {
+    Ok(StoredItem {
         position: column(row, 2)?,
         hash: column(row, 3)?,
         version: column(row, 4)?,

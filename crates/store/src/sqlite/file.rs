@@ -1,7 +1,7 @@
-//! The file itself: its folder, its mode, what may stand in its place, and its copies.
+//! The database file: its folder, its mode, what may be in its place, and its copies.
 //!
-//! Never opens the file: closing any descriptor of it would drop the locks that SQLite holds in
-//! this process (<https://www.sqlite.org/howtocorrupt.html>, section 2.2).
+//! Never opens the file: closing any descriptor of it would drop the locks that SQLite holds in this
+//! process (<https://www.sqlite.org/howtocorrupt.html>, section 2.2).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,7 +13,7 @@ use crate::error::StoreError;
 
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FileState {
     /// Nothing.
     Missing,
     /// A file that may be a database.
@@ -38,7 +38,7 @@ pub(crate) fn prepare_folder(path: &Path) -> Result<(), StoreError> {
 ///
 /// Refuses links, other things than files, an empty file, and a write-ahead log without its file:
 /// making a new database over any of these would lose or misplace what somebody had.
-pub(crate) fn look(path: &Path) -> Result<Found, StoreError> {
+pub(crate) fn look(path: &Path) -> Result<FileState, StoreError> {
     let log = beside(path, "-wal");
     for part in [path, &log, &beside(path, "-shm")] {
         if let Some(metadata) = stat(path, part)?
@@ -60,7 +60,7 @@ pub(crate) fn look(path: &Path) -> Result<Found, StoreError> {
             let reason = format!("it is gone, but its log `{}` is not", log.display());
             return Err(StoreError::corrupt(path, reason));
         }
-        return Ok(Found::Missing);
+        return Ok(FileState::Missing);
     };
     if metadata.len() == 0 {
         return Err(StoreError::corrupt(path, "it is empty"));
@@ -70,7 +70,7 @@ pub(crate) fn look(path: &Path) -> Result<Found, StoreError> {
         let private = fs::Permissions::from_mode(0o600);
         fs::set_permissions(path, private).map_err(|error| StoreError::open(path, error))?;
     }
-    Ok(Found::File)
+    Ok(FileState::File)
 }
 
 /// Makes an empty file for its owner only; it must not be there.

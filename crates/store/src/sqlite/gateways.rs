@@ -1,4 +1,4 @@
-//! Which gateways share the file, and what changed in it since somebody read it. Statements are in
+//! The gateways that share the file, and what changed in it since it was last read. Statements are in
 //! `sql::gateways`.
 
 use std::path::{Path, PathBuf};

@@ -158,7 +158,7 @@ pub(crate) async fn put_workspace(
     let spec = &row.spec;
     let hosting = spec.launch.hosting();
     let hosted = hosting.filter(|_| spec.profile() == Some(Profile::Hosted));
-    let Some(hosting) = hosted.filter(|_| spec.off.is_none()) else {
+    let Some(hosting) = hosted.filter(|_| spec.inactive.is_none()) else {
         let remove = sqlx::query(sql::REMOVE_WORKSPACE)
             .bind(row.project.as_str())
             .bind(spec.name.as_str());
@@ -173,7 +173,7 @@ pub(crate) async fn put_workspace(
         Bridge::Http { port, .. } => Some(port),
         Bridge::Stdio => None,
     };
-    let policy = match spec.life.restart_when {
+    let policy = match spec.lifecycle.restart_when {
         RestartWhen::Always => "always",
         RestartWhen::OnFailure => "on-failure",
         RestartWhen::Never => "never",

@@ -1,9 +1,9 @@
-//! The file's schema: made, checked, refused if newer, brought forward if older.
+//! The schema of the file: created, checked, refused if newer, migrated if older.
 //!
-//! A warm start asks one question and runs no migration. SQLite's migrations take no lock of their
-//! own, so a lock file stands for it. A new database is made under another name and moved into
-//! place when it is whole; an older one is copied first, and each step is one transaction, so that
-//! a killed migration leaves the old schema or a new one.
+//! A warm start runs one query and no migration. SQLite's migrations take no lock of their own, so a
+//! lock file does. A new database is created under another name and moved into place when it is
+//! complete; an older one is copied first, and each step is one transaction, so that a killed
+//! migration leaves either schema.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -11,9 +11,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use gantry_model::hex::hex;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, SqlStr};
+use sqlx::{AssertSqlSafe, Connection, SqlStr};
 
 use super::connection::Connector;
 use super::{file, value};
@@ -64,6 +65,9 @@ const MIGRATIONS: [(i64, &str, &str); 8] = [
     ),
 ];
 
+/// What all migrations together make of an empty file. Written by the test that compares it with them.
+const SCHEMA: &str = include_str!("../../migrations/sqlite_schema.sql");
+
 /// `GANT` in the header of every file of ours, set by the first migration.
 const APPLICATION_ID: i64 = 0x4741_4e54;
 
@@ -108,7 +112,7 @@ pub(crate) async fn create(
     busy_timeout: Duration,
 ) -> Result<(), StoreError> {
     let _lock = lock(path).await?;
-    if file::look(path)? == file::Found::File {
+    if file::look(path)? == file::FileState::File {
         return Ok(());
     }
     let unfinished = file::beside(path, ".new");
@@ -116,7 +120,15 @@ pub(crate) async fn create(
     file::remove_unfinished(&unfinished).map_err(failed)?;
     drop(file::make(&unfinished).map_err(failed)?);
     let mut connection = Connector::new(&unfinished, busy_timeout)?.maker().await?;
-    run(&mut connection, path, migrator).await?;
+    let checksums = |migrator: &Migrator| -> Vec<_> {
+        let each = migrator.iter();
+        each.map(|migration| migration.checksum.clone()).collect()
+    };
+    if checksums(migrator) == checksums(&known()) {
+        fill(&mut connection, path, migrator).await?;
+    } else {
+        run(&mut connection, path, migrator).await?;
+    }
     let closed = connection.close().await;
     closed.map_err(|error| StoreError::from_sqlite(path, "make the file", error))?;
     file::put_in_place(&unfinished, path).map_err(failed)
@@ -201,6 +213,34 @@ pub(crate) async fn check(
         }
     }
     Ok(())
+}
+
+/// Makes the tables of a new file at once, and records the migrations that would have made them.
+async fn fill(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    migrator: &Migrator,
+) -> Result<(), StoreError> {
+    let failed = |error| StoreError::from_sqlite(path, "make its tables", error);
+    let mut statements = format!("BEGIN;\n{SCHEMA}");
+    for Migration {
+        version,
+        description,
+        checksum,
+        ..
+    } in migrator.iter()
+    {
+        let checksum = hex(checksum);
+        statements += &format!(
+            "INSERT INTO kb._sqlx_migrations (version, description, success, checksum, execution_time) \
+             VALUES ({version}, '{description}', TRUE, x'{checksum}', 0);\n"
+        );
+    }
+    statements += "COMMIT;";
+    let made = sqlx::raw_sql(AssertSqlSafe(statements))
+        .execute(connection)
+        .await;
+    made.map(drop).map_err(failed)
 }
 
 async fn run(
@@ -291,7 +331,86 @@ async fn lock(path: &Path) -> Result<File, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MIGRATIONS, known};
+    use sqlx::Row;
+
+    use super::*;
+
+    /// Everything in a file: statements first, then rows.
+    async fn content(path: &Path) -> Vec<String> {
+        let connector = Connector::new(path, Duration::from_secs(5)).unwrap();
+        let mut connection = connector.writer().await.unwrap();
+        let statements = "SELECT coalesce(sql, name) FROM kb.sqlite_master ORDER BY rowid";
+        let rows = sqlx::query(statements).fetch_all(&mut connection).await;
+        let mut all: Vec<String> = rows.unwrap().iter().map(|row| row.get(0)).collect();
+        let tables = "SELECT name FROM kb.sqlite_master WHERE type = 'table' ORDER BY rowid";
+        for table in sqlx::query(tables)
+            .fetch_all(&mut connection)
+            .await
+            .unwrap()
+        {
+            let table: String = table.get(0);
+            let rows = match table.as_str() {
+                "_sqlx_migrations" => {
+                    "SELECT json_array(version, description, hex(checksum)) FROM kb._sqlx_migrations"
+                        .to_owned()
+                }
+                table => format!("SELECT '{table} has ' || count(*) FROM kb.{table}"),
+            };
+            let rows = sqlx::query(AssertSqlSafe(rows))
+                .fetch_all(&mut connection)
+                .await;
+            all.extend(rows.unwrap().iter().map(|row| row.get::<String, _>(0)));
+        }
+        let id = sqlx::query("PRAGMA kb.application_id")
+            .fetch_one(&mut connection)
+            .await;
+        all.push(id.unwrap().get::<i64, _>(0).to_string());
+        all
+    }
+
+    /// Makes a file at once or step by step; returns what is in it.
+    async fn made(at_once: bool) -> Result<Vec<String>, StoreError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gantry.db");
+        drop(file::make(&path).unwrap());
+        let connector = Connector::new(&path, Duration::from_secs(5)).unwrap();
+        let mut connection = connector.maker().await.unwrap();
+        match at_once {
+            true => fill(&mut connection, &path, &known()).await?,
+            false => run(&mut connection, &path, &known()).await?,
+        }
+        connection.close().await.unwrap();
+        Ok(content(&path).await)
+    }
+
+    // fault D5: a new file is what an old one becomes.
+    #[tokio::test]
+    async fn the_committed_schema_is_what_the_migrations_make() {
+        let stepwise = made(false).await.unwrap();
+        if made(true).await.ok().as_ref() != Some(&stepwise) {
+            let mut text =
+                "-- What the migrations make of an empty file. Generated: `just gen`.\n".to_owned();
+            text += &format!("PRAGMA kb.application_id = {APPLICATION_ID};\n");
+            for statement in stepwise.iter().filter(|line| line.starts_with("CREATE ")) {
+                let end = ["TABLE ", "UNIQUE INDEX ", "INDEX ", "VIEW ", "TRIGGER "]
+                    .iter()
+                    .find_map(|kind| {
+                        statement
+                            .strip_prefix(&format!("CREATE {kind}"))
+                            .map(|_| kind.len())
+                    })
+                    .expect("one of these kinds");
+                let (kind, rest) = statement.split_at("CREATE ".len() + end);
+                text += &format!("{kind}kb.{rest};\n");
+            }
+            let out = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../target/sqlite_schema.sql"
+            );
+            std::fs::write(out, text).unwrap();
+            panic!("migrations/sqlite_schema.sql is out of date: `just gen` writes it");
+        }
+    }
 
     #[test]
     fn every_file_of_the_folder_is_a_migration() {

@@ -1,6 +1,6 @@
-//! Two connections that read, opened when first needed and kept.
+//! Two read connections, opened when first needed and kept.
 //!
-//! A reader is lent for one question and comes back when it is dropped. How many may wait is
+//! A reader is lent for one query and returned when it is dropped. The number of waiting queries is
 //! bounded; callers bring their own deadlines.
 
 use parking_lot::Mutex;

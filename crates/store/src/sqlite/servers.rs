@@ -1,7 +1,7 @@
 //! Projects, agents and servers. Statements are in `sql::servers`.
 
 use gantry_model::id::{AgentName, ProjectName, ServerId};
-use gantry_model::spec::{ServerSpec, Source, TransportWish};
+use gantry_model::spec::{ServerSpec, Source, TransportPreference};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 
@@ -161,7 +161,7 @@ pub(crate) async fn ensure_agent(
 fn transport(spec: &ServerSpec) -> &'static str {
     match spec.launch.transport() {
         // What the server turns out to speak is in its status.
-        "auto" => TransportWish::StreamableHttp.as_str(),
+        "auto" => TransportPreference::StreamableHttp.as_str(),
         transport => transport,
     }
 }

@@ -188,7 +188,7 @@ fn a_released_migration_never_changes() {
     assert!(include_str!("../../tests/fixtures/schema-0001.sql").contains(&hex));
 }
 
-async fn plan(turn: &mut Turn<'_>, statement: &str) -> Vec<String> {
+async fn plan(turn: &mut WriteTurn<'_>, statement: &str) -> Vec<String> {
     let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
     let query = sqlx::query(explain).persistent(false);
     let rows = query.fetch_all(turn.connection().unwrap()).await.unwrap();

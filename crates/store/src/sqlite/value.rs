@@ -1,7 +1,7 @@
-//! Between our values and the ones that a database has: unsigned numbers, ids and names.
+//! Conversions between our values and the database's: unsigned numbers, ids and names.
 //!
-//! A number that does not fit becomes the nearest that does: a duration of 300,000 years is no
-//! reason to lose an audit row. A text that cannot be parsed is an error, never a default.
+//! A number that does not fit becomes the nearest that does: a duration of 300,000 years is no reason
+//! to lose an audit row. A text that cannot be parsed is an error, never a default.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{ColumnIndex, Decode, Row, Sqlite, Type};

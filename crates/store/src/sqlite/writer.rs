@@ -1,10 +1,10 @@
-//! The one connection that writes, and the bounded queue in front of it.
+//! The one write connection, and the bounded queue in front of it.
 //!
 //! A turn is taken for one method and ends with `done`. A turn that ends otherwise (an error, a
-//! caller that went away) leaves the writer suspect: the next turn makes sure that nothing of it
-//! is left, and takes a new connection if it must. So a full disk heals by itself. What people and
-//! administrators do waits for its turn for seconds, and for a moment only after a write that failed;
-//! the rest waits as long as its caller does.
+//! caller that left) leaves the writer suspect: the next turn rolls back, and takes a new connection
+//! if it must. So a full disk heals by itself. Writes of administrators wait for their turn for
+//! seconds, and only for a moment after a failed write; other writes wait as long as their caller
+//! does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -56,7 +56,7 @@ struct Slot {
 }
 
 /// The right to write, for one method.
-pub(crate) struct Turn<'a> {
+pub(crate) struct WriteTurn<'a> {
     what: &'static str,
     connector: &'a Connector,
     slot: MutexGuard<'a, Slot>,
@@ -93,7 +93,7 @@ impl Writer {
         &self,
         what: &'static str,
         durability: Durability,
-    ) -> Result<Turn<'_>, StoreError> {
+    ) -> Result<WriteTurn<'_>, StoreError> {
         let busy = || StoreError::Busy { what };
         if self.gone.load(Ordering::Acquire) {
             let path = self.connector.path().to_owned();
@@ -109,7 +109,7 @@ impl Writer {
         if slot.closed {
             return Err(busy());
         }
-        let mut turn = Turn {
+        let mut turn = WriteTurn {
             what,
             connector: &self.connector,
             slot,
@@ -144,13 +144,13 @@ impl Writer {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
         self.failed.store(self.slot.suspect, Ordering::Relaxed);
     }
 }
 
-impl Turn<'_> {
+impl WriteTurn<'_> {
     /// Returns what statements run on outside of a transaction.
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
         let what = self.what;

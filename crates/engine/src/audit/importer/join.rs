@@ -14,7 +14,7 @@ use crate::audit::scan::{Chunk, Mark};
 
 /// Where the intent of a call that ended is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Begun {
+pub(super) enum IntentLocation {
     /// In the same chunk.
     Here(Mark),
     /// In a former chunk: the call was open.
@@ -27,7 +27,7 @@ pub(super) enum Begun {
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     /// Those that ended, with their outcomes.
-    pub(super) ended: Vec<(Begun, Mark)>,
+    pub(super) ended: Vec<(IntentLocation, Mark)>,
     /// Those of the ended ones that began in a former chunk.
     pub(super) closed: HashSet<CallId>,
     /// Those that begin here and have not ended.
@@ -50,12 +50,12 @@ impl Joined {
                 }
                 Kind::Outcome => {
                     let begun = match joined.begun.remove(&mark.id) {
-                        Some(intent) => Begun::Here(intent),
+                        Some(intent) => IntentLocation::Here(intent),
                         None if open.contains_key(&mark.id) => {
                             joined.closed.insert(mark.id);
-                            Begun::Open
+                            IntentLocation::Open
                         }
-                        None => Begun::Before,
+                        None => IntentLocation::Before,
                     };
                     joined.ended.push((begun, *mark));
                 }
@@ -67,7 +67,8 @@ impl Joined {
 
     /// Returns the calls whose intents are in no chunk that is known.
     pub(super) fn orphans(&self) -> impl Iterator<Item = CallId> {
-        let is_orphan = |(begun, _): &&(Begun, Mark)| matches!(begun, Begun::Before);
+        let is_orphan =
+            |(begun, _): &&(IntentLocation, Mark)| matches!(begun, IntentLocation::Before);
         self.ended
             .iter()
             .filter(is_orphan)

@@ -1,7 +1,7 @@
-//! How the journal shares a small disk with the database: it takes a part of what is free, and gives
-//! back what it has taken ahead of need when the database can no longer write.
+//! How the journal shares a small disk with the database: it takes a part of the free space, and
+//! gives back what it allocated ahead when the database can no longer write.
 //!
-//! Never touches the room that open calls were promised. Entry points: `Journal::next_size` and
+//! Never touches space that is reserved for open calls. Entry points: `Journal::next_size` and
 //! `Journal::give_back`.
 
 use std::io;

@@ -25,7 +25,7 @@ const SPARES: usize = 2;
 
 /// What the lock guards.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SpaceState {
     pub(super) current: Arc<Segment>,
     pub(super) tail: u64,
     /// Where the room for records ends; before the segment's own end if its space was given back.
@@ -80,7 +80,7 @@ enum TroubleKind {
     Write(i32),
 }
 
-impl State {
+impl SpaceState {
     pub(super) fn new(current: Arc<Segment>, older: VecDeque<Arc<Segment>>) -> Self {
         Self {
             tail: segment::HEADER,
@@ -188,7 +188,7 @@ impl Journal {
     /// Hands out the place of a record of `length` bytes.
     pub(super) fn place(
         &self,
-        state: &mut State,
+        state: &mut SpaceState,
         length: u64,
         claim: Claim,
     ) -> Result<Position, AuditError> {
@@ -224,7 +224,7 @@ impl Journal {
     }
 
     /// Makes sure that a record fits and that all promises can still be kept.
-    fn admit(&self, state: &mut State, length: u64, promise: u64) -> Result<(), AuditError> {
+    fn admit(&self, state: &mut SpaceState, length: u64, promise: u64) -> Result<(), AuditError> {
         if let Some(error) = state.gone_error() {
             return Err(error);
         }
@@ -243,7 +243,7 @@ impl Journal {
         Ok(())
     }
 
-    fn fits(&self, state: &State, length: u64, promise: u64) -> bool {
+    fn fits(&self, state: &SpaceState, length: u64, promise: u64) -> bool {
         let whole = |segment: &Arc<Segment>| segment.end() - segment::HEADER;
         let mut spares = state.spares.iter();
         let free = if length <= state.left() {
@@ -265,7 +265,7 @@ impl Journal {
     }
 
     /// Allocates a segment at once, but does not try again and again when that fails.
-    fn allocate(&self, state: &mut State) -> Result<(), AuditError> {
+    fn allocate(&self, state: &mut SpaceState) -> Result<(), AuditError> {
         if let Some(trouble) = state.trouble
             && Instant::now() < trouble.retry_at
         {
@@ -344,7 +344,7 @@ impl Journal {
     }
 
     /// Returns the new id of a imported segment if it is to be used again.
-    pub(super) fn wants_again(&self, state: &mut State, segment: &Segment) -> Option<u64> {
+    pub(super) fn wants_again(&self, state: &mut SpaceState, segment: &Segment) -> Option<u64> {
         let wanted = !state.retired
             && segment.size == self.segment_bytes
             && state.spares.len() < SPARES
@@ -366,7 +366,7 @@ impl Journal {
     }
 
     /// Puts a segment among the spares, if its turn is not over.
-    fn offer(&self, mut state: MutexGuard<'_, State>, segment: Segment) -> io::Result<()> {
+    fn offer(&self, mut state: MutexGuard<'_, SpaceState>, segment: Segment) -> io::Result<()> {
         if !matches!(
             state.trouble,
             Some(Trouble {
@@ -391,7 +391,7 @@ impl Journal {
     }
 
     /// Returns why the next call would be refused, if it would.
-    pub(super) fn refusing(&self, state: &State) -> Option<AuditError> {
+    pub(super) fn refusing(&self, state: &SpaceState) -> Option<AuditError> {
         if let Some(error) = state.gone_error() {
             return Some(error);
         }
@@ -401,13 +401,13 @@ impl Journal {
     }
 
     /// Tells whether the next call might not fit although a segment was asked for.
-    fn starved(&self, state: &State) -> bool {
+    fn starved(&self, state: &SpaceState) -> bool {
         let asked = |trouble: Trouble| !matches!(trouble.kind, TroubleKind::Write(_));
         state.trouble.is_some_and(asked)
             && !self.fits(state, self.largest - self.promise, self.promise)
     }
 
-    pub(super) fn write_failed(&self, state: &mut State, source: io::Error) -> AuditError {
+    pub(super) fn write_failed(&self, state: &mut SpaceState, source: io::Error) -> AuditError {
         let kind = TroubleKind::Write(source.raw_os_error().unwrap_or(-1));
         state.trouble = Some(Trouble {
             kind,
@@ -416,7 +416,7 @@ impl Journal {
         refusal_of(self.path(), source)
     }
 
-    pub(super) fn rotate(&self, state: &mut State) -> Result<(), AuditError> {
+    pub(super) fn rotate(&self, state: &mut SpaceState) -> Result<(), AuditError> {
         self.write_gathered(state)?;
         if state.spares.is_empty() {
             self.allocate(state)?;
@@ -444,7 +444,7 @@ impl Journal {
     }
 
     /// Goes on in another segment before the one in use is full.
-    pub(super) fn leave_current(&self, state: &mut State) -> Result<(), AuditError> {
+    pub(super) fn leave_current(&self, state: &mut SpaceState) -> Result<(), AuditError> {
         if state.spares.is_empty() {
             self.allocate(state)?;
         }
@@ -459,7 +459,7 @@ impl Journal {
         Ok(())
     }
 
-    fn claim_id(&self, state: &mut State) -> Result<u64, AuditError> {
+    fn claim_id(&self, state: &mut SpaceState) -> Result<u64, AuditError> {
         if state.bytes() + self.segment_bytes > self.journal_bytes {
             let retry_at = Instant::now() + RETRY_AFTER;
             state.trouble = Some(Trouble {
@@ -482,7 +482,7 @@ impl Journal {
         Ok(segment)
     }
 
-    fn allocation_failed(&self, state: &mut State, error: &io::Error) -> AuditError {
+    fn allocation_failed(&self, state: &mut SpaceState, error: &io::Error) -> AuditError {
         let kind = TroubleKind::Space(error.raw_os_error().unwrap_or(-1));
         state.trouble = Some(Trouble {
             kind,

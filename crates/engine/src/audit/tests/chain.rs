@@ -9,7 +9,7 @@ use gantry_store::{DamageKind, JournalDamage};
 
 use super::damage::{segment_path, segments};
 use super::*;
-use crate::audit::background::Turn;
+use crate::audit::background::TaskState;
 use crate::audit::mark::{self, MARK_EVERY};
 
 /// Records calls until the journal has so many segments in use; nothing of it is imported.
@@ -333,7 +333,7 @@ async fn a_segment_that_goes_or_is_cut_while_it_is_in_use_is_told_and_left() {
                 .unwrap(),
             false => fs::remove_file(&path).unwrap(),
         }
-        rig.audit.check(&mut Turn::due()).await;
+        rig.audit.check(&mut TaskState::due()).await;
         rig.audit.import_now().await.unwrap();
         let kind = if cut {
             DamageKind::Truncated
@@ -406,7 +406,7 @@ async fn what_calls_are_recorded_in_must_stay_where_it_is() {
         let path = rig.folder.path().join(what);
         let moved = rig.folder.path().with_extension("moved");
         fs::rename(&path, &moved).unwrap();
-        rig.audit.check(&mut Turn::due()).await;
+        rig.audit.check(&mut TaskState::due()).await;
         let error = rig.try_begin().await.unwrap_err();
         assert!(
             matches!(error, AuditError::Gone { .. }),
@@ -416,7 +416,7 @@ async fn what_calls_are_recorded_in_must_stay_where_it_is() {
         assert!(rig.audit.import_now().await.is_err());
         assert!(!path.exists(), "nothing is made in its place");
         fs::rename(&moved, &path).unwrap();
-        rig.audit.check(&mut Turn::due()).await;
+        rig.audit.check(&mut TaskState::due()).await;
         rig.call().await;
         assert_eq!(rig.row(recorded).await.status, CallStatus::Ok);
     }

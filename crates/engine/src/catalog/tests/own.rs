@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns an entry whose client of this session sees other tools.
 fn with_own(session: u128, tools: &[&str]) -> CatalogEntry {
-    let own = Party::of(&everyone(), Speaker::Session(session)).unwrap();
+    let own = InstanceOwner::of(&everyone(), ClientIdentity::Session(session)).unwrap();
     let common = entry("a", &["x"]);
     let lists = ServerCatalog::clone(&entry("a", tools).catalog);
     common.with_own(vec![(own, Arc::new(lists))])
@@ -17,8 +17,12 @@ fn lists_of_one_client_are_shown_and_told_to_it_alone() {
     let caller = everyone();
     let mut stranger = everyone();
     stranger.key = KeyId::from_random(2);
-    let own = Speaker::Session(1);
-    let others = [Speaker::Anyone, Speaker::Key, Speaker::Session(2)];
+    let own = ClientIdentity::Session(1);
+    let others = [
+        ClientIdentity::Anyone,
+        ClientIdentity::Key,
+        ClientIdentity::Session(2),
+    ];
     let marks = |who| catalog.revisions(&caller, &Scope::All, who);
     let tools = |who| listed(&catalog.view_for(&caller, &Scope::All, who));
     let first = marks(own);

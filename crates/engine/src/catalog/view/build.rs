@@ -1,4 +1,4 @@
-//! Puts a view together: which things the grants name, under which names, and who lost one.
+//! Builds a view: which items the grants name, under which names, and which lost theirs to another.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use gantry_model::grant::{GrantSet, MethodClass, Verdict};
 use gantry_model::id::ServerName;
 use gantry_model::naming::{self, Expose, Form, Names, Outcome, Rules, ToolId};
 
-use super::{Collision, Found, Listed, Other, Pattern, View, is_in};
+use super::{Collision, Found, Listed, NotGranted, Pattern, View, is_in};
 use crate::catalog::template::Template;
 use crate::catalog::{CatalogEntry, Snapshot};
 use crate::request::Scope;
@@ -18,16 +18,16 @@ use crate::tool::Item;
 const MOST_COLLISIONS: usize = 1_024;
 
 /// A tool or a prompt that is to get a name.
-struct Wanting<T> {
+struct Unnamed<T> {
     id: ToolId,
     thing: T,
     listed: bool,
 }
 
 /// What became of the tools or prompts of a view.
-struct Named<T> {
+struct NamedItems<T> {
     by_name: HashMap<Box<str>, T>,
-    others: HashMap<Box<str>, Other>,
+    others: HashMap<Box<str>, NotGranted>,
     listed: Vec<(Arc<str>, T)>,
     /// All that the grants allow, in order, and whether each is listed now.
     own: Vec<(ToolId, bool)>,
@@ -123,13 +123,13 @@ impl Builder<'_> {
     fn name<T: Clone>(
         &mut self,
         class: MethodClass,
-        things: impl Iterator<Item = Wanting<T>>,
-    ) -> Named<T> {
+        things: impl Iterator<Item = Unnamed<T>>,
+    ) -> NamedItems<T> {
         let things = things.filter(|thing| is_in(self.scope, &thing.id.server));
         let (own, others): (Vec<_>, Vec<_>) =
             things.partition(|thing| self.allows(class, &thing.id.server, Some(&thing.id.tool)));
         let names = self.exposed(class, own.iter().map(|thing| &thing.id));
-        let mut named = Named {
+        let mut named = NamedItems {
             by_name: HashMap::new(),
             others: HashMap::new(),
             listed: Vec::new(),
@@ -168,7 +168,7 @@ impl Builder<'_> {
             };
             let names = [format!("{server}:{tool}"), exposed];
             for name in names.into_iter().chain(unshortened) {
-                let other = Other {
+                let other = NotGranted {
                     server: server.clone(),
                     item: Arc::clone(&tool),
                 };
@@ -347,8 +347,8 @@ impl fmt::Display for Collision {
     }
 }
 
-fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<Found>> {
-    let natives = snapshot.natives.iter().map(|native| Wanting {
+fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<Found>> {
+    let natives = snapshot.natives.iter().map(|native| Unnamed {
         id: ToolId::new(ServerName::native(), Arc::clone(&native.tool().name)),
         thing: Found::Native(Arc::clone(native)),
         listed: true,
@@ -358,7 +358,7 @@ fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<Found>> {
         .iter()
         .enumerate()
         .flat_map(|(server, entry)| {
-            entry.catalog.tools.iter().map(move |tool| Wanting {
+            entry.catalog.tools.iter().map(move |tool| Unnamed {
                 id: ToolId::new(entry.handle.name.clone(), Arc::clone(&tool.name)),
                 thing: Found::Tool {
                     server,
@@ -371,7 +371,7 @@ fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<Found>> {
 }
 
 /// Each prompt's server, place in the server's own list, and own name.
-fn prompts(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<(usize, usize, Arc<str>)>> {
+fn prompts(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<(usize, usize, Arc<str>)>> {
     snapshot
         .servers
         .iter()
@@ -382,7 +382,7 @@ fn prompts(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<(usize, usize, A
                 .prompts
                 .iter()
                 .enumerate()
-                .map(move |(place, prompt)| Wanting {
+                .map(move |(place, prompt)| Unnamed {
                     id: ToolId::new(entry.handle.name.clone(), Arc::clone(&prompt.name)),
                     thing: (server, place, Arc::clone(&prompt.name)),
                     listed: entry.listed,

@@ -1,7 +1,7 @@
-//! Lists in pages: rendered once, and continued where the page before ended.
+//! Lists in pages: rendered once, continued where the previous page ended.
 //!
-//! A cursor says how many entries came before, and which was the last of them, so that a list which
-//! changed meanwhile goes on behind that one. Entry points: [`View::asked_page`], [`View::page`].
+//! A cursor has the number of entries before it and the last of them, so that a list that changed
+//! meanwhile continues behind that entry. Entry points: [`View::asked_page`], [`View::page`].
 
 use bytes::Bytes;
 use gantry_model::mcp::ListKind as WireList;

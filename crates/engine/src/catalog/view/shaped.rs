@@ -1,5 +1,5 @@
-//! The view in the shapes of models' APIs: the same tools in the same order, each under a name that
-//! the API takes, and the way back from that name.
+//! The view in the formats of models' APIs: the same tools in the same order, each under a name that
+//! the API accepts, and the mapping back from that name.
 
 use gantry_model::jsonrpc::{Edit, RawBuf};
 use gantry_model::naming::{Expose, Form, Names, Rules, Target, ToolId};

@@ -77,7 +77,9 @@ fn ladder(rungs: &Rungs) -> Result<(Rung, String), FloorError> {
     let mut missing = Vec::new();
     for rung in Rung::LADDER {
         match rungs.of(rung) {
-            Ok(how) if missing.is_empty() => return Ok((rung, format!("the best there is; {how}"))),
+            Ok(how) if missing.is_empty() => {
+                return Ok((rung, format!("the best there is; {how}")));
+            }
             Ok(how) => {
                 let reason = format!("the best this host has ({}); {how}", missing.join("; "));
                 return Ok((rung, reason));
@@ -104,8 +106,7 @@ pub(super) fn check_report(
     let pillars = PILLARS.into_iter().chain(network);
     let broken = pillars.filter_map(|name| {
         let promise = report.promise(name)?;
-        (promise.state == PromiseState::NotEnforced)
-            .then(|| format!("{name} ({})", promise.detail))
+        (promise.state == PromiseState::NotEnforced).then(|| format!("{name} ({})", promise.detail))
     });
     let broken: Vec<String> = broken.collect();
     match broken.is_empty() {
@@ -150,7 +151,11 @@ mod tests {
             "{why}"
         );
         let error = chosen(Provider::Auto, false, false).unwrap_err();
-        assert!(error.to_string().starts_with("provider_unavailable: `auto`"));
+        assert!(
+            error
+                .to_string()
+                .starts_with("provider_unavailable: `auto`")
+        );
         for provider in [Provider::Firecracker, Provider::E2b, Provider::Process] {
             let error = chosen(provider, true, true).unwrap_err().to_string();
             let word = format!("provider_unavailable: `{}`", provider.as_str());

@@ -118,8 +118,8 @@ pub(super) fn open_socket(
 /// Takes a loopback port of this machine; returns the address as shown, too.
 pub(super) async fn publish(port: u16) -> Result<(TcpListener, String), DriverError> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-    let listener = bound
-        .map_err(|error| DriverError::new(format!("`published_port` {port}: {error}")))?;
+    let listener =
+        bound.map_err(|error| DriverError::new(format!("`published_port` {port}: {error}")))?;
     Ok((listener, format!("127.0.0.1:{port}")))
 }
 

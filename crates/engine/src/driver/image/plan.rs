@@ -134,7 +134,10 @@ mod tests {
     #[test]
     fn the_images_own_configuration_holds_where_nothing_else_is_said() {
         let plan = Plan::new(&ImageLaunch::new("a"), &config()).unwrap();
-        assert_eq!((plan.program.as_str(), plan.cwd.as_path()), ("/bin/server", Path::new("/app")));
+        assert_eq!(
+            (plan.program.as_str(), plan.cwd.as_path()),
+            ("/bin/server", Path::new("/app"))
+        );
         assert_eq!(plan.args, ["--stdio"]);
         assert_eq!(plan.user.unwrap().to_string(), "node");
         assert_eq!(plan.volumes, [PathBuf::from("/data")]);
@@ -154,7 +157,10 @@ mod tests {
         launch.hosting.volumes = vec!["/data".into(), "/state".into()];
         let plan = Plan::new(&launch, &config()).unwrap();
         assert_eq!(plan.program, "/bin/other");
-        assert_eq!(plan.args, [""; 0], "the image's arguments belong to its own entry point");
+        assert_eq!(
+            plan.args, [""; 0],
+            "the image's arguments belong to its own entry point"
+        );
         assert_eq!(plan.user.unwrap().to_string(), "1000:1000");
         assert_eq!(plan.volumes, ["/data", "/state"].map(PathBuf::from));
         assert!(plan.env.contains(&("A".to_owned(), "spec".to_owned())));
@@ -162,7 +168,10 @@ mod tests {
         launch.entrypoint.clear();
         launch.args = vec!["--http".to_owned()];
         let plan = Plan::new(&launch, &config()).unwrap();
-        assert_eq!((plan.program.as_str(), plan.args), ("/bin/server", vec!["--http".to_owned()]));
+        assert_eq!(
+            (plan.program.as_str(), plan.args),
+            ("/bin/server", vec!["--http".to_owned()])
+        );
     }
 
     // fault C4

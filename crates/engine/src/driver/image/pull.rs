@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 
-use gantry_images::{
-    Digest, ImageError, ImageRecord, ImageReference, LayerProgress, Progress,
-};
+use gantry_images::{Digest, ImageError, ImageRecord, ImageReference, LayerProgress, Progress};
 use gantry_model::spec::{ImageLaunch, Pull};
 use parking_lot::Mutex;
 use tracing::warn;

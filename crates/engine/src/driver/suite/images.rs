@@ -129,7 +129,11 @@ fn files(programs: &[&str]) -> BTreeSet<PathBuf> {
         let needed = Command::new("ldd").arg(program).output().unwrap();
         let needed = String::from_utf8(needed.stdout).unwrap();
         let words = needed.split_whitespace();
-        files.extend(words.filter(|word| word.starts_with('/')).map(PathBuf::from));
+        files.extend(
+            words
+                .filter(|word| word.starts_with('/'))
+                .map(PathBuf::from),
+        );
     }
     files
 }
@@ -173,7 +177,9 @@ async fn providers() -> Vec<Provider> {
     let hosted = ImageWorld::new(Provider::Gvisor).await.hosted();
     let gvisor = hosted.gvisor.prove(&hosted.sandbox).await;
     let gvisor = gvisor.is_ok().then_some(Provider::Gvisor);
-    std::iter::once(Provider::Namespaces).chain(gvisor).collect()
+    std::iter::once(Provider::Namespaces)
+        .chain(gvisor)
+        .collect()
 }
 
 async fn sees_its_own_root(world: ImageWorld) {
@@ -187,7 +193,9 @@ async fn sees_its_own_root(world: ImageWorld) {
     assert_eq!(exit.code, Some(0));
     let mut lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.split_off(lines.len() - 2), ["x", "given"], "{said}");
-    let allowed = ["/bin", "/lib", "/lib64", "/dev", "/proc", "/tmp", "/etc", "/sys", "/run", "/usr", "/var"];
+    let allowed = [
+        "/bin", "/lib", "/lib64", "/dev", "/proc", "/tmp", "/etc", "/sys", "/run", "/usr", "/var",
+    ];
     assert!(lines.iter().all(|line| allowed.contains(line)), "{lines:?}");
     assert!(!said.contains("/new"), "the root can only be read: {said}");
 }

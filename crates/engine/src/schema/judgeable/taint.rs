@@ -1,20 +1,20 @@
-//! What a missing part means for what stands around it.
+//! What a removed part means for the schema around it.
 //!
-//! A schema without one of its parts lets more through, and so does what contains it, with a few
-//! exceptions: `not` and `if` then hold less often, or more often than they should, `oneOf` may find
-//! a second match, and what counts as unevaluated may grow. Those are left out, or weakened, wherever
-//! a part is missing below them, so that no value is refused that the whole schema would let through.
+//! A schema without one of its parts accepts more, and so does what contains it, with a few
+//! exceptions: `not` and `if` may change their result, `oneOf` may find a second match, and more may
+//! count as unevaluated. Those are removed or weakened wherever a part is missing below them, so that
+//! no value is refused that the whole schema accepts.
 
 use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value};
 
 use super::{Cleaner, Dialect, below};
-use crate::schema::graph::{Cut, Edges};
+use crate::schema::graph::{DroppedKeywords, Edges};
 
 impl Cleaner {
     /// Takes out what the shape of the schema forbids.
-    pub(super) fn cut(&mut self, cut: &Cut) {
+    pub(super) fn cut(&mut self, cut: &DroppedKeywords) {
         self.leave(&cut.path, cut.reason.to_owned());
         self.tainted.insert(cut.path.clone());
         let dialect = self.dialect;

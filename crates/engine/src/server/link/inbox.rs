@@ -1,6 +1,7 @@
-//! What a server sends, judged line by line: answers go to their calls, notifications are heard
+//! What a server sends, judged line by line: responses go to their calls, notifications are processed
 //! within a budget, requests are answered or refused, and anything else is noise.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,11 +16,12 @@ use gantry_model::mcp::{Method, asking_method};
 use tokio::time::Instant;
 
 use super::{LISTING_LINES, Link};
-use crate::request::Word;
+use crate::request::CallEvent;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
-use crate::server::server_requests::Voice;
+use crate::server::server_requests::CallerChannel;
 use crate::server::topics::LONGEST_URI;
+use crate::transport::http::Replies;
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
 
 /// Stray bytes a server may write per second before it is ended.
@@ -84,7 +86,7 @@ impl Budget {
     }
 }
 
-impl Inbox for std::sync::Arc<Link> {
+impl Inbox for Arc<Link> {
     fn line(&self, line: Bytes) {
         self.read(&line, None);
     }
@@ -127,11 +129,51 @@ impl Inbox for std::sync::Arc<Link> {
     }
 }
 
+/// The same for a remote server, which may answer a call on a stream of its own.
+impl Replies for Arc<Link> {
+    fn line(&self, line: Bytes) {
+        self.read(&line, None);
+    }
+
+    fn line_of(&self, call: u64, line: Bytes) {
+        self.read(&line, Some(call));
+    }
+
+    fn fail(&self, call: u64, failure: Failure) {
+        if self.pending.contains(call) {
+            self.finish(call, Answer::Failed(failure));
+        }
+    }
+
+    fn waits(&self, call: u64) -> bool {
+        self.pending.contains(call)
+    }
+
+    fn most_bytes(&self, call: u64) -> usize {
+        match self.is_listing(call) {
+            true => LISTING_LINES * self.limits.line_bytes,
+            false => self.limits.line_bytes,
+        }
+    }
+
+    fn rest(&self) -> Option<Duration> {
+        Inbox::rest(self)
+    }
+
+    fn missed_news(&self) {
+        self.lists.heard();
+    }
+
+    fn doubt(&self) {
+        self.doubted.notify_one();
+    }
+}
+
 impl Link {
     /// Judges one line; `on` is the call on whose own stream it came, where calls have such.
     pub(super) fn read(&self, line: &Bytes, on: Option<u64>) {
         self.lines.fetch_add(1, Ordering::Relaxed);
-        self.silence.heard();
+        self.breaker.heard();
         match jsonrpc::parse(line, &self.parse_limits()) {
             Ok(incoming) => match incoming.message {
                 Message::Response(response) => {
@@ -145,7 +187,6 @@ impl Link {
                             Answer::Error(slice(line, raw))
                         }
                     };
-                    self.doubt.answered(id);
                     self.finish(id, answer);
                 }
                 Message::Notification(notification) => self.heard(&notification, on),
@@ -210,14 +251,14 @@ impl Link {
     }
 
     /// Returns the call that an error without an id on a shared link is about. JSON-RPC sends one where
-    /// an id could not be read; it is about a call if there is only one and nothing else was sent that
-    /// the server may not have read yet. A result without an id is nobody's. fault S7
+    /// an id could not be read; it is about a call if only one is outstanding. A result without an id
+    /// belongs to no call. fault S7
     fn meant_by(&self, line: &[u8], on: Option<u64>) -> Option<u64> {
         let is_unread = matches!(
             salvage_unaddressed(line),
             Some(Unaddressed::Error(PARSE_ERROR | INVALID_REQUEST))
         );
-        let is_clear = on.is_none() && is_unread && self.doubt.is_settled();
+        let is_clear = on.is_none() && is_unread;
         is_clear.then(|| self.pending.sole_outstanding())?
     }
 
@@ -283,8 +324,6 @@ impl Link {
         let named = params.and_then(|params| params.get("_meta")?.get(SUBSCRIPTION_ID));
         let named = named.and_then(RequestId::read);
         if let Some(id) = named.and_then(|id| id.matches_u64()).or(on) {
-            // It has read the request, and what was sent before it.
-            self.doubt.answered(id.saturating_add(1));
             self.acknowledged.send_if_modified(|newest| {
                 let is_newer = id > *newest;
                 *newest = id.max(*newest);
@@ -311,7 +350,7 @@ impl Link {
         let Some(id) = token.and_then(|token| token.matches_u64()) else {
             return;
         };
-        let Some(Voice { client, .. }) = self.pending.progressed(id) else {
+        let Some(CallerChannel { client, .. }) = self.pending.progressed(id) else {
             return;
         };
         let Some(token) = &client.progress_token else {
@@ -327,7 +366,11 @@ impl Link {
         if let Ok(text) = String::from_utf8(out) {
             let text = self.logs.redactor().redact_json(&text).into_owned();
             // A caller that does not keep up misses progress, never the answer.
-            drop(client.words.try_send(Word::Progress(text.into_boxed_str())));
+            drop(
+                client
+                    .events
+                    .try_send(CallEvent::Progress(text.into_boxed_str())),
+            );
         }
     }
 

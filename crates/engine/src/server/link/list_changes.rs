@@ -1,4 +1,4 @@
-//! Which changes of its lists a server told of, and which of them the catalog has. A storm of them costs
+//! Which list changes a server announced, and which of them the catalog has. A burst of them costs
 //! one refresh. Entry points: [`ListChanges::heard`], [`ListChanges::listed`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
-//! Log messages of a server: handed to the caller of the one call they can belong to, or to the client
-//! whose link it is, from the level on that it wants. A link of the handshake era has one level for all, the lowest that anybody
-//! wanted; a message that belongs to no one call is only kept in the server's own log. Entry points:
-//! `Link::logged` and `Link::log_from`.
+//! Log messages of a server: passed to the caller of the one call they can belong to, or to the
+//! client that owns the link, if their level is high enough. A link of the handshake era has one
+//! level for all callers, the lowest that anybody wanted; a message that belongs to no single call is
+//! only kept in the server's log. Entry points: `Link::logged` and `Link::log_from`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use gantry_model::mcp::LogLevel;
 
 use super::Link;
 use super::inbox::LONGEST_MESSAGE;
-use crate::request::Word;
+use crate::request::CallEvent;
 use crate::server::pending::Recipient;
 
 /// How long a server may take to set its level; a call goes on without.
@@ -20,21 +20,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Link {
     /// Hands a log message on: `on` is the call on whose stream it came, if its transport has such.
     pub(super) fn logged(&self, params: Raw<'_>, on: Option<u64>) {
-        let voice = match on.map(Recipient::Call).or_else(|| self.pending.recipient()) {
-            Some(Recipient::Call(call)) => self.pending.voice(call),
+        let caller_channel = match on.map(Recipient::Call).or_else(|| self.pending.recipient()) {
+            Some(Recipient::Call(call)) => self.pending.caller_channel(call),
             // On a link of its own a client hears all that is said there.
             Some(Recipient::Session(session)) if self.limits.asks => {
                 let call = self.pending.reachable_call(Some(&session), &[]);
-                call.map(|call| call.voice)
+                call.map(|call| call.caller_channel)
             }
             Some(Recipient::Session(_)) | None => None,
         };
-        let Some(voice) = voice else {
+        let Some(caller_channel) = caller_channel else {
             return;
         };
         let level = params.get("level").and_then(Raw::string);
         let level = level.and_then(|level| level.parse::<LogLevel>().ok());
-        let is_wanted = match (voice.client.log_level, level) {
+        let is_wanted = match (caller_channel.client.log_level, level) {
             (Some(least), Some(level)) => level >= least,
             (None, _) | (_, None) => false,
         };
@@ -42,9 +42,9 @@ impl Link {
             self.count_dropped();
         } else if is_wanted {
             let text = self.logs.redactor().redact_json(params.text()).into_owned();
-            let word = Word::Log(text.into_boxed_str());
+            let event = CallEvent::Log(text.into_boxed_str());
             // A caller that does not keep up misses messages, never the answer.
-            drop(voice.client.words.try_send(word));
+            drop(caller_channel.client.events.try_send(event));
         }
     }
 

@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use gantry_model::era::ProtocolVersion;
 
-use crate::transport::http::{Head, HttpOutbox};
-use crate::transport::stdio::{Company, LineWriter, SendError, Unheard, Verdict};
+use crate::transport::http::{HttpOutbox, MessageHead};
+use crate::transport::stdio::{Batching, LineWriter, SendError};
 
 /// Where a link's messages go.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one per link, and it stays where it is"
-)]
 pub(crate) enum Outbox {
     /// A child's stdin.
     Pipe(LineWriter),
@@ -26,8 +22,8 @@ impl Outbox {
         &self,
         call: Option<u64>,
         line: Vec<u8>,
-        head: Option<Box<Head>>,
-        company: Company,
+        head: Option<Box<MessageHead>>,
+        company: Batching,
     ) -> Result<(), SendError> {
         match self {
             Self::Pipe(writer) => writer.send(call, line, company),
@@ -36,43 +32,39 @@ impl Outbox {
     }
 
     /// Returns what the head of a message repeats of it, where messages have heads.
-    pub(super) fn head(&self, method: &str) -> Option<Box<Head>> {
+    pub(super) fn head(&self, method: &str) -> Option<Box<MessageHead>> {
         match self {
             Self::Pipe(_) => None,
-            Self::Http(_) => Some(Head::of(method)),
+            Self::Http(_) => Some(MessageHead::of(method)),
         }
     }
 
     /// Tells the server that nobody waits for a call any more, in the words of its era.
-    pub(super) fn take_back(&self, call: u64, notice: Option<Vec<u8>>) {
+    pub(super) fn cancel(&self, call: u64, notice: Option<Vec<u8>>) {
         match self {
             Self::Pipe(writer) => {
                 if let Some(line) = notice {
                     // One that does not read has missed it.
-                    let sent = writer.send(None, line, Company::Alone);
+                    let sent = writer.send(None, line, Batching::Alone);
                     sent.unwrap_or_default();
                 }
             }
-            Self::Http(outbox) => outbox.take_back(call, notice),
+            Self::Http(outbox) => outbox.cancel(call, notice),
         }
     }
 
     /// Notes the version that was agreed on.
-    pub(super) fn speak(&self, version: ProtocolVersion) {
+    pub(super) fn set_version(&self, version: ProtocolVersion) {
         match self {
             Self::Pipe(_) => {}
-            Self::Http(outbox) => outbox.speak(version),
+            Self::Http(outbox) => outbox.set_version(version),
         }
     }
 
     /// Writes what senders had to leave, until the end; returns whether a child closed its stdin.
-    pub(super) async fn run(
-        &self,
-        deadline: Duration,
-        unheard: impl Fn(Unheard) -> Verdict,
-    ) -> bool {
+    pub(super) async fn run(&self, deadline: Duration, unwritten: impl Fn(u64)) -> bool {
         match self {
-            Self::Pipe(writer) => writer.run(deadline, unheard).await,
+            Self::Pipe(writer) => writer.run(deadline, unwritten).await,
             Self::Http(_) => false,
         }
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::Raw;
-use gantry_model::mcp::{ClientCan, Method};
+use gantry_model::mcp::{ClientCapabilities, Method};
 use gantry_model::secret::SecretText;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::known_secrets::KnownSecrets;
-use crate::request::{Client, Word};
+use crate::request::{CallEvent, Client};
 use crate::server::server_requests::IncomingRequest;
 use crate::transport::stdio::{Inbox, LineWriter};
 
@@ -37,18 +37,21 @@ fn link(lanes: u32, known: KnownSecrets) -> (Arc<Link>, pipe::Receiver) {
 }
 
 /// Returns how a caller with these capabilities is heard of and asked, and what is said to it.
-fn voice(can: &str, asks: Option<mpsc::Sender<IncomingRequest>>) -> (Voice, mpsc::Receiver<Word>) {
-    let (words, heard) = mpsc::channel(4);
+fn caller_channel(
+    capabilities: &str,
+    asks: Option<mpsc::Sender<IncomingRequest>>,
+) -> (CallerChannel, mpsc::Receiver<CallEvent>) {
+    let (events, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
         era: Era::Handshake,
-        can: ClientCan::read(Raw::trusted(can)),
+        capabilities: ClientCapabilities::read(Raw::trusted(capabilities)),
         session: None,
         progress_token: Some("7".into()),
         log_level: None,
-        words,
+        events,
         channel: None,
     });
-    (Voice { client, asks }, heard)
+    (CallerChannel { client, asks }, heard)
 }
 
 /// Returns the methods of the next lines that are written.
@@ -94,9 +97,9 @@ async fn why_a_caller_takes_its_call_back_is_told_on_the_pipe() {
     let mut lines = BufReader::new(receiver).lines();
     let reason = CancelReason::default();
     let id = link.new_id();
-    let line = Addressed {
+    let line = CallMessage {
         reason: Some(reason.clone()),
-        ..Addressed::from(OneLine::request(id, "tools/call", None))
+        ..CallMessage::from(OneLine::request(id, "tools/call", None))
     };
     let reasoned = link.call(&"a".parse().unwrap(), id, line, None).unwrap();
     reason.say("changed my mind");
@@ -123,13 +126,13 @@ async fn why_a_caller_takes_its_call_back_is_told_on_the_pipe() {
 #[tokio::test]
 async fn who_was_sent_to_a_url_hears_when_that_is_done_once() {
     let (link, _receiver) = link(4, KnownSecrets::default());
-    let (voice, mut heard) = voice("{}", None);
+    let (caller_channel, mut heard) = caller_channel("{}", None);
     // Whoever makes the call holds it, too.
-    let client = Arc::clone(&voice.client);
+    let client = Arc::clone(&caller_channel.client);
     let id = link.new_id();
     let line = OneLine::request(id, "tools/call", None);
     let flight = link
-        .call(&"a".parse().unwrap(), id, line, Some(voice))
+        .call(&"a".parse().unwrap(), id, line, Some(caller_channel))
         .unwrap();
     let error = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32042,"message":"m","data":{{"elicitations":[{{"mode":"url","elicitationId":"e1","url":"https://x"}}]}}}}}}"#
@@ -146,7 +149,7 @@ async fn who_was_sent_to_a_url_hears_when_that_is_done_once() {
         link.line(done(id));
     }
     // Its call has its answer, and its caller still holds it.
-    let Some(Word::Elicited(told)) = heard.recv().await else {
+    let Some(CallEvent::Elicited(told)) = heard.recv().await else {
         panic!("it is told")
     };
     assert_eq!(&*told, "e1");
@@ -207,56 +210,21 @@ async fn progress_carries_no_secret_of_the_server() {
     // fault K2
     let secret = SecretText::new("hunter22-hunter22".to_owned());
     let (link, _receiver) = link(1, KnownSecrets::new(vec![secret.clone()]));
-    let (voice, mut reports) = voice("{}", None);
+    let (caller_channel, mut reports) = caller_channel("{}", None);
     let id = link.new_id();
     let line = OneLine::request(id, "tools/call", None);
     let _call = link
-        .call(&"a".parse().unwrap(), id, line, Some(voice))
+        .call(&"a".parse().unwrap(), id, line, Some(caller_channel))
         .unwrap();
     let told = serde_json::json!({"jsonrpc": "2.0", "method": "notifications/progress",
         "params": {"progressToken": id, "progress": 1, "message": secret.expose()}});
     link.line(Bytes::from(told.to_string()));
-    let Some(Word::Progress(report)) = reports.recv().await else {
+    let Some(CallEvent::Progress(report)) = reports.recv().await else {
         panic!("progress")
     };
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["message"], "[redacted]");
     assert_eq!(report["progressToken"], 7);
-}
-
-#[tokio::test]
-async fn a_server_that_has_read_a_call_may_leave_the_others_unread() {
-    // fault S13
-    let (link, receiver) = link(4, KnownSecrets::default());
-    let mut receiver = BufReader::with_capacity(64, receiver);
-    let first = call(&link);
-    let work = async {
-        assert_eq!(written(&mut receiver, 1).await, ["tools/call"]);
-        let second = call(&link);
-        // It works on the first for three times the deadline, and nothing is held against it.
-        let busy = tokio::time::timeout(Duration::from_millis(300), second.answer());
-        assert!(busy.await.is_err());
-        // Now it has nothing to do, and still does not read.
-        link.line(Bytes::from_static(
-            br#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
-        ));
-        assert!(matches!(first.answer().await, Answer::Result(_)));
-        let id = link.new_id();
-        let line = OneLine::request(id, "tools/call", None);
-        let refused = match link.call(&"a".parse().unwrap(), id, line, None) {
-            Ok(third) => match third.answer().await {
-                Answer::Failed(failure) => failure,
-                Answer::Result(_) | Answer::Error(_) => panic!("nobody answers"),
-            },
-            Err(Refusal::NotReading) => Failure::NotReading,
-            Err(refusal) => panic!("{refusal:?}"),
-        };
-        assert_eq!(refused, Failure::NotReading);
-    };
-    tokio::select! {
-        () = work => {}
-        () = link.run_writer(Duration::from_millis(100)) => panic!("the writer ended"),
-    }
 }
 
 #[tokio::test]
@@ -276,18 +244,12 @@ async fn an_error_without_an_id_is_for_the_only_call_there_is() {
         only.answer().await,
         Answer::Failed(Failure::Protocol(_))
     ));
-    // A call was taken back, and the server may not have understood that.
+    // A call was cancelled, and the server may not have understood that.
     let (second, third) = (call(&link), call(&link));
     drop(second);
     link.line(null(-32700));
     assert_eq!(link.queue().in_flight, 1);
-    // Once it has answered what was sent later, there is no doubt any more.
-    let fourth = call(&link);
-    link.line(answered(4));
-    assert!(matches!(fourth.answer().await, Answer::Result(_)));
-    // The one that was taken back may be meant, until its answer comes all the same.
-    link.line(null(-32600));
-    assert_eq!(link.queue().in_flight, 1);
+    // The cancelled call may be meant, until its answer comes all the same.
     link.line(answered(2));
     link.line(null(-32600));
     assert!(is_lost(third.answer().await));
@@ -341,7 +303,7 @@ async fn only_what_has_the_id_and_the_method_of_a_call_is_its_echo() {
     // fault S20
     let (link, _receiver) = link(4, KnownSecrets::default());
     let id = link.new_id();
-    let addressed = Addressed {
+    let addressed = CallMessage {
         method: Some(Method::ToolsCall),
         ..OneLine::request(id, "tools/call", None).into()
     };
@@ -383,10 +345,10 @@ async fn asking() -> (
     link.tracker
         .spawn(async move { writer.run_writer(Duration::from_secs(5)).await });
     let (asks, asked) = mpsc::channel(1);
-    let (voice, _heard) = voice(r#"{"sampling":{}}"#, Some(asks));
+    let (caller_channel, _heard) = caller_channel(r#"{"sampling":{}}"#, Some(asks));
     let id = link.new_id();
     let line = OneLine::request(id, "tools/call", None);
-    let call = link.call(&"a".parse().unwrap(), id, line, Some(voice));
+    let call = link.call(&"a".parse().unwrap(), id, line, Some(caller_channel));
     assert_eq!(written(&mut receiver, 1).await, ["tools/call"]);
     (link, receiver, call.unwrap(), asked)
 }

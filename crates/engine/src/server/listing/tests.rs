@@ -178,16 +178,16 @@ fn a_listing_is_remembered() {
 
 #[test]
 fn a_stateless_server_is_asked_with_its_metadata() {
-    let hello = |version: &str| {
+    let handshake = |version: &str| {
         let text = format!(
             r#"{{"version":"{version}","server_info":null,"capabilities":{{}},"instructions":null}}"#
         );
-        Hello::from_json(&text).unwrap()
+        HandshakeInfo::from_json(&text).unwrap()
     };
-    assert_eq!(params(&hello("2025-06-18"), None), None);
-    let next = params(&hello("2025-06-18"), Some("c")).unwrap();
+    assert_eq!(params(&handshake("2025-06-18"), None), None);
+    let next = params(&handshake("2025-06-18"), Some("c")).unwrap();
     assert_eq!(next.text(), r#"{"cursor":"c"}"#);
-    let modern = params(&hello("2026-07-28"), Some("c")).unwrap();
+    let modern = params(&handshake("2026-07-28"), Some("c")).unwrap();
     assert!(modern.as_raw().get("cursor").is_some());
     let meta = modern.as_raw().get("_meta").unwrap();
     assert!(

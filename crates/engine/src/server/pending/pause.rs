@@ -1,5 +1,5 @@
-//! How long a call waited for its caller, whom its server asked something: for this call, or for one of
-//! several that nobody can tell apart. Decides nothing.
+//! How long a call was paused while its client answered a request of the server: for this call, or
+//! for one of several that cannot be told apart. Decides nothing.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ impl Pause {
         }
     }
 
-    /// While its caller is asked, a call shows life all the time.
-    pub(super) fn life(&self, active: Instant, now: Instant) -> (Instant, Duration) {
+    /// While its caller is asked, a call counts as active.
+    pub(super) fn activity(&self, active: Instant, now: Instant) -> (Instant, Duration) {
         match self.since {
             Some(since) => (now, self.total + now.duration_since(since)),
             None => (active, self.total),
@@ -69,9 +69,12 @@ mod tests {
         pause.ask(true, begun + SECOND);
         pause.ask_for_any(false, begun + 2 * SECOND);
         let now = begun + 3 * SECOND;
-        assert_eq!(pause.life(begun, now), (now, 3 * SECOND));
+        assert_eq!(pause.activity(begun, now), (now, 3 * SECOND));
         pause.ask(false, begun + 4 * SECOND);
         pause.ask(false, begun + 5 * SECOND);
-        assert_eq!(pause.life(begun, begun + 9 * SECOND), (begun, 4 * SECOND));
+        assert_eq!(
+            pause.activity(begun, begun + 9 * SECOND),
+            (begun, 4 * SECOND)
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! Whom something is meant for that a server says of no call: the only call there is, or the one client
-//! whose calls they all are. Never somebody else (fault T4). Entry point: [`Pending::recipient`].
+//! The recipient of a message that names no call: the only call there is, or the one client that all
+//! calls belong to. Never another client (fault T4). Entry point: [`Pending::recipient`].
 
 use tokio::time::Instant;
 
-use super::{Entry, Lane, Party, Pending, State};
-use crate::server::server_requests::Voice;
+use super::{CallOwner, Lane, Pending, PendingCall, PendingState};
+use crate::server::server_requests::CallerChannel;
 
 /// Whom the server means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,15 +12,15 @@ pub(crate) enum Recipient {
     /// The caller of this call.
     Call(u64),
     /// The client of this session, which all calls are of.
-    Session(Party),
+    Session(CallOwner),
 }
 
 /// A call with which a client can be told something that is for any of its calls.
 pub(crate) struct ReachableCall {
     pub(crate) id: u64,
     /// Whose call it is.
-    pub(crate) party: Party,
-    pub(crate) voice: Voice,
+    pub(crate) owner: CallOwner,
+    pub(crate) caller_channel: CallerChannel,
 }
 
 impl Pending {
@@ -29,8 +29,8 @@ impl Pending {
     pub(crate) fn recipient(&self) -> Option<Recipient> {
         let state = self.lock();
         if let Some(call) = state.only_call() {
-            let party = state.entries.get(&call)?.party.as_ref();
-            return (!state.owed.is_to_other_than(party)).then_some(Recipient::Call(call));
+            let owner = state.entries.get(&call)?.owner.as_ref();
+            return (!state.abandoned.may_be_of_other_than(owner)).then_some(Recipient::Call(call));
         }
         state.only_session().cloned().map(Recipient::Session)
     }
@@ -39,7 +39,7 @@ impl Pending {
     /// Where it is not said whose, it must be plain: the only call's, or the only session's.
     pub(crate) fn reachable_call(
         &self,
-        whose: Option<&Party>,
+        whose: Option<&CallOwner>,
         but: &[u64],
     ) -> Option<ReachableCall> {
         let state = self.lock();
@@ -47,15 +47,17 @@ impl Pending {
             // Without a session, another call of the same key may be another client's.
             Some((_, None)) => return None,
             Some(whose) => whose,
-            None => state.only_party()?,
+            None => state.only_owner()?,
         };
-        let hears = |entry: &Entry| {
-            let voice = entry.voice.as_ref();
-            entry.answer.is_some() && voice.is_some_and(|voice| !voice.client.words.is_closed())
+        let hears = |entry: &PendingCall| {
+            let caller_channel = entry.caller_channel.as_ref();
+            entry.answer.is_some()
+                && caller_channel
+                    .is_some_and(|caller_channel| !caller_channel.client.events.is_closed())
         };
         let calls = state.entries.iter();
         let calls = calls.filter(|(id, entry)| {
-            entry.party.as_ref() == Some(whose)
+            entry.owner.as_ref() == Some(whose)
                 && entry.lane == Lane::Taken
                 && hears(entry)
                 && !but.contains(id)
@@ -63,8 +65,8 @@ impl Pending {
         let (id, entry) = calls.max_by_key(|(id, _)| **id)?;
         Some(ReachableCall {
             id: *id,
-            party: whose.clone(),
-            voice: entry.voice.clone()?,
+            owner: whose.clone(),
+            caller_channel: entry.caller_channel.clone()?,
         })
     }
 
@@ -79,7 +81,7 @@ impl Pending {
         };
         let now = Instant::now();
         for entry in state.entries.values_mut() {
-            if entry.party.is_some() {
+            if entry.owner.is_some() {
                 entry.last_activity = now;
                 entry.pause.ask_for_any(state.questions > 0, now);
             }
@@ -87,26 +89,26 @@ impl Pending {
     }
 }
 
-impl State {
+impl PendingState {
     /// Returns whose the only call is, or whose all calls are.
-    fn only_party(&self) -> Option<&Party> {
+    fn only_owner(&self) -> Option<&CallOwner> {
         let Some(call) = self.only_call() else {
             return self.only_session();
         };
-        let party = self.entries.get(&call)?.party.as_ref();
-        party.filter(|_| !self.owed.is_to_other_than(party))
+        let owner = self.entries.get(&call)?.owner.as_ref();
+        owner.filter(|_| !self.abandoned.may_be_of_other_than(owner))
     }
 
     /// Returns the session that all is of that the server was sent and has not answered, unless it may
     /// yet speak of a call that somebody else has left.
-    fn only_session(&self) -> Option<&Party> {
+    fn only_session(&self) -> Option<&CallOwner> {
         let is_sent =
-            |entry: &&Entry| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
+            |entry: &&PendingCall| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
         let mut sent = self.entries.values().filter(is_sent);
-        let party = sent.next()?.party.as_ref();
-        let party = party.filter(|(_, session)| session.is_some())?;
-        let is_one = sent.all(|entry| entry.party.as_ref() == Some(party))
-            && !self.owed.is_to_other_than(Some(party));
-        is_one.then_some(party)
+        let owner = sent.next()?.owner.as_ref();
+        let owner = owner.filter(|(_, session)| session.is_some())?;
+        let is_one = sent.all(|entry| entry.owner.as_ref() == Some(owner))
+            && !self.abandoned.may_be_of_other_than(Some(owner));
+        is_one.then_some(owner)
     }
 }

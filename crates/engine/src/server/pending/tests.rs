@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use gantry_model::mcp::ClientCan;
+use gantry_model::mcp::ClientCapabilities;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::request::{Client, Word};
+use crate::request::{CallEvent, Client};
 
 const LATE: Duration = Duration::from_secs(10);
 
@@ -106,11 +106,11 @@ async fn a_caller_that_leaves_while_its_line_is_handed_over_is_told_of_after_the
     let (sent, next) = pending.abandon(2, false);
     assert!(!sent);
     assert_eq!(next.unwrap().id, 3);
-    assert_eq!(pending.after_writing(2), Caller::HasLeft);
-    assert_eq!(pending.after_writing(2), Caller::Waits, "told once");
+    assert_eq!(pending.after_writing(2), CallerPresence::HasLeft);
+    assert_eq!(pending.after_writing(2), CallerPresence::Waits, "told once");
     // The third is written first, and can then be cancelled by whoever waited for it.
-    assert_eq!(pending.before_writing(3), Caller::Waits);
-    assert_eq!(pending.after_writing(3), Caller::Waits);
+    assert_eq!(pending.before_writing(3), CallerPresence::Waits);
+    assert_eq!(pending.after_writing(3), CallerPresence::Waits);
     let (sent, next) = pending.abandon(3, false);
     assert!(sent && next.is_none());
     assert_eq!(pending.view().in_flight, 0);
@@ -129,45 +129,8 @@ async fn a_line_whose_caller_left_before_it_was_written_is_not_written() {
     assert_eq!(pending.finish(1, result()).next.unwrap().id, 2);
     assert!(!pending.abandon(2, true).0);
     assert_eq!(pending.view().closed_lanes, 0);
-    assert_eq!(pending.before_writing(2), Caller::HasLeft);
-    assert_eq!(pending.before_writing(2), Caller::Waits, "gone");
-}
-
-#[tokio::test]
-async fn a_listing_in_flight_keeps_a_server_busy() {
-    // fault S13
-    let pending = Pending::new(1, 4, LATE);
-    let (_, _call) = pending.enter(&agent("a"), call(2), None);
-    assert!(!pending.has_other_than(&[2]));
-    // A subscription stands open for ever.
-    let _subscription = pending.enter_own(3, "subscriptions/listen");
-    assert!(!pending.has_other_than(&[2]));
-    let _listing = pending.enter_own(1, "tools/list");
-    assert!(pending.has_other_than(&[2]));
-    // One that lies unread itself is no sign of work.
-    assert!(!pending.has_other_than(&[1, 2]));
-    assert!(pending.finish(1, result()).waited);
-    assert!(!pending.has_other_than(&[2]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_error_without_an_id_that_may_be_for_one_who_left_is_nobodys() {
-    // fault S7
-    let pending = Pending::new(4, 4, LATE);
-    let (_, _first) = pending.enter(&agent("a"), call(1), None);
-    let (_, _second) = pending.enter(&agent("b"), call(2), None);
-    assert_eq!(pending.sole_outstanding(), None, "either may be meant");
-    assert!(pending.abandon(1, false).0);
-    assert_eq!(pending.sole_outstanding(), None);
-    // Its answer comes all the same, so that none but the second can be meant.
-    assert!(!pending.finish(1, result()).waited);
-    assert_eq!(pending.sole_outstanding(), Some(2));
-    assert!(pending.abandon(2, false).0);
-    let (_, _third) = pending.enter(&agent("a"), call(3), None);
-    assert_eq!(pending.sole_outstanding(), None);
-    // After a while the server goes on with it no more.
-    tokio::time::advance(Duration::from_secs(601)).await;
-    assert_eq!(pending.sole_outstanding(), Some(3));
+    assert_eq!(pending.before_writing(2), CallerPresence::HasLeft);
+    assert_eq!(pending.before_writing(2), CallerPresence::Waits, "gone");
 }
 
 #[tokio::test]
@@ -195,18 +158,18 @@ async fn a_call_is_known_by_its_method() {
 }
 
 /// Returns how a client hears of a call, in a session if it has one, and what it hears.
-fn voice(session: Option<u128>) -> (Option<Voice>, mpsc::Receiver<Word>) {
-    let (words, heard) = mpsc::channel(4);
+fn caller_channel(session: Option<u128>) -> (Option<CallerChannel>, mpsc::Receiver<CallEvent>) {
+    let (events, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
         era: gantry_model::era::Era::Handshake,
         channel: None,
-        can: ClientCan::NOTHING,
+        capabilities: ClientCapabilities::NOTHING,
         session,
         progress_token: None,
         log_level: None,
-        words,
+        events,
     });
-    (Some(Voice { client, asks: None }), heard)
+    (Some(CallerChannel { client, asks: None }), heard)
 }
 
 // fault T4
@@ -215,14 +178,14 @@ async fn what_is_said_of_no_call_is_for_the_only_call_or_the_only_session() {
     let pending = Pending::new(8, 4, LATE);
     let (a, b) = (agent("a"), agent("b"));
     assert_eq!(pending.recipient(), None);
-    let (first, _first) = voice(Some(1));
+    let (first, _first) = caller_channel(Some(1));
     let (_, _one) = pending.enter(&a, call(1), first.clone());
     assert_eq!(pending.recipient(), Some(Recipient::Call(1)));
     let (_, _two) = pending.enter(&a, call(2), first);
     let only = Some(Recipient::Session((a.clone(), Some(1))));
     assert_eq!(pending.recipient(), only);
     // The newest that hears, and none that was tried.
-    let (gone, heard) = voice(Some(1));
+    let (gone, heard) = caller_channel(Some(1));
     drop(heard);
     let (_, _three) = pending.enter(&a, call(3), gone);
     let told = |but: &[u64]| pending.reachable_call(None, but).map(|told| told.id);
@@ -231,7 +194,7 @@ async fn what_is_said_of_no_call_is_for_the_only_call_or_the_only_session() {
     assert_eq!(told(&[2, 1]), None);
     // Another session of the same agent is somebody else, and so is another agent.
     for (agent, session) in [(&a, Some(2)), (&b, Some(1)), (&a, None)] {
-        let (other, _heard) = voice(session);
+        let (other, _heard) = caller_channel(session);
         let (_, other) = pending.enter(agent, call(9), other);
         assert_eq!(pending.recipient(), None, "{agent} {session:?}");
         assert_eq!(told(&[]), None);
@@ -249,20 +212,20 @@ async fn what_is_said_of_no_call_is_for_the_only_call_or_the_only_session() {
 async fn a_question_to_a_session_that_has_left_is_asked_of_nobody_else() {
     let pending = Pending::new(8, 4, LATE);
     let (a, b) = (agent("a"), agent("b"));
-    let (left, heard) = voice(Some(1));
+    let (left, heard) = caller_channel(Some(1));
     let (_, one) = pending.enter(&a, call(1), left.clone());
     let (_, two) = pending.enter(&a, call(2), left);
     let Some(Recipient::Session(session)) = pending.recipient() else {
         panic!("all calls are of one session");
     };
-    let (other, _heard) = voice(Some(2));
+    let (other, _heard) = caller_channel(Some(2));
     let (_, _three) = pending.enter(&b, call(3), other);
     drop((heard, one, two));
     pending.abandon(1, false);
     pending.abandon(2, false);
     for _ in 0..2 {
         assert!(pending.reachable_call(Some(&session), &[]).is_none());
-        // Also when nothing is owed any more.
+        // Also when nothing is abandoned any more.
         tokio::time::advance(2 * LATE).await;
     }
 }
@@ -270,7 +233,7 @@ async fn a_question_to_a_session_that_has_left_is_asked_of_nobody_else() {
 #[tokio::test]
 async fn without_sessions_only_the_only_call_is_meant() {
     let pending = Pending::new(8, 4, LATE);
-    let (client, _heard) = voice(None);
+    let (client, _heard) = caller_channel(None);
     let (_, _one) = pending.enter(&agent("a"), call(1), client.clone());
     assert_eq!(pending.recipient(), Some(Recipient::Call(1)));
     let (_, _two) = pending.enter(&agent("a"), call(2), client);
@@ -287,12 +250,12 @@ async fn all_calls_wait_while_their_client_is_asked_for_any() {
     tokio::time::advance(LATE).await;
     pending.pause_all(false);
     for id in [1, 2] {
-        assert_eq!(pending.life(id).unwrap().1, LATE);
+        assert_eq!(pending.activity(id).unwrap().1, LATE);
     }
     pending.pause_all(false);
     tokio::time::advance(LATE).await;
     for id in [1, 2] {
-        let (active, paused) = pending.life(id).unwrap();
+        let (active, paused) = pending.activity(id).unwrap();
         assert_eq!((active.elapsed(), paused), (LATE, LATE));
     }
 }

@@ -1,40 +1,47 @@
-//! What a client sees that has lives of its own, where one of those lists something else than the
-//! server's first process: the lists of its lives, put together. Asks no server anything. Entry point:
-//! `Profiles::own_lists`.
+//! The lists of a client's own instances, merged, where one of them differs from the shared instance.
+//! Asks no server anything. Entry point: `Profiles::own_lists`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Party, Profiles};
+use super::{InstanceOwner, Profiles};
 use crate::server::catalog::ServerCatalog;
 use crate::tool::{Item, Tool};
 
-/// Returns what a life lists: its own, or what all do.
-pub(super) fn lists<'a>(life: &'a ServerCatalog, common: &'a ServerCatalog) -> &'a ServerCatalog {
-    match life.is_own {
-        true => life,
+/// Returns what an instance lists: its own, or what all do.
+pub(super) fn lists<'a>(
+    instance: &'a ServerCatalog,
+    common: &'a ServerCatalog,
+) -> &'a ServerCatalog {
+    match instance.is_own {
+        true => instance,
         false => common,
     }
 }
 
 impl Profiles {
     /// Returns who sees other lists than the common ones, and which.
-    pub(crate) fn own_lists(&self, common: &ServerCatalog) -> Vec<(Party, Arc<ServerCatalog>)> {
-        let lives: Vec<(Party, Arc<ServerCatalog>)> = {
+    pub(crate) fn own_lists(
+        &self,
+        common: &ServerCatalog,
+    ) -> Vec<(InstanceOwner, Arc<ServerCatalog>)> {
+        let instances: Vec<(InstanceOwner, Arc<ServerCatalog>)> = {
             let pool = self.lock();
-            let lives = pool.all();
-            lives
-                .map(|(party, life)| (party.clone(), life.catalog.load_full()))
+            let instances = pool.all();
+            instances
+                .map(|(owner, instance)| (owner.clone(), instance.catalog.load_full()))
                 .collect()
         };
-        let mut own: Vec<(Party, Arc<ServerCatalog>)> = Vec::new();
-        for (party, _) in lives.iter().filter(|(_, lists)| lists.is_own) {
-            if own.iter().any(|(known, _)| known == party) {
+        let mut own: Vec<(InstanceOwner, Arc<ServerCatalog>)> = Vec::new();
+        for (owner, _) in instances.iter().filter(|(_, lists)| lists.is_own) {
+            if own.iter().any(|(known, _)| known == owner) {
                 continue;
             }
-            let theirs = lives.iter().filter(|(whose, _)| whose == party);
-            let theirs: Vec<&ServerCatalog> = theirs.map(|(_, life)| lists(life, common)).collect();
-            own.push((party.clone(), Arc::new(together(&theirs, common))));
+            let theirs = instances.iter().filter(|(whose, _)| whose == owner);
+            let theirs: Vec<&ServerCatalog> = theirs
+                .map(|(_, instance)| lists(instance, common))
+                .collect();
+            own.push((owner.clone(), Arc::new(together(&theirs, common))));
         }
         own
     }
@@ -60,7 +67,7 @@ fn together(lists: &[&ServerCatalog], common: &ServerCatalog) -> ServerCatalog {
         refused: common.refused,
         unchecked_tools: common.unchecked_tools,
         unchecked: common.unchecked.clone(),
-        hello: common.hello.clone(),
+        handshake: common.handshake.clone(),
         hidden: false,
         is_own: true,
     }

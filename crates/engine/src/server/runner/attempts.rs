@@ -5,14 +5,14 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use gantry_model::event::EventKind;
 use gantry_model::spec::{Profile, RestartWhen, Source};
-use gantry_model::status::{Crash, State};
+use gantry_model::status::{Crash, ServerState};
 use gantry_store::WorkspaceInstance;
 use tracing::debug;
 
-use super::{EndKind, Ended, ExitCell, Next, ServerRunner};
+use super::{EndKind, ExitCell, FailedRun, NextState, ServerRunner};
 use crate::clock::unix_ms;
 use crate::driver::{Control, ExitStatus};
-use crate::server::handle::{Live, Order};
+use crate::server::handle::{LinkState, RunnerCommand};
 
 /// Has the exit of an instance noted, whoever waits for it.
 pub(super) fn noted(control: Box<dyn Control>, exit: &ExitCell) -> Box<dyn Control> {
@@ -83,8 +83,8 @@ impl ServerRunner {
     }
 
     /// Returns what follows in the place of a restart, if the policy wants none: waiting for one by hand.
-    pub(super) fn not_restarted(&mut self, ended: &Ended) -> Option<BoxFuture<'_, Next>> {
-        let when = self.spec.life.restart_when;
+    pub(super) fn not_restarted(&mut self, ended: &FailedRun) -> Option<BoxFuture<'_, NextState>> {
+        let when = self.spec.lifecycle.restart_when;
         let exit = self.exit.lock().clone();
         let code = exit.as_ref().and_then(|exit| exit.code);
         // What could not be started at all has failed, whatever its exit code.
@@ -97,7 +97,10 @@ impl ServerRunner {
             RestartWhen::OnFailure => "on-failure",
             RestartWhen::Never => "never",
         };
-        let reason = format!("{}; not restarted: `restart_policy` is `{policy}`", ended.how);
+        let reason = format!(
+            "{}; not restarted: `restart_policy` is `{policy}`",
+            ended.how
+        );
         let crash = Crash {
             at_ms: unix_ms(),
             how: ended.how.clone(),
@@ -113,7 +116,11 @@ impl ServerRunner {
             .report(&self.spec.name, kind, reason.clone());
         let failed = code != Some(0);
         self.status.send_modify(|status| {
-            let state = if failed { State::Failed } else { State::Stopped };
+            let state = if failed {
+                ServerState::Failed
+            } else {
+                ServerState::Stopped
+            };
             status.enter(state, Some(reason.clone()));
             let tail = crash.stderr_tail.clone();
             status
@@ -123,21 +130,21 @@ impl ServerRunner {
                 status.last_crash = Some(crash);
             }
         });
-        self.show(Live::Down(Arc::from(reason), None));
+        self.show(LinkState::Down(Arc::from(reason), None));
         Some(Box::pin(self.awaiting_restart()))
     }
 
     /// Waits to be restarted by hand, or stopped.
-    async fn awaiting_restart(&mut self) -> Next {
+    async fn awaiting_restart(&mut self) -> NextState {
         tokio::select! {
             biased; // Stop overtakes everything.
-            () = self.stop.cancelled() => Next::Stop(None),
-            order = self.orders.recv() => match order {
-                Some(Order::Restart) => {
+            () = self.stop.cancelled() => NextState::Stop(None),
+            command = self.commands.recv() => match command {
+                Some(RunnerCommand::Restart) => {
                     self.forgive();
-                    Next::Start
+                    NextState::Start
                 }
-                None => Next::Stop(None),
+                None => NextState::Stop(None),
             },
         }
     }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::spec::{LifePolicy, ServerSpec, WhenUnresponsive, period};
-use gantry_model::status::State;
+use gantry_model::spec::{LifecyclePolicy, ServerSpec, WhenUnresponsive, period};
+use gantry_model::status::ServerState;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tracing::warn;
 
 use super::{RunnerContext, ServerRunner};
-use crate::server::handshake::{self, Hello};
+use crate::server::handshake::{self, HandshakeInfo};
 use crate::server::link::Link;
 use crate::server::listing::{self, Listing, ListingError};
 use crate::server::pending::{Answer, Failure, QueueView};
@@ -29,17 +29,17 @@ const RELIST_LAST: Duration = Duration::from_secs(60);
 /// How long the store may take to save a catalog before the server is offered without it.
 const REMEMBERING: Duration = Duration::from_secs(5);
 
-type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type PendingCheck<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The health check and the listing of a server, running or due.
 pub(super) struct Checks {
     link: Arc<Link>,
-    health_check: Option<Pending<Health>>,
+    health_check: Option<PendingCheck<Health>>,
     ticks: Interval,
     /// How many lines it had written at the last tick, and since when it has written no other.
     lines: u64,
     quiet_since: Instant,
-    listing: Option<Pending<Result<Listing, ListingError>>>,
+    listing: Option<PendingCheck<Result<Listing, ListingError>>>,
     /// The last announced change that this listing covers.
     listing_covers: u64,
     list_not_before: Instant,
@@ -47,7 +47,7 @@ pub(super) struct Checks {
 }
 
 /// What is due for a server.
-pub(super) enum Due {
+pub(super) enum DueCheck {
     /// A periodic look at its health.
     Tick,
     /// A health check, since a connection was cut.
@@ -70,9 +70,10 @@ pub(super) struct Health {
 }
 
 impl Checks {
-    pub(super) fn new(link: &Arc<Link>, life: &LifePolicy) -> Self {
+    pub(super) fn new(link: &Arc<Link>, lifecycle: &LifecyclePolicy) -> Self {
         let now = Instant::now();
-        let mut ticks = tokio::time::interval_at(now + life.health_every, life.health_every);
+        let mut ticks =
+            tokio::time::interval_at(now + lifecycle.health_every, lifecycle.health_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             link: Arc::clone(link),
@@ -88,21 +89,21 @@ impl Checks {
     }
 
     /// Waits until something is due. Safe to cancel: what was started goes on.
-    pub(super) async fn next(&mut self) -> Due {
+    pub(super) async fn next(&mut self) -> DueCheck {
         tokio::select! {
             biased; // What has ended, then what is due.
-            health = answer(&mut self.health_check) => Due::Checked(health),
-            listed = answer(&mut self.listing) => Due::Listed(listed),
+            health = answer(&mut self.health_check) => DueCheck::Checked(health),
+            listed = answer(&mut self.listing) => DueCheck::Listed(listed),
             () = lists_changed(&self.link, self.list_not_before), if self.listing.is_none() => {
-                Due::Changed
+                DueCheck::Changed
             }
-            () = self.link.doubted.notified(), if self.health_check.is_none() => Due::Doubted,
-            _tick = self.ticks.tick(), if self.health_check.is_none() => Due::Tick,
+            () = self.link.doubted.notified(), if self.health_check.is_none() => DueCheck::Doubted,
+            _tick = self.ticks.tick(), if self.health_check.is_none() => DueCheck::Tick,
         }
     }
 
     /// Notes the output since the last tick, and decides what follows.
-    fn look(&mut self, too_long: Duration) -> Checkup {
+    fn look(&mut self, too_long: Duration) -> HealthAction {
         let lines = self.link.lines();
         let heard = lines != self.lines;
         if heard {
@@ -110,7 +111,7 @@ impl Checks {
             self.quiet_since = Instant::now();
         }
         let quiet = self.quiet_since.elapsed() >= too_long;
-        Checkup::of(self.link.queue(), heard, quiet, self.link.is_mute())
+        HealthAction::of(self.link.queue(), heard, quiet, self.link.is_mute())
     }
 
     /// Schedules the next listing after one that failed.
@@ -123,7 +124,7 @@ impl Checks {
 
 /// What a periodic look at a server decides.
 #[derive(Debug, PartialEq, Eq)]
-enum Checkup {
+enum HealthAction {
     /// Send a health check.
     Check { busy: bool },
     /// Its output shows that it is healthy.
@@ -134,7 +135,7 @@ enum Checkup {
     Wait,
 }
 
-impl Checkup {
+impl HealthAction {
     /// Decides by the calls on the link, by whether a line came since the last look (`heard`), none for
     /// too long (`quiet`), and none since the start of a call that timed out (`mute`).
     fn of(queue: QueueView, heard: bool, quiet: bool, mute: bool) -> Self {
@@ -153,17 +154,17 @@ impl Checkup {
 
 impl ServerRunner {
     /// Does what is due; `Some` is the reason to end the server.
-    pub(super) fn check(&mut self, checks: &mut Checks, due: Due) -> Option<String> {
+    pub(super) fn check(&mut self, checks: &mut Checks, due: DueCheck) -> Option<String> {
         match due {
-            Due::Tick => self.check_health(checks),
-            Due::Doubted => {
+            DueCheck::Tick => self.check_health(checks),
+            DueCheck::Doubted => {
                 let queue = checks.link.queue();
                 let busy = queue.in_flight + queue.waiting > 0;
                 checks.health_check = Some(self.health_check(&checks.link, busy));
             }
-            Due::Checked(health) => return self.checked(&health, checks),
-            Due::Changed => self.relist(checks),
-            Due::Listed(listed) => {
+            DueCheck::Checked(health) => return self.checked(&health, checks),
+            DueCheck::Changed => self.relist(checks),
+            DueCheck::Listed(listed) => {
                 match listed {
                     Ok(listing) => {
                         checks.relist_after = RELIST_FIRST;
@@ -185,26 +186,26 @@ impl ServerRunner {
         self.status.send_if_modified(|status| {
             std::mem::replace(&mut status.health_warning, warns) != warns
         });
-        let life = &self.spec.life;
-        match checks.look(life.health_every + life.health_timeout) {
+        let lifecycle = &self.spec.lifecycle;
+        match checks.look(lifecycle.health_every + lifecycle.health_timeout) {
             // A rate limit holds for health checks too.
-            Checkup::Check { .. } if self.counters.rate_limit.remaining().is_some() => {}
-            Checkup::Check { busy } => {
+            HealthAction::Check { .. } if self.counters.rate_limit.remaining().is_some() => {}
+            HealthAction::Check { busy } => {
                 checks.health_check = Some(self.health_check(&checks.link, busy))
             }
-            Checkup::Healthy => self.healthy(),
-            Checkup::Mute => {
+            HealthAction::Healthy => self.healthy(),
+            HealthAction::Mute => {
                 let how = "let a call time out, and has said nothing since it got it";
                 self.unresponsive(how.into());
             }
-            Checkup::Wait => {}
+            HealthAction::Wait => {}
         }
     }
 
     /// Returns a health check. Any response will do, also an error.
-    fn health_check(&self, link: &Arc<Link>, busy: bool) -> Pending<Health> {
+    fn health_check(&self, link: &Arc<Link>, busy: bool) -> PendingCheck<Health> {
         let link = Arc::clone(link);
-        let within = self.spec.life.health_timeout;
+        let within = self.spec.lifecycle.health_timeout;
         let era = self.era_hint.unwrap_or(Era::Handshake);
         Box::pin(async move {
             let lines = link.lines();
@@ -232,7 +233,7 @@ impl ServerRunner {
             self.healthy();
             return None;
         }
-        let within = self.spec.life.health_timeout;
+        let within = self.spec.lifecycle.health_timeout;
         let how = match &health.why {
             Some(why) => format!("failed a health check: {why}"),
             None => format!(
@@ -257,8 +258,8 @@ impl ServerRunner {
 
     fn healthy(&mut self) {
         self.history.record_healthy(self.watch.now());
-        if self.status.borrow().state == State::Unresponsive {
-            self.publish(State::Ready, None);
+        if self.status.borrow().state == ServerState::Unresponsive {
+            self.publish(ServerState::Ready, None);
             (self.context.changed)();
             self.context
                 .events
@@ -269,15 +270,15 @@ impl ServerRunner {
     /// Marks the server as unresponsive, and keeps it.
     fn unresponsive(&mut self, how: String) {
         self.note_unresponsive(&how);
-        if self.status.borrow().state != State::Unresponsive {
-            self.publish(State::Unresponsive, Some(how));
+        if self.status.borrow().state != ServerState::Unresponsive {
+            self.publish(ServerState::Unresponsive, Some(how));
         }
     }
 
     fn note_unresponsive(&mut self, how: &str) {
         self.history
             .record_unhealthy(&self.policy, self.watch.now());
-        if self.status.borrow().state != State::Unresponsive {
+        if self.status.borrow().state != ServerState::Unresponsive {
             self.context
                 .events
                 .report(&self.spec.name, EventKind::Unresponsive, how);
@@ -292,27 +293,27 @@ impl ServerRunner {
         }
         checks.list_not_before = Instant::now() + REFRESH_EVERY;
         checks.listing_covers = checks.link.lists.begin();
-        let Some(hello) = self.catalog.load().hello.clone() else {
+        let Some(handshake) = self.catalog.load().handshake.clone() else {
             return;
         };
         let (context, spec, id) = (Arc::clone(&self.context), Arc::clone(&self.spec), self.id);
         let link = Arc::clone(&checks.link);
-        let within = self.spec.life.handshake;
+        let within = self.spec.lifecycle.handshake;
         let is_own = self.declares.anything();
         checks.listing = Some(Box::pin(async move {
             match is_own {
                 // Only the shared lists are saved.
-                true => listing::fetch(&link, &hello, &context.limits, within).await,
-                false => list(&context, &spec, id, &link, &hello, within).await,
+                true => listing::fetch(&link, &handshake, &context.limits, within).await,
+                false => list(&context, &spec, id, &link, &handshake, within).await,
             }
         }));
     }
 
     fn relisted(&mut self, listing: Listing) {
-        let Some(hello) = self.catalog.load().hello.clone() else {
+        let Some(handshake) = self.catalog.load().handshake.clone() else {
             return;
         };
-        if self.take_listing(listing, hello, self.declares.anything()) {
+        if self.take_listing(listing, handshake, self.declares.anything()) {
             let what = format!("offers {} tools", self.catalog.load().tools.len());
             self.context
                 .events
@@ -348,12 +349,15 @@ pub(super) async fn list(
     spec: &ServerSpec,
     id: ServerId,
     link: &Arc<Link>,
-    hello: &Hello,
+    handshake: &HandshakeInfo,
     within: Duration,
 ) -> Result<Listing, ListingError> {
-    let listing = listing::fetch(link, hello, &context.limits, within).await?;
-    let (fingerprint, hello, rows) = (spec.fingerprint(), hello.to_json(), listing.to_rows());
-    let saving = context.store.save_catalog(id, &fingerprint, &hello, &rows);
+    let listing = listing::fetch(link, handshake, &context.limits, within).await?;
+    let (fingerprint, handshake, rows) =
+        (spec.fingerprint(), handshake.to_json(), listing.to_rows());
+    let saving = context
+        .store
+        .save_catalog(id, &fingerprint, &handshake, &rows);
     match tokio::time::timeout(REMEMBERING, saving).await {
         Ok(Ok(rows)) => return Ok(listing.with_versions(&rows)),
         Ok(Err(error)) => {
@@ -368,7 +372,7 @@ pub(super) async fn list(
 }
 
 /// Waits for the result; forever, if nothing was started.
-async fn answer<T>(asked: &mut Option<Pending<T>>) -> T {
+async fn answer<T>(asked: &mut Option<PendingCheck<T>>) -> T {
     match asked {
         Some(future) => {
             let answer = future.await;
@@ -401,21 +405,24 @@ mod tests {
     #[test]
     fn a_server_is_asked_when_it_is_quiet_and_owes_nothing() {
         // rows 1.15 and 2.11
-        let calm = |queue| Checkup::of(queue, false, false, false);
-        assert_eq!(calm(queue(32, 0, 0)), Checkup::Check { busy: false });
-        assert_eq!(calm(queue(1, 0, 1)), Checkup::Wait);
-        assert_eq!(calm(queue(1, 1, 0)), Checkup::Wait);
-        assert_eq!(calm(queue(32, 5, 0)), Checkup::Wait);
+        let calm = |queue| HealthAction::of(queue, false, false, false);
+        assert_eq!(calm(queue(32, 0, 0)), HealthAction::Check { busy: false });
+        assert_eq!(calm(queue(1, 0, 1)), HealthAction::Wait);
+        assert_eq!(calm(queue(1, 1, 0)), HealthAction::Wait);
+        assert_eq!(calm(queue(32, 5, 0)), HealthAction::Wait);
     }
 
     #[test]
     fn a_server_that_hangs_under_load_is_found() {
         // fault P5
-        let hung = |queue, mute| Checkup::of(queue, false, true, mute);
-        assert_eq!(hung(queue(32, 5, 0), false), Checkup::Check { busy: true });
-        assert_eq!(hung(queue(1, 1, 0), false), Checkup::Wait);
-        assert_eq!(hung(queue(1, 1, 0), true), Checkup::Mute);
-        let heard = |queue| Checkup::of(queue, true, false, false);
-        assert_eq!(heard(queue(1, 1, 0)), Checkup::Healthy);
+        let hung = |queue, mute| HealthAction::of(queue, false, true, mute);
+        assert_eq!(
+            hung(queue(32, 5, 0), false),
+            HealthAction::Check { busy: true }
+        );
+        assert_eq!(hung(queue(1, 1, 0), false), HealthAction::Wait);
+        assert_eq!(hung(queue(1, 1, 0), true), HealthAction::Mute);
+        let heard = |queue| HealthAction::of(queue, true, false, false);
+        assert_eq!(heard(queue(1, 1, 0)), HealthAction::Healthy);
     }
 }

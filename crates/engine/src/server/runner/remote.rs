@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use gantry_model::event::EventKind;
 use gantry_model::reconnect::Reconnect;
-use gantry_model::spec::{RemoteLaunch, TransportWish};
-use gantry_model::status::State;
+use gantry_model::spec::{RemoteLaunch, TransportPreference};
+use gantry_model::status::ServerState;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
 
 use super::running::{Running, Task};
-use super::{EndKind, Ended, Next, ServerRunner};
+use super::{EndKind, FailedRun, NextState, ServerRunner};
 use crate::credentials::{Credentials, SignInTrust};
 use crate::random::jitter;
-use crate::server::handle::{Live, Order};
+use crate::server::handle::{LinkState, RunnerCommand};
 use crate::server::link::{Link, Outbox};
 use crate::server::pending::Failure;
 use crate::transport::http::{HttpError, HttpOutbox, Remote};
@@ -44,11 +44,11 @@ impl Transport {
     }
 
     /// Returns the transport to try after this one failed so, if there is another.
-    pub(super) fn other(self, wish: TransportWish, why: &Failure) -> Option<Self> {
+    pub(super) fn other(self, preference: TransportPreference, why: &Failure) -> Option<Self> {
         let Failure::Remote(error) = why else {
             return None;
         };
-        let has_other = (wish, self) == (TransportWish::Auto, Self::StreamableHttp);
+        let has_other = (preference, self) == (TransportPreference::Auto, Self::StreamableHttp);
         (has_other && error.is_not_streamable()).then_some(Self::Sse)
     }
 }
@@ -74,11 +74,11 @@ impl RemoteState {
 
 impl ServerRunner {
     /// Returns the transport to try first.
-    pub(super) fn first_transport(&self, wish: TransportWish) -> Transport {
-        match wish {
-            TransportWish::StreamableHttp => Transport::StreamableHttp,
-            TransportWish::Sse => Transport::Sse,
-            TransportWish::Auto => {
+    pub(super) fn first_transport(&self, preference: TransportPreference) -> Transport {
+        match preference {
+            TransportPreference::StreamableHttp => Transport::StreamableHttp,
+            TransportPreference::Sse => Transport::Sse,
+            TransportPreference::Auto => {
                 let learnt = self.remote.as_ref().and_then(|remote| remote.learnt);
                 learnt.unwrap_or(Transport::StreamableHttp)
             }
@@ -121,13 +121,13 @@ impl ServerRunner {
     }
 
     /// The session with a remote server has ended by itself.
-    pub(super) async fn lost(&mut self, mut running: Running, error: HttpError) -> Next {
+    pub(super) async fn lost(&mut self, mut running: Running, error: HttpError) -> NextState {
         let how = error.to_string();
         running.close(&Failure::Remote(error.clone())).await;
         if needs_person(&error) {
-            return Next::SignIn(how);
+            return NextState::SignIn(how);
         }
-        Next::Crashed(Ended {
+        NextState::Crashed(FailedRun {
             how,
             kind: EndKind::Exit,
             retry_after: error.retry_after(),
@@ -135,14 +135,14 @@ impl ServerRunner {
     }
 
     /// Waits for a person to sign in, and keeps a sign-in link ready. Nothing is tried until then.
-    pub(super) async fn awaiting_sign_in(&mut self, why: String) -> Next {
+    pub(super) async fn awaiting_sign_in(&mut self, why: String) -> NextState {
         let name = &self.spec.name;
         let why = self.logs.redactor().redact(&why).into_owned();
         let reason = format!("{why}; run `gantry auth {name}`");
         let events = &self.context.events;
         events.report(name, EventKind::NeedsSignIn, reason.clone());
-        self.publish(State::NeedsSignIn, Some(reason.clone()));
-        self.show(Live::Down(Arc::from(reason), None));
+        self.publish(ServerState::NeedsSignIn, Some(reason.clone()));
+        self.show(LinkState::Down(Arc::from(reason), None));
         // Somebody may have signed in while the refused instance was ended.
         if self
             .remote
@@ -150,20 +150,20 @@ impl ServerRunner {
             .is_some_and(|remote| remote.sign_ins < self.sign_ins())
         {
             // The restart that follows a sign-in is this one.
-            if self.orders.try_recv().is_ok() {
+            if self.commands.try_recv().is_ok() {
                 self.forgive();
             }
-            return Next::Start;
+            return NextState::Start;
         }
         tokio::select! {
             biased; // Stop, then the order that follows a sign-in.
-            () = self.stop.cancelled() => Next::Stop(None),
-            order = self.orders.recv() => match order {
-                Some(Order::Restart) => {
+            () = self.stop.cancelled() => NextState::Stop(None),
+            order = self.commands.recv() => match order {
+                Some(RunnerCommand::Restart) => {
                     self.forgive();
-                    Next::Start
+                    NextState::Start
                 }
-                None => Next::Stop(None),
+                None => NextState::Stop(None),
             },
             next = offer_links(self.credentials.as_ref(), self.context.callback.subscribe()) => next,
         }
@@ -183,11 +183,11 @@ impl ServerRunner {
     }
 
     /// Waits before the next connection to a remote server, and reports why and how long.
-    pub(super) async fn reaching_again(&mut self, ended: Ended) -> Next {
+    pub(super) async fn reaching_again(&mut self, ended: FailedRun) -> NextState {
         let how = self.logs.redactor().redact(&ended.how).into_owned();
         let now = self.watch.now();
         let Some(remote) = &mut self.remote else {
-            return Next::Stop(None);
+            return NextState::Stop(None);
         };
         let wait = match ended.kind {
             EndKind::Start => remote.reconnect.failed(now, ended.retry_after, jitter()),
@@ -202,8 +202,8 @@ impl ServerRunner {
         let reason = format!("{how}; {}", wait.reason);
         let next_try = Instant::now() + wait.delay;
         let state = match was_connected {
-            true => State::Disconnected,
-            false => State::Failed,
+            true => ServerState::Disconnected,
+            false => ServerState::Failed,
         };
         let kind = match ended.kind {
             EndKind::Start => EventKind::StartFailed,
@@ -222,7 +222,7 @@ impl ServerRunner {
             status.health_warning = wait.is_away;
             status.next_try = Some(next_try);
         });
-        self.show(Live::Down(Arc::from(reason), Some(next_try)));
+        self.show(LinkState::Down(Arc::from(reason), Some(next_try)));
         self.next_try(next_try).await
     }
 }
@@ -239,7 +239,7 @@ pub(super) fn needs_person(error: &HttpError) -> bool {
 async fn offer_links(
     credentials: Option<&Credentials>,
     mut callback: watch::Receiver<Option<String>>,
-) -> Next {
+) -> NextState {
     let known = callback.wait_for(Option::is_some).await;
     let redirect_uri = known.ok().and_then(|known| known.clone());
     let (Some(credentials), Some(redirect_uri)) = (credentials, redirect_uri) else {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use gantry_model::event::EventKind;
 use gantry_model::spec::Start;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use tokio::time::Instant;
 
 use super::health::Checks;
-use super::{EndKind, Ended, Next, Running, ServerRunner};
-use crate::server::handle::{Live, Order, UNANSWERED};
+use super::{EndKind, FailedRun, NextState, Running, ServerRunner};
+use crate::server::handle::{LinkState, RunnerCommand, UNANSWERED};
 use crate::server::link::Link;
 use crate::server::pending::Failure;
 use crate::server::topics;
@@ -24,13 +24,13 @@ const LAST_CALLS: Duration = Duration::from_millis(100);
 impl ServerRunner {
     /// Serves calls until something ends that. Events are handled in order of urgency; nothing else is
     /// awaited here.
-    pub(super) async fn serving(&mut self, mut running: Running) -> Next {
+    pub(super) async fn serving(&mut self, mut running: Running) -> NextState {
         self.history.record_healthy(self.watch.now());
         // Row 2.6: what the lists failed with stays shown until they can be had.
         let is_hidden = self.catalog.load().hidden;
         self.status.send_modify(|status| {
             let reason = status.reason.take().filter(|_| is_hidden);
-            status.enter(State::Ready, reason);
+            status.enter(ServerState::Ready, reason);
             status.ready_since = Some(status.since);
             status.pid = running.pid;
             status.failed_connects = 0;
@@ -40,17 +40,17 @@ impl ServerRunner {
         if let Some(remote) = &mut self.remote {
             remote.reconnect.connected(self.watch.now());
         }
-        self.show(Live::Ready(Arc::clone(&running.link)));
-        let hello = self.catalog.load().hello.clone();
+        self.show(LinkState::Ready(Arc::clone(&running.link)));
+        let handshake = self.catalog.load().handshake.clone();
         let link = Arc::clone(&running.link);
         let topics = match &self.topics {
             Some(topics) => Arc::clone(topics),
             None => self.context.topics.of(&self.spec.name),
         };
-        link.tells(&topics);
+        link.set_topics(&topics);
         let mut keeping = std::pin::pin!(async {
-            match &hello {
-                Some(hello) => topics::keep(&link, hello, &topics).await,
+            match &handshake {
+                Some(handshake) => topics::keep(&link, handshake, &topics).await,
                 None => std::future::pending().await,
             }
         });
@@ -61,11 +61,11 @@ impl ServerRunner {
                 None => std::future::pending().await,
             }
         });
-        let mut checks = Checks::new(&link, &self.spec.life);
+        let mut checks = Checks::new(&link, &self.spec.lifecycle);
         loop {
             tokio::select! {
-                biased; // Stop, then the server's end, then protocol errors, then orders, then checks.
-                () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))),
+                biased; // Stop, then the server's end, then protocol errors, then commands, then checks.
+                () = self.stop.cancelled() => return NextState::Stop(Some(Box::new(running))),
                 exit = running.control.exited() => {
                     return self.exited(running, exit.to_string()).await;
                 }
@@ -79,11 +79,11 @@ impl ServerRunner {
                         return self.cut(running, what, EndKind::Exit).await;
                     }
                 }
-                order = self.orders.recv() => match order {
-                    Some(Order::Restart) => return Next::Restart(Box::new(running)),
-                    None => return Next::Stop(Some(Box::new(running))),
+                order = self.commands.recv() => match order {
+                    Some(RunnerCommand::Restart) => return NextState::Restart(Box::new(running)),
+                    None => return NextState::Stop(Some(Box::new(running))),
                 },
-                () = link.silence.opened.notified() => {
+                () = link.breaker.opened.notified() => {
                     let name = &self.spec.name;
                     self.context.events.report(name, EventKind::HealthWarning, UNANSWERED);
                 }
@@ -101,39 +101,39 @@ impl ServerRunner {
     /// Returns how long the server may go without a call, if it may not for ever.
     fn idle_stop(&self) -> Option<Duration> {
         let stops = self.spec.start == Start::Lazy && !self.declares.anything();
-        self.spec.life.idle_stop.filter(|_| stops)
+        self.spec.lifecycle.idle_stop.filter(|_| stops)
     }
 
     /// Ends a lazy server that nobody uses; the next call starts it again.
-    async fn idle(&mut self, running: Running) -> Next {
-        self.show(Live::Cold);
+    async fn idle(&mut self, running: Running) -> NextState {
+        self.show(LinkState::Cold);
         // Whoever took the link before gets an answer from this instance.
         tokio::time::sleep(LAST_CALLS).await;
         let queue = running.link.queue();
         if queue.in_flight + queue.waiting > 0 {
-            return Next::Serve(Box::new(running));
+            return NextState::Serve(Box::new(running));
         }
         let why = "stopped after idle_stop without a call";
         self.context
             .events
             .report(&self.spec.name, EventKind::Stopped, why);
-        let grace = self.spec.life.stop_grace;
+        let grace = self.spec.lifecycle.stop_grace;
         self.end(running, &Failure::Exited(why.into()), grace).await;
         if self.stop.is_cancelled() {
-            Next::Stop(None)
+            NextState::Stop(None)
         } else {
-            Next::Rest
+            NextState::Rest
         }
     }
 
     /// The instance exited by itself. What it wrote before is delivered first.
-    async fn exited(&mut self, mut running: Running, how: String) -> Next {
+    async fn exited(&mut self, mut running: Running, how: String) -> NextState {
         self.forget_usage();
         running.deliver().await;
         // A server with a protocol error often exits before it is ended.
         let how = running.link.take_trouble().unwrap_or(how);
         running.close(&Failure::Exited(how.clone())).await;
-        Next::Crashed(Ended {
+        NextState::Crashed(FailedRun {
             how,
             kind: EndKind::Exit,
             retry_after: None,
@@ -141,7 +141,7 @@ impl ServerRunner {
     }
 
     /// The server closed its stdout; if it does not exit at once, it is killed.
-    async fn half_dead(&mut self, mut running: Running) -> Next {
+    async fn half_dead(&mut self, mut running: Running) -> NextState {
         let misdeed = running.link.take_trouble();
         if let Some(what) = &misdeed {
             self.context
@@ -160,7 +160,7 @@ impl ServerRunner {
         };
         self.forget_usage();
         running.close(&Failure::Exited(how.clone())).await;
-        Next::Crashed(Ended {
+        NextState::Crashed(FailedRun {
             how,
             kind: EndKind::Exit,
             retry_after: None,
@@ -168,7 +168,7 @@ impl ServerRunner {
     }
 
     /// The server closed its stdin; if it does not exit at once, it is killed.
-    async fn deaf(&mut self, mut running: Running) -> Next {
+    async fn deaf(&mut self, mut running: Running) -> NextState {
         let how = match tokio::time::timeout(HALF_DEAD, running.control.exited()).await {
             Ok(exit) => exit.to_string(),
             Err(_elapsed) => {
@@ -181,7 +181,7 @@ impl ServerRunner {
 
     /// Ends a server after a protocol error or a failed health check. For a remote server, the backoff
     /// reports why.
-    async fn cut(&mut self, mut running: Running, what: String, kind: EndKind) -> Next {
+    async fn cut(&mut self, mut running: Running, what: String, kind: EndKind) -> NextState {
         if running.session.is_none() && kind == EndKind::Exit {
             self.context
                 .events
@@ -193,7 +193,7 @@ impl ServerRunner {
         self.forget_usage();
         running.deliver().await;
         running.close(&failure).await;
-        Next::Crashed(Ended {
+        NextState::Crashed(FailedRun {
             how: what,
             kind,
             retry_after: None,

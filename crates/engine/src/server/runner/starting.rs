@@ -11,23 +11,24 @@ use gantry_model::diagnose::chain;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::mcp::ClientCan;
+use gantry_model::mcp::ClientCapabilities;
 use gantry_model::spec::ServerSpec;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use tokio::time::{Instant, timeout};
 
 use super::remote::{Transport, needs_person};
 use super::running::{Running, Task};
-use super::{EndKind, Ended, Next, RunnerContext, ServerRunner, attempts, health};
+use super::{EndKind, FailedRun, NextState, RunnerContext, ServerRunner, attempts, health};
 use crate::driver::{
     ByteSource, Driver, DriverError, Instance, Io, Labels, StartRequest, Stdin, Streams,
 };
 use crate::server::catalog::ServerCatalog;
-use crate::server::handle::{Live, Order};
-use crate::server::handshake::{self, GreetError, Hello};
+use crate::server::handle::{LinkState, RunnerCommand};
+use crate::server::handshake::{self, HandshakeFailure, HandshakeInfo};
 use crate::server::link::{Link, LinkLimits, Outbox};
 use crate::server::listing::{Listing, ListingError, describe};
 use crate::server::pending::Failure;
+use crate::transport::http::HttpError;
 use crate::transport::stdio::{End, LineReader, LineWriter, bridge, drain};
 
 /// Bytes that may wait to be written to one server.
@@ -40,9 +41,9 @@ const NO_HANDSHAKE: &str = "it does not support the handshake";
 const ENDING: Duration = Duration::from_millis(500);
 
 impl ServerRunner {
-    pub(super) async fn starting(&mut self) -> Next {
-        self.publish(State::Starting, None);
-        self.show(Live::Starting);
+    pub(super) async fn starting(&mut self) -> NextState {
+        self.publish(ServerState::Starting, None);
+        self.show(LinkState::Starting);
         let attempt = self.status.borrow().starts;
         self.logs.begin_instance(attempt);
         *self.exit.lock() = None;
@@ -53,7 +54,7 @@ impl ServerRunner {
         let spec = Arc::clone(&self.spec);
         let driver = self.context.drivers.of(&spec.launch);
         let mut next = self.bring_up(&*driver).await;
-        if let Next::Crashed(ended) = &mut next
+        if let NextState::Crashed(ended) = &mut next
             && let Some(why) = driver.explain(&self.context.project, &spec).await
         {
             ended.how = format!("{}; {why}", ended.how);
@@ -62,7 +63,7 @@ impl ServerRunner {
     }
 
     /// Starts an instance and connects to it; once more with another transport if it wants that.
-    async fn bring_up(&mut self, driver: &dyn Driver) -> Next {
+    async fn bring_up(&mut self, driver: &dyn Driver) -> NextState {
         let (begun, now) = (Instant::now(), self.watch.now());
         if let Some(remote) = &mut self.remote {
             remote.reconnect.begins(now);
@@ -74,7 +75,7 @@ impl ServerRunner {
                 Err(error) => return failed(chain(&error)),
             };
             // A slow start, such as a download, does not count; every transport that is tried does.
-            let handshake = self.spec.life.handshake;
+            let handshake = self.spec.lifecycle.handshake;
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + handshake);
             let wish = match &instance.io {
                 Io::Streams(_) => None,
@@ -95,7 +96,7 @@ impl ServerRunner {
                 Some(other) => http = Some(other),
                 None => {
                     if let Some(remote) = &mut self.remote {
-                        remote.learnt = http.filter(|_| matches!(met.next, Next::Serve(_)));
+                        remote.learnt = http.filter(|_| matches!(met.next, NextState::Serve(_)));
                     }
                     return met.next;
                 }
@@ -135,46 +136,51 @@ impl ServerRunner {
     }
 
     /// Does the handshake over an open link, and fetches the lists.
-    async fn meet(&mut self, mut running: Running, begun: Instant, deadline: Instant) -> Met {
+    async fn meet(
+        &mut self,
+        mut running: Running,
+        begun: Instant,
+        deadline: Instant,
+    ) -> HandshakeOutcome {
         let greeted = {
             let who = (&*self.context, &*self.spec, self.id);
             let how = (self.wanted_era(), self.declares);
             let greet = greet(who, how, Arc::clone(&running.link), deadline);
             tokio::select! {
-                biased; // Stop, exit, protocol errors, end of its streams, orders, the handshake.
-                () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))).into(),
-                exit = running.control.exited() => Err(Greeted::Exited(exit.to_string())),
+                biased; // Stop, exit, protocol errors, end of its streams, commands, the handshake.
+                () = self.stop.cancelled() => return NextState::Stop(Some(Box::new(running))).into(),
+                exit = running.control.exited() => Err(StartFailure::Exited(exit.to_string())),
                 () = running.link.troubled.notified() => {
                     let what = running.link.take_trouble();
-                    Err(Greeted::Refused(what.unwrap_or_else(|| "misbehaved".into())))
+                    Err(StartFailure::Refused(what.unwrap_or_else(|| "misbehaved".into())))
                 }
                 () = running.reader.ended() => Err(match running.lost() {
-                    Some(error) => Greeted::Lost(Failure::Remote(error)),
-                    None => Greeted::Cut("closed its stdout during the handshake".into()),
+                    Some(error) => StartFailure::Lost(Failure::Remote(error)),
+                    None => StartFailure::Cut("closed its stdout during the handshake".into()),
                 }),
                 () = running.link.input_closed.notified() => {
-                    Err(Greeted::Cut("closed its stdin during the handshake".into()))
+                    Err(StartFailure::Cut("closed its stdin during the handshake".into()))
                 }
-                order = self.orders.recv() => return match order {
-                    Some(Order::Restart) => Next::Restart(Box::new(running)),
-                    None => Next::Stop(Some(Box::new(running))),
+                order = self.commands.recv() => return match order {
+                    Some(RunnerCommand::Restart) => NextState::Restart(Box::new(running)),
+                    None => NextState::Stop(Some(Box::new(running))),
                 }.into(),
                 greeted = greet => greeted,
             }
         };
         let greeted = match greeted {
             // An exit is first noticed by the closed streams.
-            Err(Greeted::Cut(why)) if running.session.is_none() => {
+            Err(StartFailure::Cut(why)) if running.session.is_none() => {
                 match timeout(ENDING, running.control.exited()).await {
-                    Ok(exit) => Err(Greeted::Exited(exit.to_string())),
-                    Err(_elapsed) => Err(Greeted::Refused(why)),
+                    Ok(exit) => Err(StartFailure::Exited(exit.to_string())),
+                    Err(_elapsed) => Err(StartFailure::Refused(why)),
                 }
             }
             // The reader of a remote server knows why, and may end a moment later.
-            Err(Greeted::Cut(why)) => {
+            Err(StartFailure::Cut(why)) => {
                 drop(timeout(ENDING, running.reader.ended()).await);
                 let lost = running.lost().map(Failure::Remote);
-                Err(lost.map_or(Greeted::Refused(why), Greeted::Lost))
+                Err(lost.map_or(StartFailure::Refused(why), StartFailure::Lost))
             }
             greeted => greeted,
         };
@@ -183,10 +189,10 @@ impl ServerRunner {
                 running.control.kill();
                 let why = Failure::Exited(NO_HANDSHAKE.into());
                 self.end(running, &why, Duration::ZERO).await;
-                Next::Stop(None).into()
+                NextState::Stop(None).into()
             }
-            Ok((hello, listed)) => {
-                self.era_hint = Some(hello.era);
+            Ok((handshake, listed)) => {
+                self.era_hint = Some(handshake.era);
                 let took = begun.elapsed().as_millis();
                 let what = match &listed {
                     Ok(_) => "ready".to_owned(),
@@ -195,9 +201,9 @@ impl ServerRunner {
                 };
                 match listed {
                     Ok(listing) => {
-                        self.take_listing(listing, Arc::new(hello), false);
+                        self.take_listing(listing, Arc::new(handshake), false);
                     }
-                    Err(error) => self.unlisted(&error, Arc::new(hello), &running.link),
+                    Err(error) => self.unlisted(&error, Arc::new(handshake), &running.link),
                 }
                 let tools = self.catalog.load().tools.len();
                 let what = self.logs.redactor().redact(&what).into_owned();
@@ -205,9 +211,9 @@ impl ServerRunner {
                 self.context
                     .events
                     .report(&self.spec.name, EventKind::Ready, what);
-                Next::Serve(Box::new(running)).into()
+                NextState::Serve(Box::new(running)).into()
             }
-            Err(Greeted::Exited(how)) => {
+            Err(StartFailure::Exited(how)) => {
                 self.forget_usage();
                 running.deliver().await;
                 running.close(&Failure::Exited(how.clone())).await;
@@ -219,43 +225,26 @@ impl ServerRunner {
                 failed(misdeed.unwrap_or_else(|| format!("ended during the handshake: {how}")))
                     .into()
             }
-            Err(Greeted::Refused(why) | Greeted::Cut(why)) => {
+            Err(StartFailure::Refused(why) | StartFailure::Cut(why)) => {
                 self.era_hint = None;
                 running.control.kill();
                 self.end(running, &Failure::Exited(why.clone()), Duration::ZERO)
                     .await;
                 failed(why).into()
             }
-            Err(Greeted::Lost(why)) => {
+            Err(StartFailure::Lost(why)) => {
                 self.era_hint = None;
                 self.end(running, &why, Duration::ZERO).await;
-                let retry_after = match &why {
-                    Failure::Remote(error) => error.retry_after(),
-                    Failure::Protocol(_)
-                    | Failure::TooLarge(_)
-                    | Failure::Undelivered(_)
-                    | Failure::Exited(_)
-                    | Failure::NotReading
-                    | Failure::Displaced => None,
-                };
-                let next = match &why {
-                    Failure::Remote(error) if needs_person(error) => {
-                        Next::SignIn(error.to_string())
-                    }
-                    Failure::Remote(_)
-                    | Failure::Protocol(_)
-                    | Failure::TooLarge(_)
-                    | Failure::Undelivered(_)
-                    | Failure::Exited(_)
-                    | Failure::NotReading
-                    | Failure::Displaced => Next::Crashed(Ended {
+                let next = match why.remote() {
+                    Some(error) if needs_person(error) => NextState::SignIn(error.to_string()),
+                    error => NextState::Crashed(FailedRun {
                         how: describe(&why),
                         kind: EndKind::Start,
-                        retry_after,
+                        retry_after: error.and_then(HttpError::retry_after),
                     }),
                 };
                 let why = Some(why);
-                Met { next, why }
+                HandshakeOutcome { next, why }
             }
         }
     }
@@ -270,11 +259,11 @@ impl ServerRunner {
 
     /// Returns whether the server has shown that it does not support the handshake, and remembers it.
     /// A server that cannot be reached has shown nothing.
-    fn is_refused(&self, error: &Greeted) -> bool {
+    fn is_refused(&self, error: &StartFailure) -> bool {
         let has_shown = match error {
-            Greeted::Lost(Failure::Remote(error)) => error.is_unknowing(),
-            Greeted::Lost(_) => false,
-            Greeted::Exited(_) | Greeted::Cut(_) | Greeted::Refused(_) => true,
+            StartFailure::Lost(Failure::Remote(error)) => error.is_unknowing(),
+            StartFailure::Lost(_) => false,
+            StartFailure::Exited(_) | StartFailure::Cut(_) | StartFailure::Refused(_) => true,
         };
         let Some(refuses) = self.refuses.as_ref().filter(|_| has_shown) else {
             return false;
@@ -384,28 +373,33 @@ impl ServerRunner {
     }
 
     /// Keeps a server whose first listing failed, and lists again.
-    fn unlisted(&self, error: &ListingError, hello: Arc<Hello>, link: &Link) {
+    fn unlisted(&self, error: &ListingError, handshake: Arc<HandshakeInfo>, link: &Link) {
         let mut catalog = self.catalog.load().as_ref().clone();
-        catalog.hello = Some(hello);
+        catalog.handshake = Some(handshake);
         self.catalog.store(Arc::new(catalog));
         self.hide(error);
         link.lists.refresh();
     }
 
     /// Puts a listing into the catalog; true if it changed. `is_own`: only one client sees it.
-    pub(super) fn take_listing(&self, listing: Listing, hello: Arc<Hello>, is_own: bool) -> bool {
-        let mut catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(hello));
+    pub(super) fn take_listing(
+        &self,
+        listing: Listing,
+        handshake: Arc<HandshakeInfo>,
+        is_own: bool,
+    ) -> bool {
+        let mut catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(handshake));
         catalog.is_own = is_own;
         let news = !self.catalog.load().offers_the_same(&catalog);
         self.status.send_modify(|status| {
-            if status.state != State::Unresponsive {
+            if status.state != ServerState::Unresponsive {
                 status.reason = None;
             }
             status.count(&catalog);
-            if let Some(hello) = &catalog.hello {
-                status.protocol_version = Some(hello.version.to_string());
-                status.server_info = hello.server_info.clone().map(|info| info.into_text());
-                status.instructions.clone_from(&hello.instructions);
+            if let Some(handshake) = &catalog.handshake {
+                status.protocol_version = Some(handshake.version.to_string());
+                status.server_info = handshake.server_info.clone().map(|info| info.into_text());
+                status.instructions.clone_from(&handshake.instructions);
             }
         });
         self.catalog.store(Arc::new(catalog));
@@ -418,35 +412,36 @@ impl ServerRunner {
 /// server does not give, or that cannot be read, does not fail the start.
 async fn greet(
     (context, spec, id): (&RunnerContext, &ServerSpec, ServerId),
-    (hint, can): (Option<Era>, ClientCan),
+    (hint, capabilities): (Option<Era>, ClientCapabilities),
     link: Arc<Link>,
     deadline: Instant,
-) -> Result<(Hello, Result<Listing, ListingError>), Greeted> {
-    let hello = handshake::greet(&link, hint, can, spec.life.probe, deadline).await?;
-    if can.anything() {
-        return Ok((hello, Ok(Listing::default())));
+) -> Result<(HandshakeInfo, Result<Listing, ListingError>), StartFailure> {
+    let handshake =
+        handshake::greet(&link, hint, capabilities, spec.lifecycle.probe, deadline).await?;
+    if capabilities.anything() {
+        return Ok((handshake, Ok(Listing::default())));
     }
     let left = deadline.saturating_duration_since(Instant::now());
-    match health::list(context, spec, id, &link, &hello, left).await {
+    match health::list(context, spec, id, &link, &handshake, left).await {
         Err(error) if !error.leaves_server() => Err(error.into()),
-        listed => Ok((hello, listed)),
+        listed => Ok((handshake, listed)),
     }
 }
 
 /// The result of a handshake: the next state, and why it failed if the link said so.
-struct Met {
-    next: Next,
+struct HandshakeOutcome {
+    next: NextState,
     why: Option<Failure>,
 }
 
-impl From<Next> for Met {
-    fn from(next: Next) -> Self {
+impl From<NextState> for HandshakeOutcome {
+    fn from(next: NextState) -> Self {
         Self { next, why: None }
     }
 }
 
 /// Why a handshake failed.
-enum Greeted {
+enum StartFailure {
     /// It could not be reached, or its response not be read.
     Lost(Failure),
     /// It exited.
@@ -457,19 +452,19 @@ enum Greeted {
     Refused(String),
 }
 
-impl From<GreetError> for Greeted {
-    fn from(error: GreetError) -> Self {
+impl From<HandshakeFailure> for StartFailure {
+    fn from(error: HandshakeFailure) -> Self {
         match error {
-            GreetError::Cut(failure @ Failure::Remote(_)) => Self::Lost(failure),
-            GreetError::Cut(_) => Self::Cut(error.to_string()),
-            GreetError::Silent(..) | GreetError::Refused { .. } | GreetError::NotUnderstood(_) => {
-                Self::Refused(error.to_string())
-            }
+            HandshakeFailure::Cut(failure @ Failure::Remote(_)) => Self::Lost(failure),
+            HandshakeFailure::Cut(_) => Self::Cut(error.to_string()),
+            HandshakeFailure::Silent(..)
+            | HandshakeFailure::Refused { .. }
+            | HandshakeFailure::NotUnderstood(_) => Self::Refused(error.to_string()),
         }
     }
 }
 
-impl From<ListingError> for Greeted {
+impl From<ListingError> for StartFailure {
     fn from(error: ListingError) -> Self {
         match error {
             ListingError::Cut {
@@ -485,8 +480,8 @@ impl From<ListingError> for Greeted {
     }
 }
 
-fn failed(how: String) -> Next {
-    Next::Crashed(Ended {
+fn failed(how: String) -> NextState {
+    NextState::Crashed(FailedRun {
         how,
         kind: EndKind::Start,
         retry_after: None,

@@ -1,5 +1,5 @@
-//! Results of stateless servers that say what the client must do first, and what is sent after it did.
-//! Entry points: [`input_required`], [`resume`], `CallForwarder::input_responses`.
+//! Results of stateless servers that require input from the client first, and the call that is sent
+//! with it. Entry points: [`input_required`], [`resume`], `CallForwarder::input_responses`.
 
 use std::time::Duration;
 
@@ -112,12 +112,14 @@ impl CallForwarder<'_> {
         round: u32,
     ) -> Result<InputResponses, CallError> {
         let InputRequired { requests, state } = needed;
-        let can = |request: &ServerRequest| {
+        let capabilities = |request: &ServerRequest| {
             let params = request.params.as_ref().map(RawBuf::as_raw);
-            self.client.can.may_be_asked(request.method, params)
+            self.client
+                .capabilities
+                .may_be_asked(request.method, params)
         };
         // Fault S15: what a client did not declare it is never sent.
-        if !requests.iter().all(can) {
+        if !requests.iter().all(capabilities) {
             let undeclared = "it needs something that the client did not declare";
             return Err(broken(self.server, undeclared));
         }

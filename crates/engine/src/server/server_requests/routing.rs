@@ -1,7 +1,7 @@
-//! Which call or session a request of a server's is for, and the response to it.
+//! Which call or session a request from a server is for, and the response to it.
 //!
-//! A request is for the call on whose stream it came, else for the only call or the only session of its
-//! link; one that is for nobody in particular is refused (fault S15). Nothing here waits but
+//! A request is for the call on whose stream it came, else for the only call or the only session of
+//! its link; a request that cannot be attributed is refused (fault S15). Nothing here waits but
 //! `Link::reachable_call`. Entry points: `Link::route_request`, `Link::take_session_requests`,
 //! `Link::respond`.
 
@@ -12,14 +12,14 @@ use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{
     ErrorBody, INTERNAL_ERROR, OneLine, OwnedRequestId, Payload, Raw, RawBuf, Request,
 };
-use gantry_model::mcp::{ClientCan, Method, asking_method};
+use gantry_model::mcp::{ClientCapabilities, Method, asking_method};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use super::urls::visitor;
 use crate::request::{Client, SessionChannel};
 use crate::server::link::Link;
-use crate::server::pending::{Party, ReachableCall, Recipient};
+use crate::server::pending::{CallOwner, ReachableCall, Recipient};
 
 /// Requests to a session that may wait to be forwarded.
 const WAITING: usize = 16;
@@ -30,7 +30,7 @@ const UNDECLARED: &str = "the client cannot do that";
 
 /// How the caller of a call hears of it while it runs, and can be asked.
 #[derive(Debug, Clone)]
-pub(crate) struct Voice {
+pub(crate) struct CallerChannel {
     pub(crate) client: Arc<Client>,
     /// Takes the server's requests to the client; none on a link that declared nothing.
     pub(crate) asks: Option<mpsc::Sender<IncomingRequest>>,
@@ -44,7 +44,7 @@ pub(crate) struct IncomingRequest {
     pub(crate) method: Method,
     pub(crate) params: Option<RawBuf>,
     /// The session that it is for; none if it is for one call, or came before the first.
-    pub(crate) session: Option<Party>,
+    pub(crate) session: Option<CallOwner>,
 }
 
 /// The requests of one link that are for a session, and not for one call.
@@ -57,22 +57,22 @@ pub(in crate::server) struct SessionRequests {
     /// Rings when a call has begun.
     begun: Notify,
     /// Whose calls there were so far.
-    callers: Mutex<Callers>,
+    callers: Mutex<LinkCallers>,
 }
 
 /// The client of a session, whether or not it has a call.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionClient {
-    pub(crate) party: Party,
-    pub(crate) can: ClientCan,
+    pub(crate) owner: CallOwner,
+    pub(crate) capabilities: ClientCapabilities,
     pub(crate) channel: SessionChannel,
 }
 
 impl SessionClient {
     fn of(agent: &AgentName, client: &Client) -> Option<Self> {
         Some(Self {
-            party: (agent.clone(), Some(client.session?)),
-            can: client.can,
+            owner: (agent.clone(), Some(client.session?)),
+            capabilities: client.capabilities,
             channel: client.channel.clone()?,
         })
     }
@@ -80,7 +80,7 @@ impl SessionClient {
 
 /// Whose calls a link had.
 #[derive(Debug, Default)]
-enum Callers {
+enum LinkCallers {
     #[default]
     Nobody,
     /// Those of one session only, which can be asked between them.
@@ -106,11 +106,13 @@ impl SessionRequests {
         let mut callers = self.callers.lock();
         let client = client.and_then(|client| SessionClient::of(agent, client));
         *callers = match (std::mem::take(&mut *callers), client) {
-            (Callers::Nobody, Some(client)) => Callers::Session(client),
-            (Callers::Session(known), Some(client)) if known.party == client.party => {
-                Callers::Session(client)
+            (LinkCallers::Nobody, Some(client)) => LinkCallers::Session(client),
+            (LinkCallers::Session(known), Some(client)) if known.owner == client.owner => {
+                LinkCallers::Session(client)
             }
-            (Callers::Nobody | Callers::Session(_) | Callers::Others, _) => Callers::Others,
+            (LinkCallers::Nobody | LinkCallers::Session(_) | LinkCallers::Others, _) => {
+                LinkCallers::Others
+            }
         };
         drop(callers);
         self.is_new.store(false, Ordering::Relaxed);
@@ -119,9 +121,9 @@ impl SessionRequests {
 }
 
 /// The clocks of all calls on a link stand still until this is dropped.
-pub(crate) struct Paused(Arc<Link>);
+pub(crate) struct PausedClocks(Arc<Link>);
 
-impl Drop for Paused {
+impl Drop for PausedClocks {
     fn drop(&mut self) {
         self.0.pending.pause_all(false);
     }
@@ -158,7 +160,7 @@ impl Link {
             Some(Recipient::Session(session)) => {
                 // All calls there are of one session, which hears what any of them would.
                 if let Some(call) = self.pending.reachable_call(Some(&session), &[]) {
-                    note_url(visitor(&call.voice.client));
+                    note_url(visitor(&call.caller_channel.client));
                 }
                 return self.queue_for_session(incoming(Some(session)));
             }
@@ -170,21 +172,21 @@ impl Link {
             None => {
                 let nobody = "there is no one call or session that this could be for";
                 let client = self.only_session().ok_or(nobody)?;
-                if !client.can.may_be_asked(method, request.params) {
+                if !client.capabilities.may_be_asked(method, request.params) {
                     return Err(UNDECLARED);
                 }
                 note_url((Weak::new(), Some(client.channel)));
-                return self.queue_for_session(incoming(Some(client.party)));
+                return self.queue_for_session(incoming(Some(client.owner)));
             }
         };
-        let Some(Voice {
+        let Some(CallerChannel {
             client,
             asks: Some(asks),
-        }) = self.pending.voice(call)
+        }) = self.pending.caller_channel(call)
         else {
             return Err("there is no one call that this could be for");
         };
-        if !client.can.may_be_asked(method, request.params) {
+        if !client.capabilities.may_be_asked(method, request.params) {
             return Err(UNDECLARED);
         }
         note_url(visitor(&client));
@@ -205,8 +207,8 @@ impl Link {
     pub(crate) fn only_session(&self) -> Option<SessionClient> {
         let callers = self.session_requests.callers.lock();
         match &*callers {
-            Callers::Session(client) => Some(client.clone()),
-            Callers::Nobody | Callers::Others => None,
+            LinkCallers::Session(client) => Some(client.clone()),
+            LinkCallers::Nobody | LinkCallers::Others => None,
         }
     }
 
@@ -214,7 +216,7 @@ impl Link {
     /// if there were calls, and no such is left.
     pub(crate) async fn reachable_call(
         &self,
-        whose: Option<&Party>,
+        whose: Option<&CallOwner>,
         but: &[u64],
     ) -> Option<ReachableCall> {
         loop {
@@ -231,9 +233,9 @@ impl Link {
     }
 
     /// Stops the clocks of all calls while their client is asked for any of them.
-    pub(crate) fn pause_all(self: &Arc<Self>) -> Paused {
+    pub(crate) fn pause_all(self: &Arc<Self>) -> PausedClocks {
         self.pending.pause_all(true);
-        Paused(Arc::clone(self))
+        PausedClocks(Arc::clone(self))
     }
 
     /// Waits for the end of the link.

@@ -1,9 +1,9 @@
-//! Requests of a server that are for a session: for the client whose calls are all that its link has,
-//! when nobody can say for which of them.
+//! Requests from a server that are for a session: all calls on its link belong to one client, and the
+//! request does not say which call it is for.
 //!
-//! The client gets them with any of its calls that it still hears of; that one may end before the
-//! response comes, as long as another goes on. Between its calls it gets them on the stream that its
-//! session listens on. Entry point: [`SessionForwarder::serve`].
+//! The client gets them with any of its calls that it still reads; that call may end before the
+//! response comes, as long as another runs. Between calls it gets them on its session's stream. Entry
+//! point: [`SessionForwarder::serve`].
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::IncomingRequest;
-use crate::request::{Client, RequestLifetime, RequestOutcome, ServerRequests, Word};
+use crate::request::{CallEvent, Client, RequestLifetime, RequestOutcome, ServerRequests};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
-use crate::server::pending::Party;
+use crate::server::pending::CallOwner;
 
 /// Requests that a session gets at once; others wait.
 const AT_ONCE: usize = 16;
@@ -32,7 +32,7 @@ pub(crate) struct SessionForwarder {
 }
 
 /// What became of a request that was sent with one of the session's calls.
-enum Sent {
+enum SendOutcome {
     /// The client responded, or never will.
     Settled(Result<RawBuf, RawBuf>),
     /// It did not reach the client, or the client has left that call.
@@ -77,14 +77,14 @@ impl SessionForwarder {
             };
             tried.push(call.id);
             // Once it is known whose it is, nobody else is asked. fault T4
-            let whose = session.insert(call.party);
-            let client = call.voice.client;
+            let whose = session.insert(call.owner);
+            let client = call.caller_channel.client;
             let params = request.params.as_ref().map(RawBuf::as_raw);
-            if !client.can.may_be_asked(request.method, params) {
+            if !client.capabilities.may_be_asked(request.method, params) {
                 return Err(error(METHOD_NOT_FOUND, "the client cannot do that"));
             }
             let sent = self.send_with_call(request, whose, client, until).await;
-            if let Sent::Settled(outcome) = sent {
+            if let SendOutcome::Settled(outcome) = sent {
                 return outcome;
             }
         }
@@ -94,20 +94,20 @@ impl SessionForwarder {
     async fn forward_between_calls(
         &self,
         request: &IncomingRequest,
-        whose: Option<&Party>,
+        whose: Option<&CallOwner>,
         until: Instant,
     ) -> Result<RawBuf, RawBuf> {
         let unheard = || failure("the client cannot be asked any more");
         let client = self.link.only_session();
         // Nobody else's is asked. fault T4
-        let client = client.filter(|client| whose.is_none_or(|whose| client.party == *whose));
+        let client = client.filter(|client| whose.is_none_or(|whose| client.owner == *whose));
         let client = client.ok_or_else(unheard)?;
         let params = request.params.as_ref().map(RawBuf::as_raw);
-        if !client.can.may_be_asked(request.method, params) {
+        if !client.capabilities.may_be_asked(request.method, params) {
             return Err(error(METHOD_NOT_FOUND, "the client cannot do that"));
         }
         let (requests, answered, _over) = self.for_client(request, until);
-        if !client.channel.send(Word::Requests(requests)) {
+        if !client.channel.send(CallEvent::Requests(requests)) {
             return Err(unheard());
         }
         match timeout_at(until, answered).await {
@@ -139,32 +139,32 @@ impl SessionForwarder {
     async fn send_with_call(
         &self,
         request: &IncomingRequest,
-        whose: &Party,
+        whose: &CallOwner,
         mut client: Arc<Client>,
         until: Instant,
-    ) -> Sent {
+    ) -> SendOutcome {
         let (requests, mut answered, _over) = self.for_client(request, until);
-        let sent = timeout_at(until, client.words.send(Word::Requests(requests))).await;
+        let sent = timeout_at(until, client.events.send(CallEvent::Requests(requests))).await;
         if !matches!(sent, Ok(Ok(()))) {
-            return Sent::Lost;
+            return SendOutcome::Lost;
         }
         loop {
             tokio::select! {
                 biased; // A response that is there counts.
                 outcome = &mut answered => {
-                    return outcome.map_or(Sent::Lost, |outcome| Sent::Settled(response(outcome)));
+                    return outcome.map_or(SendOutcome::Lost, |outcome| SendOutcome::Settled(response(outcome)));
                 }
-                () = client.words.closed() => {
+                () = client.events.closed() => {
                     match self.link.reachable_call(Some(whose), &[]).await {
-                        Some(next) => client = next.voice.client,
+                        Some(next) => client = next.caller_channel.client,
                         // It is for none of its calls any more.
                         None => {
-                            return Sent::Settled(Err(failure("the client's calls have ended")));
+                            return SendOutcome::Settled(Err(failure("the client's calls have ended")));
                         }
                     }
                 }
                 () = sleep_until(until) => {
-                    return Sent::Settled(Err(failure("the client did not answer in time")));
+                    return SendOutcome::Settled(Err(failure("the client did not answer in time")));
                 }
             }
         }

@@ -1,8 +1,9 @@
-//! People whom a server of the handshake era sends to a URL, by an elicitation or by the error that says
-//! that they must go there first: who hears when they are through, and calls that are sent again then.
+//! URL elicitations of servers of the handshake era: by a request, or by the error that a URL must be
+//! visited first. Remembers which clients to notify when one is complete, and which calls to send
+//! again then.
 //!
-//! Bounded, the oldest are forgotten first; an id is told only to who was given it. Entry points:
-//! [`url_required`], [`CallForwarder::visit`], `Link::elicitation_completed`.
+//! Bounded, the oldest are forgotten first; an id is sent only to the client that was given it. Entry
+//! points: [`url_required`], [`CallForwarder::visit`], `Link::elicitation_completed`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -19,7 +20,7 @@ use tokio::time::timeout;
 
 use super::{CallForwarder, MOST_AT_ONCE, redacted};
 use crate::error::CallError;
-use crate::request::{Client, ServerRequest, SessionChannel, Word};
+use crate::request::{CallEvent, Client, ServerRequest, SessionChannel};
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::trusted;
 use crate::server::link::Link;
@@ -47,17 +48,17 @@ struct Elicitation {
 }
 
 /// Who is sent to a URL: with a call, in a session, or both.
-pub(super) type Visitor = (Weak<Client>, Option<SessionChannel>);
+pub(super) type UrlRecipient = (Weak<Client>, Option<SessionChannel>);
 
 /// Returns the client of a call as one that is sent to a URL.
-pub(super) fn visitor(client: &Arc<Client>) -> Visitor {
+pub(super) fn visitor(client: &Arc<Client>) -> UrlRecipient {
     let channel = client.channel.clone();
     let channel = channel.filter(|_| client.era == Era::Handshake);
     (Arc::downgrade(client), channel)
 }
 
 impl Elicitations {
-    fn note(&self, id: &str, (client, channel): Visitor) {
+    fn note(&self, id: &str, (client, channel): UrlRecipient) {
         if id.len() > LONGEST_ID {
             return;
         }
@@ -88,7 +89,7 @@ fn needed(error: Raw<'_>) -> Option<Raw<'_>> {
 
 impl Link {
     /// Notes who is sent to a URL by a request.
-    pub(super) fn note_url_request(&self, params: Option<Raw<'_>>, visitor: Visitor) {
+    pub(super) fn note_url_request(&self, params: Option<Raw<'_>>, visitor: UrlRecipient) {
         let id = params.and_then(|params| params.get("elicitationId")?.string());
         if let Some(id) = id {
             self.elicitations.note(&id, visitor);
@@ -100,11 +101,11 @@ impl Link {
         let Some(elicitations) = needed(error) else {
             return;
         };
-        let Some(voice) = self.pending.voice(call) else {
+        let Some(caller_channel) = self.pending.caller_channel(call) else {
             return;
         };
         for elicitation in elicitations.items().take(MOST) {
-            self.note_url_request(Some(elicitation), visitor(&voice.client));
+            self.note_url_request(Some(elicitation), visitor(&caller_channel.client));
         }
     }
 
@@ -124,10 +125,10 @@ impl Link {
         }
         for (client, channel) in visitors {
             let client = client.filter(|client| client.era == Era::Handshake);
-            let word = || Word::Elicited(id.as_ref().into());
-            let is_heard = client.is_some_and(|client| client.words.try_send(word()).is_ok());
+            let event = || CallEvent::Elicited(id.as_ref().into());
+            let is_heard = client.is_some_and(|client| client.events.try_send(event()).is_ok());
             if let Some(channel) = channel.filter(|_| !is_heard) {
-                channel.send(word());
+                channel.send(event());
             }
         }
         self.elicitations.completed.notify_waiters();

@@ -1,8 +1,8 @@
-//! Keeps what a server was told to tell of what is listened to, as long as its link lives.
+//! Keeps a server subscribed to what is listened to, as long as its link is open.
 //!
-//! A server of the handshake era is told of each resource by itself; one of the stateless era by one
-//! request that stays open, for lists and resources together, and is sent anew when what is wanted
-//! changes or when it ended. Entry point: [`keep`].
+//! A server of the handshake era gets one request per resource; one of the stateless era gets one
+//! request that stays open, for lists and resources together, and is sent again when the wanted set
+//! changes or it ended. Entry point: [`keep`].
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use gantry_model::jsonrpc::{ErrorBody, METHOD_NOT_FOUND, Raw, RawBuf};
 use tokio::time::{sleep, timeout};
 
 use super::{SubscriptionState, Topics};
-use crate::server::handshake::{Hello, trusted};
+use crate::server::handshake::{HandshakeInfo, trusted};
 use crate::server::link::{InFlight, Link};
 use crate::server::pending::Answer;
 
@@ -29,14 +29,18 @@ const MESSAGE: usize = 1 << 10;
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Keeps a server informed of what is listened to; never ends by itself.
-pub(crate) async fn keep(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
-    match hello.era {
-        Era::Handshake => one_by_one(link, hello, topics).await,
-        Era::Stateless => all_at_once(link, hello, topics).await,
+pub(crate) async fn keep(
+    link: &Arc<Link>,
+    handshake: &HandshakeInfo,
+    topics: &Topics,
+) -> Infallible {
+    match handshake.era {
+        Era::Handshake => one_by_one(link, handshake, topics).await,
+        Era::Stateless => all_at_once(link, handshake, topics).await,
     }
 }
 
-async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
+async fn one_by_one(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topics) -> Infallible {
     let mut told: BTreeMap<Arc<str>, SubscriptionState> = BTreeMap::new();
     let mut changes = topics.revision.subscribe();
     loop {
@@ -46,7 +50,7 @@ async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infalli
         for uri in wanted {
             let standing = match told.remove(&uri) {
                 Some(standing) => Some(standing),
-                None if hello.subscribes() => tell(link, "resources/subscribe", &uri).await,
+                None if handshake.subscribes() => tell(link, "resources/subscribe", &uri).await,
                 None => Some(unable()),
             };
             // One that said nothing is told again when what is wanted changes.
@@ -75,14 +79,14 @@ async fn tell(link: &Arc<Link>, method: &str, uri: &str) -> Option<SubscriptionS
     }
 }
 
-async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
-    let able = hello.subscribes();
+async fn all_at_once(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topics) -> Infallible {
+    let able = handshake.subscribes();
     let mut previous = None;
     let mut kept: Vec<Arc<str>> = Vec::new();
     let mut again = AGAIN.0;
     loop {
         let wanted = topics.wanted();
-        let open = listen(link, hello, if able { &wanted } else { &[] });
+        let open = listen(link, handshake, if able { &wanted } else { &[] });
         let id = open.as_ref().map(InFlight::id);
         let mut ended = Box::pin(async move {
             match open {
@@ -121,7 +125,7 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
             (_, false) => Some(unable()),
             (Some(Answer::Error(error)), true) => Some(refused(error)),
             (Some(Answer::Result(_)) | None, true) => id.map(|_| SubscriptionState::Kept),
-            // The link is at its end; the next one is told anew.
+            // The link is at its end; the next one is subscribed again.
             (Some(Answer::Failed(_)), true) => None,
         };
         if let Some(standing) = &standing {
@@ -165,8 +169,8 @@ async fn others_wanted(topics: &Topics, told: &[Arc<str>], standing: Option<&Sub
 
 /// Asks a stateless server to tell when its lists and these resources change, which it does as long
 /// as the returned request is kept.
-fn listen(link: &Arc<Link>, hello: &Hello, uris: &[Arc<str>]) -> Option<InFlight> {
-    let capabilities = hello.capabilities.as_raw().members();
+fn listen(link: &Arc<Link>, handshake: &HandshakeInfo, uris: &[Arc<str>]) -> Option<InFlight> {
+    let capabilities = handshake.capabilities.as_raw().members();
     let changes = capabilities.filter(|capability| {
         let changing = capability.value.get("listChanged");
         changing.and_then(Raw::boolean) == Some(true)
@@ -186,7 +190,7 @@ fn listen(link: &Arc<Link>, hello: &Hello, uris: &[Arc<str>]) -> Option<InFlight
     }
     let params = RawBuf::serialize(&serde_json::json!({ "notifications": wishes })).ok()?;
     let identity = Identity::gantry();
-    let params = upstream_params(hello.version, Some(params.as_raw()), &identity).to_buf();
+    let params = upstream_params(handshake.version, Some(params.as_raw()), &identity).to_buf();
     link.ask_begin("subscriptions/listen", Some(&params)).ok()
 }
 

@@ -15,7 +15,7 @@ async fn a_server_of_any_driver_is_started_called_restarted_and_stopped() {
     let mut status = handle.status.clone();
     let ready = |generation| {
         move |status: &crate::server::status::ServerStatus| {
-            status.state == State::Ready && status.generation > generation
+            status.state == ServerState::Ready && status.generation > generation
         }
     };
     let first = tokio::time::timeout(LONG, status.wait_for(ready(0))).await;

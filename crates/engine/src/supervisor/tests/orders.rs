@@ -103,7 +103,7 @@ impl Shop {
         let mut spec = spec();
         spec.name = NAMES[name].parse().unwrap();
         // However often it was killed, it is not waited for.
-        spec.life.restart.ladder = vec![Duration::from_millis(50)];
+        spec.lifecycle.restart.backoff = vec![Duration::from_millis(50)];
         if let Launch::Process(launch) = &mut spec.launch {
             launch.args = argv[1..].to_vec();
         }

@@ -1,6 +1,6 @@
-//! Reads what a server answers, within a bound that counts after decompression. fault H5
+//! Reads response bodies within a bound that counts after decompression. fault H5
 //!
-//! Never keeps more than was asked for. Entry points: [`whole`] and [`drained`].
+//! Never keeps more than the bound. Entry points: [`whole`] and [`drained`].
 
 use std::time::Duration;
 

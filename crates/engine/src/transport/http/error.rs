@@ -1,7 +1,7 @@
-//! Why a remote server could not be reached, or not be understood: one class each, with what to do.
+//! Why a remote server could not be reached or understood: one class each, with what to do.
 //!
-//! Texts hold no secret of ours: origins are shown, never whole URLs or headers, and of what a
-//! server said at most 200 bytes, made safe. Entry points: [`HttpError`] and `of`.
+//! Texts contain no secret of ours: origins are shown, never whole URLs or headers, and at most 200
+//! escaped bytes of what a server sent. Entry points: [`HttpError`] and `of`.
 
 use std::error::Error;
 use std::io;
@@ -288,7 +288,7 @@ impl HttpError {
         }
     }
 
-    /// Tells whether nothing more can be sent without reaching for the server anew.
+    /// Tells whether nothing more can be sent without reconnecting to the server.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(
             self,

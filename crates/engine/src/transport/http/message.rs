@@ -1,7 +1,7 @@
-//! What a body or an event carries, cut into messages that stand on one line each.
+//! Splits a body or an event into messages of one line each.
 //!
-//! A value with line breaks between its tokens would not fit a line-framed link, and servers of
-//! 2025-03-26 may join messages into one. Judges no message: that is the link's to do.
+//! A value with line breaks between its tokens does not fit a line-framed link, and servers of
+//! 2025-03-26 may batch messages. Checks no message: the link does.
 
 use bytes::Bytes;
 use gantry_model::jsonrpc::{Limits, Raw, RawKind, minify, validate};

@@ -1,7 +1,7 @@
 //! The writing end of a link over HTTP: messages are handed to the session's task, which posts them.
 //!
-//! Never waits: what does not fit is refused. What the head of a request must repeat of its body in
-//! the stateless era travels beside it, so that no message is parsed again.
+//! Never waits: what does not fit is refused. What a request's headers repeat of its body in the
+//! stateless era travels beside it, so that no message is parsed again.
 
 use bytes::Bytes;
 use gantry_model::era::ProtocolVersion;
@@ -15,7 +15,7 @@ const QUEUE: usize = 4096;
 
 /// What the head of a request repeats of its body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct MessageHead {
     /// The method; empty for an answer.
     pub(crate) method: Box<str>,
     /// The tool's or prompt's name, or the resource's address.
@@ -24,7 +24,7 @@ pub(crate) struct Head {
     pub(crate) params: Vec<(Box<str>, Box<str>)>,
 }
 
-impl Head {
+impl MessageHead {
     /// Makes the head of a message that names nothing.
     pub(crate) fn of(method: &str) -> Box<Self> {
         Box::new(Self {
@@ -36,18 +36,18 @@ impl Head {
 
 /// A message on its way out.
 #[derive(Debug, Clone)]
-pub(crate) struct Letter {
+pub(crate) struct OutgoingMessage {
     /// The call that its answer ends.
     pub(crate) call: Option<u64>,
     /// The message, without a line feed.
     pub(crate) body: Bytes,
-    pub(crate) head: Box<Head>,
+    pub(crate) head: Box<MessageHead>,
 }
 
 /// What the session's task is told.
 #[derive(Debug)]
-pub(crate) enum Out {
-    Letter(Letter),
+pub(crate) enum SessionCommand {
+    Message(OutgoingMessage),
     /// Nobody waits for a call any more; the notice tells a server of the handshake era.
     TakenBack {
         call: u64,
@@ -60,13 +60,13 @@ pub(crate) enum Out {
 /// The writing end of a link over HTTP.
 #[derive(Debug)]
 pub(crate) struct HttpOutbox {
-    out: mpsc::Sender<Out>,
+    out: mpsc::Sender<SessionCommand>,
     closed: CancellationToken,
 }
 
 impl HttpOutbox {
     /// Makes both ends; the second value is the session's, the token tells it to end.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Out>, CancellationToken) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<SessionCommand>, CancellationToken) {
         let (out, receiver) = mpsc::channel(QUEUE);
         let closed = CancellationToken::new();
         let outbox = Self {
@@ -81,9 +81,9 @@ impl HttpOutbox {
         &self,
         call: Option<u64>,
         line: Vec<u8>,
-        head: Option<Box<Head>>,
+        head: Option<Box<MessageHead>>,
     ) -> Result<(), SendError> {
-        self.put(Out::Letter(Letter {
+        self.put(SessionCommand::Message(OutgoingMessage {
             call,
             body: without_end(line),
             head: head.unwrap_or_default(),
@@ -91,18 +91,18 @@ impl HttpOutbox {
     }
 
     /// Takes a call back.
-    pub(crate) fn take_back(&self, call: u64, notice: Option<Vec<u8>>) {
+    pub(crate) fn cancel(&self, call: u64, notice: Option<Vec<u8>>) {
         let notice = notice.map(without_end);
-        self.put(Out::TakenBack { call, notice })
+        self.put(SessionCommand::TakenBack { call, notice })
             .unwrap_or_default();
     }
 
     /// Says which version is spoken from now on.
-    pub(crate) fn speak(&self, version: ProtocolVersion) {
-        self.put(Out::Speak(version)).unwrap_or_default();
+    pub(crate) fn set_version(&self, version: ProtocolVersion) {
+        self.put(SessionCommand::Speak(version)).unwrap_or_default();
     }
 
-    fn put(&self, out: Out) -> Result<(), SendError> {
+    fn put(&self, out: SessionCommand) -> Result<(), SendError> {
         if self.closed.is_cancelled() {
             return Err(SendError::Closed);
         }

@@ -1,6 +1,6 @@
-//! One remote server as it is reached: its URL, its headers, its client. Every request to it goes
-//! through [`Remote::send`], which judges the address, follows redirects within the origin only,
-//! and classes what goes wrong. The headers never leave the origin. faults H3, H4
+//! One remote server: its URL, its headers, its client. Every request passes [`Remote::send`], which
+//! checks the address, follows redirects within the origin only, and classifies errors. The headers
+//! never leave the origin. faults H3, H4
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) struct Remote {
 
 /// One request to a remote server.
 #[derive(Debug, Clone)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct RemoteRequest<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a Url,
     pub(crate) headers: HeaderMap,
@@ -57,7 +57,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) within: Option<Duration>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> RemoteRequest<'a> {
     /// Makes a request that posts a message.
     pub(crate) fn post(url: &'a Url, body: Bytes, accept: &'static str) -> Self {
         let mut headers = HeaderMap::new();
@@ -138,7 +138,7 @@ impl Remote {
     }
 
     /// Sends a request and returns the head of what is answered, whatever its status.
-    pub(crate) async fn send(&self, asking: &Asking<'_>) -> Result<Response, HttpError> {
+    pub(crate) async fn send(&self, asking: &RemoteRequest<'_>) -> Result<Response, HttpError> {
         let sending = self.shown(asking);
         let Some(within) = asking.within else {
             return sending.await;
@@ -154,7 +154,7 @@ impl Remote {
     }
 
     /// Sends a request with what we have to show; a refusal of that is heard once.
-    async fn shown(&self, asking: &Asking<'_>) -> Result<Response, HttpError> {
+    async fn shown(&self, asking: &RemoteRequest<'_>) -> Result<Response, HttpError> {
         let Some(credentials) = &self.credentials else {
             return self.follow(asking, None).await;
         };
@@ -185,7 +185,7 @@ impl Remote {
 
     async fn follow(
         &self,
-        asking: &Asking<'_>,
+        asking: &RemoteRequest<'_>,
         shown: Option<&HeaderValue>,
     ) -> Result<Response, HttpError> {
         let mut url = asking.url.clone();
@@ -202,7 +202,7 @@ impl Remote {
 
     async fn send_once(
         &self,
-        asking: &Asking<'_>,
+        asking: &RemoteRequest<'_>,
         url: &Url,
         shown: Option<&HeaderValue>,
     ) -> Result<Response, HttpError> {
@@ -250,7 +250,7 @@ impl Remote {
     /// Returns where a redirect leads, if the answer is one that may be followed.
     fn target(
         &self,
-        asking: &Asking<'_>,
+        asking: &RemoteRequest<'_>,
         from: &Url,
         response: &Response,
     ) -> Result<Option<Url>, HttpError> {

@@ -1,6 +1,6 @@
-//! Reads lines from a server's stdout and hands each to an `Inbox`, with a budget per turn so that
-//! a flood from one server starves nobody. A line over the limit is not kept: the inbox learns its
-//! first and last bytes, and an endless one ends the reading.
+//! Reads lines from a server's stdout and hands each to an `Inbox`, with a budget per turn so that a
+//! flood from one server starves nobody. A line over the limit is not kept: the inbox gets its first
+//! and last bytes, and an endless line ends the reading.
 
 use std::time::Duration;
 

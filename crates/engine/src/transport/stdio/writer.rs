@@ -1,11 +1,10 @@
 //! Writes lines to a child's stdin. A lone caller writes its line at once, which is quickest; where
 //! many call, lines are left for the writer task, which waits a turn and writes for all of them.
 //!
-//! A child that stops reading fills the pipe. What then remains is written by `run`, the link's
-//! writer task; if nothing moves for the deadline, the lines that were not begun are taken back,
-//! and those that lie unread in the pipe are told.
-
-mod unread;
+//! A child that stops reading fills the pipe. The rest is then written by `run`, the link's writer
+//! task; if the pipe takes nothing for the deadline, the lines that were not begun are dropped and
+//! their calls fail. Lines that fit into the pipe and lie there unread are left to the timeouts of
+//! their calls.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,9 +15,6 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
-use tokio::time::Instant;
-
-use self::unread::Unread;
 
 /// How much is gathered into one write.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -27,18 +23,16 @@ const BATCHES_FOR_OTHERS: usize = 4;
 
 /// The writing end of a link.
 pub(crate) struct LineWriter {
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
     /// Tells the writer task that there is something left to write.
     wake: Notify,
-    /// Tells the writer task that there are lines in the pipe to watch.
-    watch: Notify,
     /// How many bytes may wait.
     limit: usize,
 }
 
 /// Whether others are likely to have a line for the same child right now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum Batching {
     Alone,
     Many,
 }
@@ -52,25 +46,7 @@ pub(crate) enum SendError {
     NotReading,
 }
 
-/// Calls whose line the child has not read within the deadline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unheard {
-    /// It was never written.
-    TakenBack(u64),
-    /// These are all that lie in the pipe; the child may come to read them.
-    Unread(Vec<u64>),
-}
-
-/// What is made of calls that were not heard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// They have failed, and so does what would follow them.
-    GivenUp,
-    /// The child works on what it has read; nothing is wrong yet.
-    Busy,
-}
-
-struct State {
+struct WriterState {
     /// `None` once the link is closed: the child then reads end of file.
     pipe: Option<Arc<pipe::Sender>>,
     queue: VecDeque<Line>,
@@ -79,10 +55,8 @@ struct State {
     rest: Batch,
     /// Somebody is writing, or `rest` waits for the writer task.
     busy: bool,
-    /// The child has left what it was sent unread for the whole deadline.
+    /// The pipe has been full for the whole deadline.
     stalled: bool,
-    /// What lies in the pipe.
-    unread: Unread,
     /// The child has closed its end.
     broken: bool,
 }
@@ -131,7 +105,7 @@ impl Batch {
     }
 }
 
-impl State {
+impl WriterState {
     fn next_batch(&mut self) -> Option<Batch> {
         let mut batch = Batch::default();
         while batch.bytes.len() < BATCH_BYTES {
@@ -148,23 +122,21 @@ impl State {
 impl LineWriter {
     pub(crate) fn new(pipe: pipe::Sender, limit: usize) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(WriterState {
                 pipe: Some(Arc::new(pipe)),
                 queue: VecDeque::new(),
                 queued_bytes: 0,
                 rest: Batch::default(),
                 busy: false,
                 stalled: false,
-                unread: Unread::default(),
                 broken: false,
             }),
             wake: Notify::new(),
-            watch: Notify::new(),
             limit,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock()
     }
 
@@ -175,15 +147,14 @@ impl LineWriter {
         &self,
         call: Option<u64>,
         bytes: Vec<u8>,
-        company: Company,
+        company: Batching,
     ) -> Result<(), SendError> {
         debug_assert!(memchr::memchr(b'\n', &bytes) == Some(bytes.len() - 1));
         let mut state = self.lock();
         let Some(pipe) = state.pipe.clone() else {
             return Err(SendError::Closed);
         };
-        // While there is room in the pipe, a notification may wait there for a child that reads again.
-        if state.stalled && (state.busy || call.is_some()) {
+        if state.stalled {
             return Err(SendError::NotReading);
         }
         if state.busy {
@@ -195,7 +166,7 @@ impl LineWriter {
             return Ok(());
         }
         state.busy = true;
-        if company == Company::Many {
+        if company == Batching::Many {
             state.queued_bytes += bytes.len();
             state.queue.push_back(Line { call, bytes });
             drop(state);
@@ -226,7 +197,6 @@ impl LineWriter {
                 }
             }
             let mut state = self.lock();
-            self.written(&mut state, &batch);
             match state.next_batch() {
                 Some(next) => batch = next,
                 None => {
@@ -240,65 +210,24 @@ impl LineWriter {
         Ok(())
     }
 
-    /// Notes a batch that is in the pipe; the first after a while is to be watched.
-    fn written(&self, state: &mut State, batch: &Batch) {
-        if state.unread.written(batch.bytes.len(), &batch.calls) {
-            self.watch.notify_one();
-        }
-    }
-
-    /// Writes what senders had to leave; `unheard` hears of the calls that a stalled child never
-    /// got, or has not read. Returns whether the child closed its end, and not we ours.
-    pub(crate) async fn run(
-        &self,
-        deadline: Duration,
-        unheard: impl Fn(Unheard) -> Verdict,
-    ) -> bool {
+    /// Writes what senders had to leave; calls `unwritten` for each call whose line a stalled child
+    /// did not take whole. Returns whether the child closed its end, and not we ours.
+    pub(crate) async fn run(&self, deadline: Duration, unwritten: impl Fn(u64)) -> bool {
         while let Some(pipe) = self.pipe() {
-            let look = self.lock().unread.next_look(deadline);
             tokio::select! {
-                biased; // What there is to write, whether anybody is there to read, what lies unread.
+                biased; // What there is to write first, then whether anybody is there to read.
                 () = self.wake.notified() => {}
                 _closed = pipe.ready(Interest::ERROR) => {
                     self.give_up();
                     break;
                 }
-                () = self.watch.notified(), if look.is_none() => continue,
-                () = at(look), if look.is_some() => {
-                    self.look(&pipe, deadline, &unheard);
-                    continue;
-                }
             }
             if self.pipe().is_none() {
                 break;
             }
-            self.write_rest(&pipe, deadline, &unheard).await;
+            self.write_rest(&pipe, deadline, &unwritten).await;
         }
         self.lock().broken
-    }
-
-    /// Looks whether the child reads what it was sent; calls that it leaves unread are told.
-    fn look(&self, pipe: &pipe::Sender, deadline: Duration, unheard: &impl Fn(Unheard) -> Verdict) {
-        let unread = {
-            let mut state = self.lock();
-            if state.busy {
-                // What is half in the pipe has a deadline of its own.
-                state.unread.put_off();
-                return;
-            }
-            let unread = state.unread.look(bytes_in(pipe), deadline);
-            if unread.is_empty() {
-                state.stalled = state.unread.is_stalled();
-                return;
-            }
-            unread
-        };
-        let verdict = unheard(Unheard::Unread(unread));
-        let mut state = self.lock();
-        if verdict == Verdict::Busy {
-            state.unread.spare();
-        }
-        state.stalled = state.unread.is_stalled();
     }
 
     fn pipe(&self) -> Option<Arc<pipe::Sender>> {
@@ -319,19 +248,14 @@ impl LineWriter {
     }
 
     /// Writes what senders had to leave and what gathers meanwhile, until nothing is left.
-    async fn write_rest(
-        &self,
-        pipe: &pipe::Sender,
-        deadline: Duration,
-        unheard: &impl Fn(Unheard) -> Verdict,
-    ) {
+    async fn write_rest(&self, pipe: &pipe::Sender, deadline: Duration, unwritten: &impl Fn(u64)) {
         // One turn for everybody who is about to add a line.
         tokio::task::yield_now().await;
         let Some(mut batch) = self.begin() else {
             return;
         };
         loop {
-            if !self.await_room(pipe, deadline, &mut batch, unheard).await {
+            if !self.await_room(pipe, deadline, &mut batch, unwritten).await {
                 return self.give_up();
             }
             match try_write(pipe, &mut batch) {
@@ -343,7 +267,6 @@ impl LineWriter {
             if state.pipe.is_none() {
                 return;
             }
-            self.written(&mut state, &batch);
             match state.next_batch() {
                 Some(next) => batch = next,
                 None => {
@@ -360,28 +283,21 @@ impl LineWriter {
         pipe: &pipe::Sender,
         deadline: Duration,
         batch: &mut Batch,
-        unheard: &impl Fn(Unheard) -> Verdict,
+        unwritten: &impl Fn(u64),
     ) -> bool {
         match tokio::time::timeout(deadline, pipe.writable()).await {
             Ok(ready) => ready.is_ok(),
             Err(_elapsed) => {
-                let (unsent, unread) = {
+                let unsent = {
                     let mut state = self.lock();
                     state.stalled = true;
                     state.queued_bytes = 0;
-                    let in_pipe = bytes_in(pipe);
-                    let mut unread = state.unread.unread(in_pipe.saturating_sub(batch.written));
-                    let whole = batch.calls.iter().filter(|(_, end)| *end <= batch.written);
-                    let here = whole.filter(|(_, end)| *end + in_pipe > batch.written);
-                    unread.extend(here.map(|(call, _)| *call));
-                    (std::mem::take(&mut state.queue), unread)
+                    std::mem::take(&mut state.queue)
                 };
-                // What was begun is ended, or the child would take the next line for its rest.
+                // A line that was begun is ended, or the child would take the next line for its rest.
                 let unfinished = batch.take_back().into_iter();
-                for call in unfinished.chain(unsent.iter().filter_map(|line| line.call)) {
-                    unheard(Unheard::TakenBack(call));
-                }
-                unheard(Unheard::Unread(unread));
+                let unsent = unsent.iter().filter_map(|line| line.call);
+                unfinished.chain(unsent).for_each(unwritten);
                 let ready = pipe.writable().await.is_ok();
                 self.lock().stalled = false;
                 ready
@@ -407,19 +323,6 @@ impl LineWriter {
         state.busy = false;
         drop(state);
         self.wake.notify_one();
-    }
-}
-
-/// Returns how many bytes the child has not read.
-fn bytes_in(pipe: &pipe::Sender) -> usize {
-    let bytes = rustix::io::ioctl_fionread(pipe).unwrap_or_default();
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-/// Waits until then, if there is a then.
-async fn at(time: Option<Instant>) {
-    if let Some(time) = time {
-        tokio::time::sleep_until(time).await;
     }
 }
 

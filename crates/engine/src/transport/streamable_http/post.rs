@@ -1,4 +1,4 @@
-//! One message on its way: posted, answered, and what an answer that is none means. faults H8, H9
+//! One message: posted and answered, and what an invalid response means. faults H8, H9
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use gantry_model::jsonrpc::{METHOD_NOT_FOUND, Unaddressed, salvage_unaddressed};
 use reqwest::{Response, StatusCode};
 
 use super::super::http::{
-    Body, Content, HttpError, Letter, MOST_ERROR, Replies, drained, each_message, said, whole,
+    Body, Content, HttpError, MOST_ERROR, OutgoingMessage, Replies, drained, each_message, said,
+    whole,
 };
 use super::{Session, lock};
 use crate::transport::Failure;
@@ -34,7 +35,7 @@ enum Refused {
 
 impl<R: Replies> Session<R> {
     /// Posts a message and sees to its answer; whatever happens, its call ends.
-    pub(super) async fn deliver(self: Arc<Self>, letter: Letter) {
+    pub(super) async fn deliver(self: Arc<Self>, letter: OutgoingMessage) {
         self.remember(&letter);
         let outcome = match self.remote.limit.refusal_of(&letter.head.method) {
             Some(limited) => Err(Failure::Remote(limited)),
@@ -45,15 +46,7 @@ impl<R: Replies> Session<R> {
             lock(&self.calls).remove(&call);
         }
         let Err(failure) = outcome else { return };
-        let error = match &failure {
-            Failure::Remote(error) => Some(error.clone()),
-            Failure::Protocol(_)
-            | Failure::TooLarge(_)
-            | Failure::Undelivered(_)
-            | Failure::Exited(_)
-            | Failure::NotReading
-            | Failure::Displaced => None,
-        };
+        let error = failure.remote().cloned();
         if let Some(call) = letter.call {
             self.replies.fail(call, failure);
         }
@@ -65,7 +58,7 @@ impl<R: Replies> Session<R> {
     }
 
     /// Keeps a stream of news open; what it missed while it was cut is told as missed.
-    async fn subscribe(self: &Arc<Self>, letter: &Letter) -> Result<(), Failure> {
+    async fn subscribe(self: &Arc<Self>, letter: &OutgoingMessage) -> Result<(), Failure> {
         let mut wait = LISTEN_FIRST;
         loop {
             match self.exchange(letter).await {
@@ -79,7 +72,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    async fn exchange(self: &Arc<Self>, letter: &Letter) -> Result<(), Failure> {
+    async fn exchange(self: &Arc<Self>, letter: &OutgoingMessage) -> Result<(), Failure> {
         let mut renewed = false;
         loop {
             let (generation, has_session) = self.generation();
@@ -111,7 +104,11 @@ impl<R: Replies> Session<R> {
     }
 
     /// Sees to an answer with a status of success.
-    async fn answered(&self, mut response: Response, letter: &Letter) -> Result<(), Failure> {
+    async fn answered(
+        &self,
+        mut response: Response,
+        letter: &OutgoingMessage,
+    ) -> Result<(), Failure> {
         let Some(call) = letter.call else {
             drained(response).await;
             return Ok(());
@@ -139,7 +136,7 @@ impl<R: Replies> Session<R> {
     async fn refused(
         &self,
         mut response: Response,
-        letter: &Letter,
+        letter: &OutgoingMessage,
         names_session: bool,
     ) -> Result<Refused, Failure> {
         let status = response.status();

@@ -1,5 +1,5 @@
-//! What a session of the handshake era remembers, what every request says of it, and how it is made
-//! anew when the server has forgotten it. faults H9, H10
+//! The state of a session of the handshake era, the headers that every request carries for it, and
+//! how it is re-initialised when the server has forgotten it. faults H9, H10
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use reqwest::header::HeaderValue;
 use reqwest::{Method, Response};
 
 use super::super::http::{
-    Asking, Body, Content, HttpError, Letter, Replies, chunk, drained, each_message, whole,
+    Body, Content, HttpError, OutgoingMessage, RemoteRequest, Replies, chunk, drained,
+    each_message, whole,
 };
 use super::{LONGEST_EVENT, Session, UNAWAITED, lock};
 
@@ -31,16 +32,16 @@ const LONGEST_GREETING: usize = 1 << 20;
 
 /// What a session remembers.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct SessionState {
     /// The version that was agreed on.
     pub(super) version: Option<ProtocolVersion>,
     /// Its id, if the server gave one.
     id: Option<HeaderValue>,
-    /// How often it was made anew.
+    /// How often it was re-initialised.
     generation: u64,
     /// How the server was greeted, for the next time.
-    greeting: Option<Letter>,
-    greeted: Option<Letter>,
+    greeting: Option<OutgoingMessage>,
+    greeted: Option<OutgoingMessage>,
 }
 
 impl<R: Replies> Session<R> {
@@ -49,14 +50,14 @@ impl<R: Replies> Session<R> {
         version.is_some_and(|version| version.era() == Era::Handshake)
     }
 
-    /// Returns how often the session was made anew, and whether the server gave it an id.
+    /// Returns how often the session was re-initialised, and whether the server gave it an id.
     pub(super) fn generation(&self) -> (u64, bool) {
         let state = lock(&self.state);
         (state.generation, state.id.is_some())
     }
 
-    /// Notes what a session is made anew with.
-    pub(super) fn remember(&self, letter: &Letter) {
+    /// Notes what a session is re-initialised with.
+    pub(super) fn remember(&self, letter: &OutgoingMessage) {
         let mut state = lock(&self.state);
         match letter.head.method.as_ref() {
             GREETING => state.greeting = Some(letter.clone()),
@@ -66,8 +67,8 @@ impl<R: Replies> Session<R> {
     }
 
     /// Makes the request that posts a message.
-    pub(super) fn asking(&self, letter: &Letter) -> Asking<'_> {
-        let mut asking = Asking::post(&self.remote.url, letter.body.clone(), ACCEPTED);
+    pub(super) fn asking(&self, letter: &OutgoingMessage) -> RemoteRequest<'_> {
+        let mut asking = RemoteRequest::post(&self.remote.url, letter.body.clone(), ACCEPTED);
         asking.within = letter.call.is_none().then_some(UNAWAITED);
         let head = &letter.head;
         let spoken = lock(&self.state).version;
@@ -95,7 +96,7 @@ impl<R: Replies> Session<R> {
     }
 
     /// Says in which session, and in which version, something is asked.
-    pub(super) fn name_session(&self, asking: &mut Asking<'_>) {
+    pub(super) fn name_session(&self, asking: &mut RemoteRequest<'_>) {
         let state = lock(&self.state);
         if let Some(version) = state.version.filter(|version| version.has_version_header()) {
             asking.set(PROTOCOL_VERSION, version.as_str());
@@ -145,13 +146,13 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Makes the session anew, once for all who found it gone in this generation. Whoever leaves
+    /// Re-initialises the session, once for all who found it gone in this generation. Whoever leaves
     /// meanwhile does not leave it half made.
     pub(super) async fn renew(self: &Arc<Self>, generation: u64) -> Result<(), HttpError> {
         let session = Arc::clone(self);
         let renewing = async move { session.renew_now(generation).await };
         let renewed = self.tracker.spawn(renewing).await;
-        let broken = |_| HttpError::session(&self.remote.origin, "it was not made anew");
+        let broken = |_| HttpError::session(&self.remote.origin, "it was not re-initialised");
         renewed.map_err(broken)?
     }
 
@@ -236,7 +237,7 @@ impl<R: Replies> Session<R> {
         if !has_id {
             return;
         }
-        let mut asking = Asking::events(&self.remote.url);
+        let mut asking = RemoteRequest::events(&self.remote.url);
         asking.method = Method::DELETE;
         asking.within = Some(FAREWELL);
         self.name_session(&mut asking);

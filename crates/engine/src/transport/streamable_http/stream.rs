@@ -1,7 +1,7 @@
-//! Streams of events: a call's own, and in the handshake era the one for everything else.
+//! Event streams: a call's own, and in the handshake era the one for everything else.
 //!
-//! A stream that is cut is resumed after the last event that had an id, else what waited on it ends
-//! at once. faults H6, H7
+//! A stream that is cut is resumed after the last event that had an id; else the calls that waited on
+//! it end at once. faults H6, H7
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,9 @@ use gantry_model::event_stream::{Event, Events};
 use reqwest::{Response, StatusCode};
 use tokio::sync::oneshot;
 
-use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, each_message};
+use super::super::http::{
+    Content, HttpError, RemoteRequest, Replies, chunk, drained, each_message,
+};
 use super::super::pace::Pace;
 use super::{LONGEST_EVENT, Session, UNAWAITED};
 use crate::random::jitter;
@@ -212,7 +214,7 @@ impl<R: Replies> Session<R> {
 
     /// Asks for a stream: the server's own, or the rest of one after an event.
     async fn open(&self, after: Option<&str>) -> Result<Opened, HttpError> {
-        let mut asking = Asking::events(&self.remote.url);
+        let mut asking = RemoteRequest::events(&self.remote.url);
         asking.within = Some(UNAWAITED);
         self.name_session(&mut asking);
         if let Some(id) = after {

@@ -4,7 +4,7 @@
 use gantry_engine::model::caller::{Caller, Context};
 use gantry_engine::model::grant::{Grant, GrantSet};
 use gantry_engine::model::jsonrpc::RawBuf;
-use gantry_engine::{CallError, Lists, Request, Scope, Speaker, Surface};
+use gantry_engine::{CallError, ClientIdentity, Lists, Request, Scope, Surface};
 use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn ask(rig: &Rig, caller: &Caller, method: &str, params: Value) -> Result<
         client: None,
         timeout: None,
         lists: Lists::FromCatalog,
-        speaker: Speaker::Anyone,
+        identity: ClientIdentity::Anyone,
         reason: None,
     };
     let reply = rig.engine.request(caller, request).await;

@@ -1,6 +1,6 @@
-//! The audit as one long document: `/api/v1/calls/export`, written page by page while it is read.
+//! Export of the audit log, `/api/v1/calls/export`, written page by page while it is read.
 //!
-//! Never holds more than one page in memory; a reader that is slow holds up nobody.
+//! Holds at most one page in memory; a slow reader blocks nobody else.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const PAGE: u32 = 500;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::api) struct ExportAsked {
-    /// `jsonl`: a JSON object per line; `csv`: a table with a head.
+    /// `jsonl`: a JSON object per line; `csv`: a table with a header.
     #[serde(default)]
     #[param(inline)]
     format: Format,
@@ -36,9 +36,9 @@ pub(in crate::api) struct ExportAsked {
     agent: Option<String>,
     /// Only calls to this server.
     server: Option<String>,
-    /// Only calls of this tool, by its server's own name for it.
+    /// Only calls of this tool, by the server's own name for it.
     tool: Option<String>,
-    /// Only calls that ended so.
+    /// Only calls with this status.
     #[param(inline)]
     status: Option<Status>,
     /// Only calls that ended with this error code.
@@ -49,9 +49,9 @@ pub(in crate::api) struct ExportAsked {
     session: Option<String>,
     /// Only calls of this trace.
     trace: Option<String>,
-    /// Only calls that came in then or later: RFC 3339, or milliseconds since 1970.
+    /// Only calls received at or after this time: RFC 3339, or milliseconds since 1970.
     since: Option<String>,
-    /// Only calls that came in before: RFC 3339, or milliseconds since 1970.
+    /// Only calls received before this time: RFC 3339, or milliseconds since 1970.
     until: Option<String>,
 }
 
@@ -62,11 +62,11 @@ pub(in crate::api) enum Format {
     /// A JSON object per line.
     #[default]
     Jsonl,
-    /// A table with a head. A cell that a spreadsheet would run gets a `'` before it.
+    /// A table with a header. A cell that a spreadsheet would execute is prefixed with `'`.
     Csv,
 }
 
-/// Exports calls, newest first, with the filters of the list; as many as there are.
+/// Exports all calls that match the filters, newest first.
 #[utoipa::path(get, path = "/api/v1/calls/export", tag = "calls", params(ExportAsked), responses(
     (status = 200, description = "The calls, one per line.", content(
         (CallView = "application/jsonl"),
@@ -99,7 +99,7 @@ pub(in crate::api) async fn export(
         filter: Some(asked.filter(&caller)?),
         format,
     };
-    // The first page is read before the answer begins, so that a failure is an answer.
+    // The first page is read before the response starts, so that a failure has a status.
     let mut first = writing.page().await?.unwrap_or_default();
     if format == Format::Csv {
         first.splice(
@@ -132,10 +132,10 @@ pub(in crate::api) async fn export(
     Ok((StatusCode::OK, headers, body).into_response())
 }
 
-/// An export on its way.
+/// An export in progress.
 struct Writing {
     project: Arc<Project>,
-    /// What comes next; nothing after the last page.
+    /// The next page's cursor; none after the last.
     filter: Option<CallFilter>,
     format: Format,
 }
@@ -232,7 +232,7 @@ fn write_row(text: &mut Vec<u8>, row: &CallRow) {
     text.extend_from_slice(b"\r\n");
 }
 
-/// Writes a cell of RFC 4180; what a spreadsheet would run as a formula is made text.
+/// Writes a cell of RFC 4180; formulas are neutralised.
 fn write_cell(text: &mut Vec<u8>, cell: &str) {
     let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let guard = if is_formula { "'" } else { "" };

@@ -1,7 +1,7 @@
-//! One listener of the event feed: reads the feed at its own pace and renders what its topics want.
+//! One listener of the event feed: reads at its own pace and renders the events of its topics.
 //!
-//! It holds at most one batch of each kind. While its client does not read, nothing is collected, and
-//! what is gone from the feed by then becomes a `gap`. Entry point: [`EventStream::next`].
+//! Holds at most one batch of each kind. While its client does not read, nothing is collected; what
+//! the feed has dropped by then becomes a `gap` event. Entry point: [`EventStream::next`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,16 +19,17 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::topics::Topics;
-use crate::api::history::stream::{Place, StreamEnd};
+use crate::api::history::stream::StreamEnd;
 use crate::api::views::{CallView, EventView, LogLineView, ServerSummary, UsageEvent, now_ms};
+use crate::http::limits::StreamPermit;
 
-/// Entries of one kind that are read at once.
+/// Entries of one kind read at once.
 const BATCH: usize = 64;
 /// The least time between two `server` events of one server.
 const APART: Duration = Duration::from_millis(250);
-/// Calls that are told in one second; the rest is counted.
+/// Calls reported per second; the rest is counted.
 const CALLS: u32 = 50;
-/// How long a stream may be quiet.
+/// The longest silence of a stream.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// The first event of a stream.
@@ -42,33 +43,33 @@ pub(super) struct EventStream {
     logs: Vec<LogFollower>,
     catalog: watch::Receiver<u64>,
     access: watch::Receiver<u64>,
-    /// Servers that changed since they were told.
+    /// Servers that changed since they were last reported.
     dirty: BTreeSet<ServerName>,
     told_servers: Instant,
     calls_told: u32,
     calls_skipped: u64,
     totals: CallTotals,
     loads: BTreeMap<ServerName, (usize, usize)>,
-    /// The rhythm of `tick` and `usage`, which are told every second.
+    /// The interval of `tick` and `usage`.
     second: Interval,
     waiting: VecDeque<String>,
-    /// The place behind everything that was told before what waits now.
+    /// The position before the events that are waiting to be sent.
     behind: String,
-    /// The number of the first change of which a server in `dirty` is not told.
+    /// The number of the first change not yet reported for a server in `dirty`.
     untold: Option<u64>,
     spoke: Instant,
     end: StreamEnd,
-    _place: Place,
+    _slot: StreamPermit,
 }
 
 impl EventStream {
-    /// Opens a stream at this moment.
+    /// Opens a stream at the current position.
     pub(super) fn open(
         project: &Arc<Project>,
         topics: Topics,
         feed: Listener,
         end: StreamEnd,
-        place: Place,
+        slot: StreamPermit,
     ) -> Self {
         let mut second = interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,26 +95,26 @@ impl EventStream {
             project: Arc::clone(project),
             topics,
             feed,
-            _place: place,
+            _slot: slot,
         };
         stream.catalog.mark_unchanged();
         stream.access.mark_unchanged();
         stream
     }
 
-    /// Begins with who speaks, so that a client notices a new version or a restart.
+    /// Sends `hello`, so that a client notices a new version or a restart.
     pub(super) fn greet(&mut self, version: &str) {
         let boot = format!("{:08x}", self.feed.position().boot);
         let hello = json!({
             "version": version, "build": version, "boot": boot, "now_ms": now_ms(),
             "project": self.feed.project().as_str(),
         });
-        // A client that was cut comes again soon.
+        // A client whose stream is cut reconnects soon.
         self.waiting.push_back("retry: 2000\n\n".to_owned());
         self.tell(HELLO, &hello);
     }
 
-    /// Goes on behind the last event that the client heard; a gap, if that is not possible.
+    /// Continues after the client's last event; sends a gap if that is not possible.
     pub(super) fn resume(&mut self, last: &str) {
         let resumed = self.read_id(last).and_then(|(position, logs)| {
             self.feed.resume(position).ok()?;
@@ -125,12 +126,12 @@ impl EventStream {
         if resumed.is_none() {
             self.tell("gap", &json!({"skipped": null}));
         }
-        // Queues are not in the feed, so that every server is told anew.
+        // Queue lengths are not in the feed, so every server is reported again.
         if self.topics.servers {
             let loads = self.project.loads().into_iter();
             self.dirty.extend(loads.map(|load| load.server));
         }
-        // Whether these changed meanwhile is not kept: the client looks again.
+        // Whether these changed is unknown: the client must look again.
         self.catalog.mark_changed();
         self.access.mark_changed();
     }
@@ -142,7 +143,7 @@ impl EventStream {
                 self.spoke = Instant::now();
                 return Some(Bytes::from(self.with_id(event)));
             }
-            // Also while there is always more to tell.
+            // Checked even while events keep coming.
             if self.end.comes().now_or_never().is_some() {
                 return None;
             }
@@ -158,7 +159,7 @@ impl EventStream {
                 continue;
             }
             let due = (!self.dirty.is_empty()).then(|| self.told_servers + APART);
-            // Its end first, then what happened, then the clock.
+            // The end first, then events, then the timer.
             tokio::select! {
                 biased;
                 () = self.end.comes() => return None,
@@ -177,7 +178,7 @@ impl EventStream {
         }
     }
 
-    /// Renders what has happened since the last time.
+    /// Renders what happened since the last call.
     fn collect(&mut self) {
         let first = self.feed.position().changes;
         let Batch { items, skipped } = self.feed.read_changes(BATCH);
@@ -272,7 +273,7 @@ impl EventStream {
         }
     }
 
-    /// Tells what is told every second, and that the stream is alive.
+    /// Sends what is due every second, and a heartbeat.
     fn every_second(&mut self) {
         self.calls_told = 0;
         match std::mem::take(&mut self.calls_skipped) {
@@ -316,8 +317,8 @@ impl EventStream {
         self.tell("tick", &tick);
     }
 
-    /// Marks servers whose queue is another than a second ago. Queues change with every call, so that
-    /// they are looked at and not told.
+    /// Marks servers whose queue changed within the last second. Queues change with every call, so
+    /// they are sampled.
     fn look_at_loads(&mut self) {
         let loads: BTreeMap<_, _> = self
             .project
@@ -339,9 +340,9 @@ impl EventStream {
             .push_back(format!("event: {kind}\ndata: {data}\n\n"));
     }
 
-    /// Adds to an event where a client goes on that is cut behind it. Only the last one of a batch has
-    /// the place behind the batch: the others would lose those that follow. The greeting has none,
-    /// since what a resumed stream has to tell comes after it.
+    /// Adds the id from which a cut client resumes. Only the last event of a batch has the position
+    /// after the batch: the others would lose those that follow. `hello` has none, since resumed
+    /// events come after it.
     fn with_id(&self, event: String) -> String {
         let kind = event.strip_prefix("event: ");
         let kind = kind.and_then(|rest| rest.split('\n').next());
@@ -352,8 +353,8 @@ impl EventStream {
         }
     }
 
-    /// Returns the place behind everything that was read, for `Last-Event-ID`; in front of the changes
-    /// of servers that are not told yet.
+    /// Returns the position after everything that was read, for `Last-Event-ID`; before changes of
+    /// servers not yet reported.
     fn id(&self) -> String {
         let FeedPosition {
             boot,
@@ -380,7 +381,7 @@ impl EventStream {
     }
 }
 
-/// What is counted in a second.
+/// Counters of one second.
 #[derive(Serialize)]
 struct Tick {
     at_ms: u64,

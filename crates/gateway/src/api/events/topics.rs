@@ -1,4 +1,4 @@
-//! Which events a listener wants: the parameter `topics` of the event stream, such as
+//! The `topics` parameter of the event stream, such as
 //! `servers,log:files,calls:status=error;agent=ci-bot`. Entry point: [`Topics::parse`].
 
 use std::collections::BTreeSet;
@@ -14,24 +14,24 @@ use crate::http::error::Problem;
 
 /// Topics of one stream.
 const TOPICS: usize = 32;
-/// Logs that one stream follows.
+/// Maximum number of logs per stream.
 const LOGS: usize = 8;
 
-/// What is told without `topics`.
+/// The default topics.
 const DEFAULT: &str = "overview,servers";
 
-/// What a listener wants to hear of.
+/// The requested topics.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Topics {
-    /// Counts every second, and what happens to the project as a whole.
+    /// Counters every second, and project-wide events.
     pub(super) overview: bool,
     /// Every server.
     pub(super) servers: bool,
-    /// Single servers, with what they use.
+    /// Single servers, with their usage.
     pub(super) server: BTreeSet<ServerName>,
-    /// What these servers write.
+    /// The output of these servers.
     pub(super) logs: BTreeSet<ServerName>,
-    /// Calls that pass any of these filters.
+    /// Calls that match any of these filters.
     pub(super) calls: Vec<CallsWanted>,
     /// Changes of what is offered.
     pub(super) catalog: bool,
@@ -39,7 +39,7 @@ pub(super) struct Topics {
     pub(super) access: bool,
 }
 
-/// Which calls a listener wants: all texts that are given must be the call's own.
+/// A filter over calls: every given field must match.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CallsWanted(Vec<(CallField, String)>);
 
@@ -67,7 +67,7 @@ const FIELDS: [(&str, CallField); 8] = [
 ];
 
 impl Topics {
-    /// Reads the topics; servers that are not there are refused.
+    /// Parses the topics; unknown servers are refused.
     pub(super) fn parse(text: Option<&str>, project: &Arc<Project>) -> Result<Self, Problem> {
         let mut topics = Self::default();
         let names = text.unwrap_or(DEFAULT).split(',').map(str::trim);
@@ -106,12 +106,12 @@ impl Topics {
         }
     }
 
-    /// Tells whether events of a server are wanted.
+    /// Returns whether events of a server are wanted.
     pub(super) fn wants_server(&self, server: &ServerName) -> bool {
         self.servers || self.server.contains(server)
     }
 
-    /// Tells whether a call is wanted.
+    /// Returns whether a call is wanted.
     pub(super) fn wants_call(&self, call: &CallRow) -> bool {
         self.calls.iter().any(|wanted| wanted.takes(call))
     }

@@ -1,11 +1,10 @@
-//! Stored events as they are written: `text/event-stream` of `/api/v1/events` and of one server's events.
+//! Follows stored events: `text/event-stream` of `/api/v1/events` and of one server's events.
 //!
-//! A stream begins with the newest page, or behind `Last-Event-ID`, and reads on from the store
-//! whenever the feed says that more was written, so that it never misses one, also over a restart, and
-//! holds no queue of its own. It ends when its client goes, its key or session ends or the gateway
-//! stops. Entry points: [`is_wanted`] and [`open`].
+//! A stream starts with the newest page, or after `Last-Event-ID`, and reads the store whenever the
+//! feed reports a write. So it misses nothing, even across a restart, and needs no queue. It ends
+//! with its client, its key or session, or the gateway. Entry points: [`is_wanted`] and [`open`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,10 +18,9 @@ use futures_util::{Stream, stream};
 use gantry_engine::{EngineError, Project};
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::event::ServerEvent;
-use gantry_model::id::{KeyId, ServerName};
+use gantry_model::id::ServerName;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -31,16 +29,17 @@ use crate::api::Api;
 use crate::api::query::{bad, limit};
 use crate::api::views::EventView;
 use crate::http::error::Problem;
+use crate::http::limits::{StreamPermit, stream_permit};
 use crate::http::session::Session;
 
-/// Streams that one key may have open.
-const PER_KEY: usize = 16;
-/// How long a stream may be quiet.
+/// Maximum number of streams per key.
+pub(in crate::api) const PER_KEY: usize = 16;
+/// The longest silence of a stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events that are read at once.
+/// Events read at once.
 const BATCH: u32 = 100;
 
-/// Tells whether a client wants a stream: it names that form, and does not name JSON.
+/// Returns whether a client asks for a stream: it accepts event streams and not JSON.
 pub(in crate::api) fn is_wanted(headers: &HeaderMap) -> bool {
     let named = |wanted: &str| {
         let values = headers.get_all(ACCEPT).iter();
@@ -48,54 +47,13 @@ pub(in crate::api) fn is_wanted(headers: &HeaderMap) -> bool {
         ranges.flat_map(|value| value.split(',')).any(|range| {
             let mut parts = range.split(';').map(str::trim);
             let kind = parts.next().unwrap_or_default();
-            // A weight of nothing is a refusal.
+            // A weight of zero is a refusal.
             let is_refused =
                 parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
             kind.eq_ignore_ascii_case(wanted) && !is_refused
         })
     };
     named("text/event-stream") && !named("application/json")
-}
-
-/// How many streams each key has.
-#[derive(Debug, Clone, Default)]
-pub(in crate::api) struct Streams(Arc<Mutex<HashMap<KeyId, usize>>>);
-
-impl Streams {
-    /// Takes a place for one stream; refused if the key has too many.
-    pub(in crate::api) fn open(&self, key: KeyId) -> Result<Place, Problem> {
-        let mut open = self.0.lock();
-        let count = open.entry(key).or_default();
-        if *count >= PER_KEY {
-            return Err(Problem::new("listen.too_many")
-                .with_detail(format!("this key has {PER_KEY} streams of events already"))
-                .with_retry_after(Duration::from_secs(1)));
-        }
-        *count += 1;
-        Ok(Place {
-            key,
-            streams: self.clone(),
-        })
-    }
-}
-
-/// One stream's place among those of its key.
-#[derive(Debug)]
-pub(in crate::api) struct Place {
-    key: KeyId,
-    streams: Streams,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.streams.0.lock();
-        if let Some(count) = open.get_mut(&self.key) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                open.remove(&self.key);
-            }
-        }
-    }
 }
 
 /// Opens a stream of the events of all servers, or of one.
@@ -111,20 +69,20 @@ pub(super) async fn open(
             .with_hint("a stream goes forward: leave `cursor` out, or send `Last-Event-ID`"));
     }
     let limit = limit(asked.limit, 100)?;
-    let place = api.streams.open(caller.key)?;
-    // Before the first look, so that nothing that comes meanwhile is missed.
+    let slot = stream_permit(&api.streams, caller)?;
+    // Before the first read, so that no event in between is missed.
     let written = project.events_written();
     let heard = headers.get("last-event-id");
     let heard: Option<u64> = heard.and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let mut following = Following {
         server,
         after: heard.unwrap_or(0),
-        // A client that was cut comes again soon; and whoever waits for the first byte has it.
+        // A client whose stream is cut reconnects soon; this is also the first byte.
         waiting: VecDeque::from([Bytes::from_static(b"retry: 2000\n\n")]),
         written,
         end: StreamEnd::new(project, caller, session),
         project: Arc::clone(project),
-        _place: place,
+        _slot: slot,
     };
     if heard.is_none() {
         let name = following.server.as_ref().map(ServerName::as_str);
@@ -158,7 +116,7 @@ pub(in crate::api) struct StreamEnd {
 }
 
 impl StreamEnd {
-    /// Joins what ends a stream of this caller.
+    /// Combines what ends a stream of this caller.
     pub(in crate::api) fn new(
         project: &Project,
         caller: &Caller,
@@ -186,7 +144,7 @@ impl StreamEnd {
         }
     }
 
-    /// Tells whether the session has time left; an open stream is a use of it.
+    /// Returns whether the session is still valid; an open stream counts as use.
     pub(in crate::api) fn touch(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.touch())
     }
@@ -196,19 +154,19 @@ impl StreamEnd {
 struct Following {
     project: Arc<Project>,
     server: Option<ServerName>,
-    /// The number of the last event that was taken.
+    /// The number of the last event read.
     after: u64,
     waiting: VecDeque<Bytes>,
     written: watch::Receiver<u64>,
     end: StreamEnd,
-    _place: Place,
+    _slot: StreamPermit,
 }
 
 impl Following {
-    /// Returns what is said next; nothing when the gateway stops.
+    /// Returns the next event; nothing at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            // Also while there is always more to tell.
+            // Checked even while events keep coming.
             if !self.end.touch() || self.end.comes().now_or_never().is_some() {
                 return None;
             }
@@ -219,7 +177,7 @@ impl Following {
             match self.more().await {
                 Ok(()) if !self.waiting.is_empty() => continue,
                 Ok(()) => {}
-                // A database that fails for a moment is asked again with the next write.
+                // After a failure the database is read again at the next write.
                 Err(error) => tracing::debug!(%error, "events cannot be followed for a moment"),
             }
             tokio::select! {
@@ -271,16 +229,5 @@ mod tests {
             assert_eq!(is_wanted(&headers), wanted, "{accept}");
         }
         assert!(!is_wanted(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn a_key_has_so_many_streams_and_gets_its_places_back() {
-        let streams = Streams::default();
-        let key = KeyId::from_random(1);
-        let open: Vec<_> = (0..PER_KEY).map(|_| streams.open(key).unwrap()).collect();
-        assert_eq!(streams.open(key).unwrap_err().code(), "listen.too_many");
-        assert!(streams.open(KeyId::from_random(2)).is_ok());
-        drop(open);
-        assert!(streams.0.lock().is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! The description of the REST API, joined from what stands beside each handler.
+//! Generates the OpenAPI document from the descriptions next to the handlers.
 //!
-//! Entry point: [`generated`]. Only tests build it: `docs/openapi.json` has to be the same.
+//! Entry point: [`generated`]. Built in tests only; `docs/openapi.json` must be equal.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::super::{
     session, tools, volumes, welcome,
 };
 
-/// Returns the document as the handlers describe it.
+/// Returns the generated document.
 pub(super) fn generated() -> String {
     let text = Document::openapi().to_pretty_json();
     text.expect("a description is always JSON") + "\n"
@@ -27,7 +27,7 @@ pub(super) fn generated() -> String {
     info(
         title = "Gantry",
         description = "Runs, connects and guards MCP servers for AI agents.\n\nEvery route but the \
-            public ones takes a key as `Authorization: Bearer KEY`, or of a page of the gateway a session \
+            public ones takes a key as `Authorization: Bearer KEY`, or, from a page of the gateway, a session \
             cookie and `X-Gantry-Session`. Refusals and failures are problem \
             documents (RFC 9457) with a stable `code`; `type` leads to the page about it. Lists come \
             in pages: `next_cursor` of one page is `cursor` of the next."
@@ -48,19 +48,19 @@ pub(super) fn generated() -> String {
         health::alive, health::health, health::acknowledge, health::metrics,
         super::openapi, super::docs, errors::list, errors::one, welcome::welcome,
     ),
-    components(schemas(call::ToolCall<'static>)),
+    components(schemas(call::ToolCall<'static>, crate::http::error::ProblemDocument<'static>)),
     modifiers(&Common),
     tags(
         (name = "servers", description = "The servers that the gateway runs. Admin keys only."),
         (name = "images", description = "The images that hosted servers run. Admin keys of the gateway's own project only."),
         (name = "volumes", description = "What hosted servers keep. Admin keys only."),
-        (name = "tools", description = "What agents may use, calls of it, and why or why not. Any key; `why` takes admin keys only."),
+        (name = "tools", description = "Tools, calls, and explanations of grants. Any key; `why` takes admin keys only."),
         (name = "calls", description = "The record of every call. An agent sees its own."),
-        (name = "agents", description = "Who keys speak for, and what they may use. Admin keys only."),
-        (name = "keys", description = "Who may come in. Admin keys only."),
+        (name = "agents", description = "Agents, their grants and filters. Admin keys only."),
+        (name = "keys", description = "Keys of agents and administrators. Admin keys only."),
         (name = "session", description = "Browser sessions: a sign-in code or a key becomes a cookie and a token."),
-        (name = "acts", description = "What was administered, by whom, and what was refused. Admin keys only."),
-        (name = "health", description = "How the gateway is."),
+        (name = "acts", description = "Administrative acts, and refused attempts. Admin keys only."),
+        (name = "health", description = "Health and metrics of the gateway."),
         (name = "about", description = "About this API itself. Public."),
     )
 )]
@@ -77,7 +77,7 @@ pub(super) const PUBLIC: [&str; 7] = [
     "/oauth/callback",
 ];
 
-/// Routes that take any key; all that are neither here nor public take admin keys only.
+/// Routes that accept any key; all others that are not public need an admin key.
 const ANY_KEY: [&str; 8] = [
     "/api/v1/session",
     "/api/v1/session/codes",
@@ -92,25 +92,25 @@ const ANY_KEY: [&str; 8] = [
 /// Routes that call a server.
 const CALLING: [&str; 2] = ["/api/v1/tools/call", "/api/v1/mcp/servers/{server}/call"];
 
-/// How a call fails beside what refuses any request.
+/// How calls fail, besides the refusals of any request.
 const CALL_FAILURES: [(&str, &str); 5] = [
     (
         "404",
         "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
     ),
-    ("499", "`call.cancelled`: it was taken back."),
+    ("499", "`call.cancelled`: it was cancelled."),
     (
         "502",
         "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
     ),
     (
         "503",
-        "`server.down`: it is not running; the detail says why and when the next try is.",
+        "`server.down`: it is not running; the detail says why and when it is retried.",
     ),
-    ("504", "`call.timeout`: no answer in time."),
+    ("504", "`call.timeout`: no response in time."),
 ];
 
-/// Adds what holds for every operation: keys, and the refusals that stand before all handlers.
+/// Adds the common parts of every operation: keys, and refusals before the handler.
 struct Common;
 
 impl Modify for Common {
@@ -148,7 +148,7 @@ fn complete(path: &str, operation: &mut Operation) {
         ),
         ("default", "Any other refusal or failure."),
     ]);
-    // Handlers of different nouns may share a name; operations may not.
+    // Handlers of different nouns may share a name; operation ids may not.
     let noun = operation.tags.iter().flatten().next();
     if let (Some(noun), Some(name)) = (noun, &operation.operation_id) {
         operation.operation_id = Some(format!("{noun}_{name}"));
@@ -162,7 +162,7 @@ fn complete(path: &str, operation: &mut Operation) {
         );
         refusals.insert(
             "429",
-            "`auth.attempts`, `server.busy`, `call.too_many_async`: come again later.",
+            "`auth.attempts`, `server.busy`, `call.too_many_async`: retry later.",
         );
         let not_theirs = match ANY_KEY.contains(&path) {
             true => {
@@ -189,18 +189,27 @@ fn complete(path: &str, operation: &mut Operation) {
     if CALLING.contains(&path) {
         refusals.extend(CALL_FAILURES);
     }
+    let known = &mut operation.responses.responses;
+    for (status, response) in known.iter_mut() {
+        let is_failure = status.starts_with(['4', '5']);
+        if let (true, RefOr::T(response)) = (is_failure, response)
+            && response.content.is_empty()
+        {
+            *response = problem(&response.description);
+        }
+    }
     for (status, what) in refusals {
-        let known = &mut operation.responses.responses;
         known
             .entry(status.to_owned())
-            .or_insert_with(|| problem(what));
+            .or_insert_with(|| RefOr::T(problem(what)));
     }
 }
 
-fn problem(what: &str) -> RefOr<Described> {
+/// Describes a refusal or failure, which is a problem document.
+fn problem(what: &str) -> Described {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem")));
     let response = ResponseBuilder::new()
         .description(what)
         .content("application/problem+json", content.build());
-    RefOr::T(response.build())
+    response.build()
 }

@@ -1,9 +1,8 @@
-//! Calls in the shapes of models' APIs: one, a list, or the assistant's whole message, answered in
-//! the same shape.
+//! Calls in the formats of models' APIs: one, a list, or the assistant's whole message, answered in
+//! the same format.
 //!
-//! A failed call is an answer to the model here, in a 200, so that a list is always answered whole;
-//! only a body without any call is refused. One call in MCP's own shape is answered as ever, with
-//! a problem document if it fails.
+//! A failed call is a result for the model, in a 200, so a list is always answered in full; only a
+//! body without any call is refused. A single call in MCP format fails with a problem document.
 
 use std::time::Duration;
 
@@ -25,26 +24,26 @@ use crate::api::{Api, Who};
 use crate::http::context;
 use crate::http::error::Problem;
 
-/// Names the rows of the audit, in the order of the calls.
+/// The header with the audit ids, in the order of the calls.
 const CALLS: &str = "x-gantry-call-id";
 
-/// How a call is to be read, and how long it may take.
+/// The format of a call, and its timeout.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::api) struct CallAsked {
-    /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`; told by the body's form, if
-    /// this is left out.
+    /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`; by default detected from the
+    /// body.
     shape: Option<String>,
-    /// How long each call may take; the server's own bound holds beside it.
+    /// Timeout of each call; the server's own timeout applies as well.
     #[param(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
 }
 
 // rows 4.3 and 4.6
-/// Calls a tool by its exposed name, in MCP's own shape or in that of a model's API: one call, a
-/// list, or the assistant's whole message, answered in the same shape. The caller's grants decide, the arguments are checked against
-/// the tool's schema, and the call is on record.
+/// Calls a tool by its exposed name, in MCP format or in that of a model's API: one call, a list,
+/// or the assistant's whole message, answered in the same format. The caller's grants apply, the
+/// arguments are validated, and the call is recorded.
 #[utoipa::path(post, path = "/api/v1/tools/call", tag = "tools", params(CallAsked,
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
     (status = 200, description = "`Answered`, or the answers in the shape of the calls.", body = serde_json::Value),
@@ -65,7 +64,7 @@ pub(in crate::api) async fn call(
         Ok(calls) if calls.shape == Shape::Mcp && !calls.is_list => {
             return call_tool(&api, caller, &headers, &body).await;
         }
-        // Which member is wrong is told best by who knows MCP's own shape.
+        // The MCP reader gives the better error message.
         Err(FormError::Unknown | FormError::Other { shape: Shape::Mcp }) if is_object => {
             return call_tool(&api, caller, &headers, &body).await;
         }
@@ -116,7 +115,7 @@ fn answered(answers: &ModelAnswers) -> Response {
     response
 }
 
-/// Writes one answer as a single call in MCP's shape is answered.
+/// Writes one response as a single MCP call is answered.
 fn enveloped(answer: &ModelAnswer) -> String {
     let call = answer
         .call

@@ -1,5 +1,5 @@
-//! `/api/v1/tools/why`, for administrators: whether an agent may use a tool, and which grant, filter
-//! or server says so. The rules are `model::grant::why`'s; here is only what they are asked about.
+//! `/api/v1/tools/why`, for administrators: whether an agent may use a tool, and which grant,
+//! filter or server decides it. The rules are in `model::grant::why`; this collects their input.
 
 use axum::extract;
 use axum::response::Response;
@@ -8,7 +8,7 @@ use gantry_model::caller::Caller;
 use gantry_model::grant::GrantSet;
 use gantry_model::grant::why::{Offer, Question};
 use gantry_model::id::{AgentName, ServerName};
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -18,7 +18,8 @@ use super::super::body::json;
 use super::super::query::Asked;
 use super::super::servers::unknown;
 use super::super::{Api, In, Who};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
+use crate::http::shown;
 
 /// Who wants to use what.
 #[derive(Deserialize, IntoParams)]
@@ -28,7 +29,7 @@ pub(in crate::api) struct WhyAsked {
     /// The agent's name.
     #[param(example = "reviewer")]
     agent: String,
-    /// The tool: `server:tool`, or the name under which somebody sees it, as `server__tool`.
+    /// The tool: `server:tool`, or an exposed name such as `server__tool`.
     #[param(example = "files:read_file")]
     tool: String,
 }
@@ -42,18 +43,17 @@ pub(in crate::api) struct WhyView {
     /// The tool, as `server:tool`.
     #[schema(example = "files:read_file")]
     tool: String,
-    /// Whether a call would be let through now.
+    /// Whether a call would be allowed now.
     allowed: bool,
-    /// What speaks for it and against it, in the order in which a call meets it.
+    /// The reasons, in the order in which they are checked.
     #[schema(example = json!(["granted by `files:*`", "server `files` is ready and offers it"]))]
     reasons: Vec<String>,
 }
 
-/// Tells whether an agent may use a tool now, and which grant, filter or server says so.
+/// Explains whether an agent may use a tool now, and which grant, filter or server decides it.
 #[utoipa::path(get, path = "/api/v1/tools/why", tag = "tools", params(WhyAsked), responses(
     (status = 200, description = "The answer, whichever it is.", body = WhyView),
-    (status = 404, description = "`agent.unknown`, `server.unknown` or `tool.unknown`.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 404, description = "`agent.unknown`, `server.unknown` or `tool.unknown`."),
 ))]
 pub(in crate::api) async fn why(
     extract::State(api): extract::State<Api>,
@@ -92,8 +92,8 @@ pub(in crate::api) async fn why(
     Ok(json(StatusCode::OK, &answer))
 }
 
-/// Finds a tool by the name under which the first of these sees it: an agent may have another name
-/// for one than an administrator, who sees all there are.
+/// Finds a tool by the exposed name of the first caller who sees it: agents and administrators may
+/// have different names for it.
 fn seen(api: &Api, eyes: &[&Caller], name: &str) -> Option<ListedTool> {
     eyes.iter().find_map(|caller| {
         let mut tools = api.engine().tools(caller, &Scope::All).into_iter();
@@ -101,29 +101,28 @@ fn seen(api: &Api, eyes: &[&Caller], name: &str) -> Option<ListedTool> {
     })
 }
 
-/// Tells whether a server offers a tool, also one whose bare name another server has.
+/// Returns whether a server offers a tool, even if another server has its bare name.
 fn is_listed(api: &Api, caller: &Caller, server: &ServerName, tool: &str) -> bool {
     let tools = api.engine().tools(caller, &Scope::Server(server.clone()));
     tools.iter().any(|listed| listed.tool == tool)
 }
 
-/// Takes a name apart that nobody sees now.
+/// Splits a name that no one sees now.
 fn split(name: &str) -> Result<(ServerName, String), Problem> {
     let parts = name.split_once(':').or_else(|| name.split_once("__"));
     let parts = parts.filter(|(_, tool)| !tool.is_empty());
     let parts = parts.and_then(|(server, tool)| Some((server.parse().ok()?, tool.to_owned())));
     parts.ok_or_else(|| {
-        let shown: String = name.chars().take(64).flat_map(char::escape_debug).collect();
         Problem::new("tool.unknown")
-            .with_detail(format!("`{shown}` names no tool"))
+            .with_detail(format!("`{}` names no tool", shown(name)))
             .with_hint("write `server__tool` or `server:tool`")
     })
 }
 
-/// Returns what a server makes of a tool; what is listed without a server runs inside the gateway.
+/// Returns how a server offers a tool; native tools have no server.
 fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Offer<'a> {
     let Some(server) = server else {
-        return Offer::Offered(State::Ready);
+        return Offer::Offered(ServerState::Ready);
     };
     let (state, mut excluded) = (server.status.state, server.status.excluded.iter());
     if let Some((_, reason)) = excluded.find(|(name, _)| name == tool) {
@@ -133,22 +132,22 @@ fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Off
         return Offer::Offered(state);
     }
     match state {
-        State::Ready => server
+        ServerState::Ready => server
             .status
             .reason
             .as_deref()
             .map_or(Offer::Missing, Offer::Unlisted),
-        State::Idle | State::Starting | State::Restarting => Offer::Coming(state),
-        State::NeedsApproval
-        | State::Disabled
-        | State::Misconfigured
-        | State::NeedsSignIn
-        | State::Unresponsive
-        | State::BackingOff
-        | State::Disconnected
-        | State::Failed
-        | State::Stopping
-        | State::Stopped => Offer::Away {
+        ServerState::Idle | ServerState::Starting | ServerState::Restarting => Offer::Coming(state),
+        ServerState::NeedsApproval
+        | ServerState::Disabled
+        | ServerState::Misconfigured
+        | ServerState::NeedsSignIn
+        | ServerState::Unresponsive
+        | ServerState::BackingOff
+        | ServerState::Disconnected
+        | ServerState::Failed
+        | ServerState::Stopping
+        | ServerState::Stopped => Offer::Away {
             state,
             reason: server.status.reason.as_deref(),
         },

@@ -1,4 +1,4 @@
-//! The view of the gateway's own health and of what its host allows.
+//! The view of the gateway's health and of the host's capabilities.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use utoipa::ToSchema;
 
 use super::rfc3339;
 
-/// How the gateway is.
+/// The gateway's health.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct HealthView {
     /// Whether the status is `ok`.
     ok: bool,
-    /// `ok`, `degraded` (calls are taken, but somebody should look at the reasons), `failing` (calls
-    /// cannot be recorded, and are refused) or `stopping`.
+    /// `ok`, `degraded` (calls are accepted, see the reasons), `failing` (calls cannot be recorded
+    /// and are refused) or `stopping`.
     status: &'static str,
     /// Why it is degraded or failing.
     reasons: Vec<String>,
@@ -34,25 +34,25 @@ struct AuditView {
     journal_bytes: u64,
     unfolded_records: u64,
     last_fold_error: Option<String>,
-    /// Why the database cannot be written, if it cannot; calls go on while the journal has room.
+    /// Why the database cannot be written, if so; calls continue while the journal has room.
     store_error: Option<String>,
-    /// Damage of the journal that nobody has acknowledged.
+    /// Unacknowledged damage of the journal.
     damage: Vec<DamageView>,
-    /// How many calls are kept; nothing if the database does not say.
+    /// How many calls are kept; absent if the database does not answer.
     calls: Option<u64>,
-    /// When the oldest of them came in.
+    /// When the oldest of them was received.
     oldest: Option<String>,
     /// The same, in milliseconds since 1970.
     oldest_ms: Option<u64>,
-    /// How long the database is, its log included.
+    /// The size of the database, including its log.
     database_bytes: Option<u64>,
     /// How long calls are kept, in days.
     retention_days: u64,
-    /// How many days the clock is ahead, if that is so far that no call is dropped for its age.
+    /// How many days the clock is ahead, if so far that deletion by age is paused.
     clock_ahead_days: Option<u64>,
 }
 
-/// Something of the journal that is missing or damaged.
+/// A missing or damaged part of the journal.
 #[derive(Serialize, ToSchema)]
 struct DamageView {
     /// `missing`, `truncated`, `unreadable`, `foreign`, `overwritten` or `no_mark`.
@@ -61,9 +61,9 @@ struct DamageView {
     segment: u64,
     /// When it was found.
     found_ms: u64,
-    /// At most so many recorded calls have no row because of it; null if that is not known.
+    /// The maximum number of recorded calls without a row because of it; null if unknown.
     calls_at_most: Option<u64>,
-    /// The file that was kept, in the folder `journal`.
+    /// The kept file, in the folder `journal`.
     file: Option<String>,
     /// All of it in a sentence.
     detail: String,
@@ -97,7 +97,7 @@ struct FactView {
 }
 
 impl HealthView {
-    /// Shows how the gateway is and what its host allows.
+    /// Shows the gateway's health and the host's capabilities.
     pub(in crate::api) fn of(
         health: &Health,
         usage: Option<CallUsage>,

@@ -1,4 +1,4 @@
-//! The views of servers: what is wanted, what is observed, what they use beside what they may.
+//! The views of servers: spec, status, resource usage and limits.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(in crate::api) struct ServerSummary {
     transport: &'static str,
     profile: &'static str,
     source: &'static str,
-    /// The configuration file that it comes from, if it does.
+    /// Its configuration file, if any.
     file: Option<String>,
     start: &'static str,
     uptime_ms: Option<u64>,
@@ -36,11 +36,11 @@ pub(in crate::api) struct ServerSummary {
     next_try: Option<NextTry>,
     /// How many tools it offers.
     tools: usize,
-    /// How many of them have parts that no value is checked against.
+    /// How many tools have schema parts that are not checked.
     unchecked_tools: usize,
-    /// How many tools it listed that cannot be offered.
+    /// How many listed tools cannot be offered.
     refused_tools: usize,
-    /// How many of its resources are not listed at `/mcp`, since another server offers the same URI.
+    /// How many of its resources are not listed at `/mcp`, since another server has the same URI.
     hidden_resources: usize,
     health_warning: bool,
     in_flight: usize,
@@ -88,7 +88,7 @@ pub(in crate::api) struct ServerStatusView {
     since_ms: u64,
     created_ms: u64,
     pid: Option<u32>,
-    /// Which instance of the server runs: grows with every start, not one by one.
+    /// The generation of the running instance: grows with every start, not always by one.
     generation: u64,
     protocol_version: Option<String>,
     #[schema(value_type = Option<Object>)]
@@ -96,30 +96,30 @@ pub(in crate::api) struct ServerStatusView {
     instructions: Option<String>,
     prompts: usize,
     resources: usize,
-    /// Its resources that are not listed at `/mcp`; they are read at `/mcp/servers/{name}`.
+    /// Its resources that are not listed at `/mcp`; they are available at `/mcp/servers/{name}`.
     hidden: Vec<Hidden>,
     excluded: Vec<Excluded>,
-    /// Parts of tools' schemas that no value is checked against, the first 100 of them.
+    /// Schema parts that are not checked, the first 100 of them.
     unchecked: Vec<UncheckedView>,
     last_crash: Option<CrashView>,
     usage: UsageView,
     /// What it used during the last minutes, oldest first.
     usage_history: Vec<UsageSampleView>,
-    /// What it runs and is held to as a hosted server; nothing before its first start.
+    /// What it runs and is held to as a hosted server; absent before its first start.
     hosting: Option<HostingView>,
     /// Its last starts, oldest first.
     attempts: Vec<AttemptView>,
-    /// What isolates it, and why that was chosen; nothing for a remote server.
+    /// Its isolation, and why it was chosen; absent for a remote server.
     provider: Option<ProviderView>,
     isolation: Option<Vec<PromiseView>>,
     queue: QueueView,
     breaker: BreakerView,
     late_replies: u64,
     refused_requests: u64,
-    /// Notifications that were too long to be passed on.
+    /// Notifications that were too long to be forwarded.
     dropped_notifications: u64,
     noise: NoiseView,
-    /// Where the sign-in to a remote server stands.
+    /// The sign-in status of a remote server.
     sign_in: Option<SignInStatus>,
     spec: SpecView,
 }
@@ -196,7 +196,7 @@ impl ServerStatusView {
     }
 }
 
-/// When a server is tried again.
+/// The next restart attempt.
 #[derive(Serialize, ToSchema)]
 struct NextTry {
     at: String,
@@ -229,7 +229,7 @@ struct Excluded {
     reason: String,
 }
 
-/// A part of a tool's schema that no value is checked against.
+/// A part of a tool's schema that is not checked.
 #[derive(Serialize, ToSchema)]
 struct UncheckedView {
     tool: String,
@@ -248,7 +248,7 @@ impl UncheckedView {
     }
 }
 
-/// A resource, or a template of some, that is not listed at `/mcp`.
+/// A resource or template that is not listed at `/mcp`.
 #[derive(Serialize, ToSchema)]
 struct Hidden {
     /// Its URI or template.
@@ -275,7 +275,7 @@ struct CrashView {
 }
 
 // row 1.16
-/// What a server uses beside what it may.
+/// Resource usage and limits.
 #[derive(Serialize, ToSchema)]
 struct UsageView {
     cpu_ms: Option<u64>,
@@ -304,7 +304,7 @@ impl UsageView {
     }
 }
 
-/// What a server uses at a moment, as the event stream tells it.
+/// Resource usage at a moment, in the event stream.
 #[derive(Serialize)]
 pub(in crate::api) struct UsageEvent {
     server: String,
@@ -358,7 +358,7 @@ struct QueueView {
     closed_lanes: u32,
 }
 
-/// Whether calls are sent to a server that let some go unanswered.
+/// The state of the circuit breaker.
 #[derive(Serialize, ToSchema)]
 struct BreakerView {
     state: &'static str,
@@ -391,12 +391,12 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns how strictly a server is held; `remote` for one that is somewhere else.
+/// Returns the isolation profile; `remote` for a remote server.
 pub(in crate::api) fn profile(spec: &ServerSpec) -> &'static str {
     spec.profile().map_or("remote", Profile::as_str)
 }
 
-/// Returns the program of a server, if it is a command.
+/// Returns the command of a server, if it has one.
 pub(in crate::api) fn command(spec: &ServerSpec) -> Option<String> {
     spec.launch.process().map(ProcessLaunch::shown_command)
 }
@@ -406,7 +406,7 @@ pub(in crate::api) fn image(spec: &ServerSpec) -> Option<String> {
     spec.launch.image().map(|image| image.image.clone())
 }
 
-/// Returns where a remote server is, without what may be secret.
+/// Returns the URL of a remote server, without secrets.
 pub(in crate::api) fn url(spec: &ServerSpec) -> Option<String> {
     spec.launch.remote().map(RemoteLaunch::shown_url)
 }

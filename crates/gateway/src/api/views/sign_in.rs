@@ -1,4 +1,4 @@
-//! The view of a sign-in to a remote server; of tokens only when they end.
+//! The view of a sign-in to a remote server; of tokens only their expiry.
 
 use gantry_engine::{SignInLink, SignInView};
 use serde::Serialize;
@@ -6,12 +6,12 @@ use utoipa::ToSchema;
 
 use super::rfc3339;
 
-/// A link that waits for a person.
+/// A pending sign-in link.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Link {
     /// The page of the authorization server.
     link: String,
-    /// Until when its answer is taken.
+    /// Until when it is valid.
     until: String,
     until_ms: u64,
 }
@@ -27,26 +27,26 @@ impl Link {
     }
 }
 
-/// Where a server's sign-in stands.
+/// The sign-in status of a server.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct SignInStatus {
-    /// `not_taken`, `signed_out`, `waiting` for a person at `link`, or `signed_in`.
+    /// `not_taken`, `signed_out`, `waiting` for a user at `link`, or `signed_in`.
     state: &'static str,
-    /// The link that waits for a person.
+    /// The pending link.
     link: Option<Link>,
     /// Who gave the tokens.
     issuer: Option<String>,
     /// What was granted.
     scopes: Vec<String>,
-    /// What the server wanted beyond that; the next sign-in asks for it.
+    /// Scopes the server requested beyond those; the next sign-in asks for them.
     missing_scopes: Vec<String>,
-    /// When a person last signed in since the gateway started.
+    /// When a user last signed in since the gateway started.
     signed_in_ms: Option<u64>,
-    /// When the token ends.
+    /// When the token expires.
     token_ends: Option<String>,
-    /// Whether it is renewed without a person.
+    /// Whether it is renewed automatically.
     renewable: bool,
-    /// Why the last sign-in or renewal came to nothing.
+    /// Why the last sign-in or renewal failed.
     failure: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The view of what is wanted of a server: every option, under the name that files and bodies have.
+//! The view of a server's spec: every option, under its name in files and request bodies.
 
 use gantry_model::spec::ServerSpec;
 use gantry_model::spec::options::{Kind, options, put};
@@ -10,14 +10,14 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::config::schema;
 
-/// What is wanted of a server; of its environment and its headers only the names, of its arguments
-/// no secrets.
+/// A server's options; of its environment and headers only the names, no secrets in arguments.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub(in crate::api) struct SpecView(Map<String, Json>);
 
 impl SpecView {
-    /// Shows what is in force, defaults included; what does not apply to the server is `null` or empty.
+    /// Shows the effective options, defaults included; options that do not apply are `null` or
+    /// empty.
     pub(in crate::api) fn of(spec: &ServerSpec) -> Self {
         let mut shown = spec.shown();
         let mut view = Map::new();

@@ -1,4 +1,4 @@
-//! `gantry agent rm`: removes an agent after saying who uses its keys.
+//! `gantry agent rm`: removes an agent after showing who uses its keys.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -12,14 +12,14 @@ use super::super::failure::{Exit, Failure};
 use super::super::format::{list, text};
 use super::super::screen::Screen;
 use super::super::up::DEFAULT_AGENT;
-use super::super::{Surroundings, prompt};
+use super::super::{CliContext, prompt};
 
-/// What `gantry agent rm` takes.
+/// Arguments of `gantry agent rm`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The agent's name
     name: String,
-    /// Do not ask, whoever uses its keys
+    /// Do not ask, even if its keys are in use
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(super) struct Options {
 /// Who uses an agent's keys.
 struct Users {
     lines: Vec<String>,
-    /// Whether a connected client or the verbs of this folder are among them.
+    /// Whether a connected client or the verbs of this folder use one.
     are_known: bool,
 }
 
@@ -37,17 +37,17 @@ struct Users {
 pub(super) async fn run(
     options: &Options,
     client: &Client,
-    surroundings: &Surroundings,
+    context: &CliContext,
 ) -> Result<(), Failure> {
-    let (name, screen) = (&options.name, &surroundings.screen);
+    let (name, screen) = (&options.name, &context.screen);
     let path = format!("/api/v1/agents/{}", segment(name));
     let agent = client.get(&path).await?;
-    let users = users(&agent, surroundings)?;
+    let users = users(&agent, context)?;
     if !options.yes {
         confirm(options, &users, screen)?;
     }
     client.delete(&path).await?;
-    let said = format!("{name} is removed, and its keys open nothing any more");
+    let said = format!("{name} is removed, and its keys are revoked");
     options.shown.done(screen, &json!({"removed": name}), &said);
     if name == DEFAULT_AGENT && !options.shown.is_wanted() {
         screen.advise("Make it and its key again with `gantry agent restore`.");
@@ -55,7 +55,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Asks, where something would break.
+/// Asks if something would break.
 fn confirm(options: &Options, users: &Users, screen: &Screen) -> Result<(), Failure> {
     let name = &options.name;
     let can_ask = prompt::is_possible() && !options.shown.is_wanted();
@@ -69,7 +69,7 @@ fn confirm(options: &Options, users: &Users, screen: &Screen) -> Result<(), Fail
             failure = failure.cause(line.as_str());
         }
         return Err(failure.hint(format!(
-            "if you want that, say `gantry agent rm {name} --yes`"
+            "to remove it anyway, run `gantry agent rm {name} --yes`"
         )));
     }
     screen.line(&format!("Removing `{}` breaks:", Screen::safe(name)));
@@ -82,15 +82,15 @@ fn confirm(options: &Options, users: &Users, screen: &Screen) -> Result<(), Fail
     }
 }
 
-/// Returns who uses the keys of an agent, as far as their labels tell.
-fn users(agent: &Value, surroundings: &Surroundings) -> Result<Users, Failure> {
+/// Returns who uses the keys of an agent, judging by their labels.
+fn users(agent: &Value, context: &CliContext) -> Result<Users, Failure> {
     let mut users = Users {
         lines: Vec::new(),
         are_known: false,
     };
     if text(agent, "/name") == DEFAULT_AGENT {
         users.are_known = true;
-        let file = DataFolder::at(surroundings.data_path()?).agent_key();
+        let file = DataFolder::at(context.data_path()?).agent_key();
         users.lines.push(format!(
             "`gantry tools`, `call`, `bench` and `stdio` in this folder: their key is in `{}`",
             file.display()
@@ -103,16 +103,16 @@ fn users(agent: &Value, surroundings: &Surroundings) -> Result<Users, Failure> {
                 users.are_known = true;
                 users.lines.push(format!("{title}: its key is in `{rest}`"));
             }
-            None if label.is_empty() => users.lines.push(format!("whoever has the key {id}")),
+            None if label.is_empty() => users.lines.push(format!("the holder of key {id}")),
             None => users
                 .lines
-                .push(format!("whoever has the key {id}, «{label}»")),
+                .push(format!("the holder of key {id}, «{label}»")),
         }
     }
     Ok(users)
 }
 
-/// Reads the label of a key that `gantry connect` made: the client's title, and its file.
+/// Parses the label of a key made by `gantry connect`: the client's title, and its file.
 fn client_of(label: &str) -> Option<(&'static str, &str)> {
     CLIENTS.iter().find_map(|client| {
         let rest = label.strip_prefix(client.id)?;

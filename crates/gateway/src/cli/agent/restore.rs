@@ -1,16 +1,16 @@
-//! `gantry agent restore`: makes the default agent and the key that the folder's verbs use again.
+//! `gantry agent restore`: recreates the default agent and the key that this folder's verbs use.
 //!
-//! What is there and works stays. Entry point: [`run`].
+//! Keeps what exists and works. Entry point: [`run`].
 
 use std::fs;
 
 use serde_json::json;
 
-use crate::config::clients::Whereabouts;
+use crate::config::clients::BaseFolders;
 use crate::config::clients::ours::Way;
 use crate::data_folder::DataFolder;
 
-use super::super::Surroundings;
+use super::super::CliContext;
 use super::super::as_json::AsJson;
 use super::super::client::Client;
 use super::super::connect::connections;
@@ -24,14 +24,14 @@ use super::super::up::DEFAULT_AGENT;
 pub(super) async fn run(
     shown: AsJson,
     client: &Client,
-    surroundings: &Surroundings,
+    context: &CliContext,
 ) -> Result<(), Failure> {
-    if surroundings.url.is_some() {
+    if context.url.is_some() {
         let message = "the key is written into the data folder of a gateway on this machine";
         return Err(Failure::new(Exit::Usage, message)
             .hint("leave out `--url`, and name the folder with `--data DIR`"));
     }
-    let folder = DataFolder::at(surroundings.data_path()?);
+    let folder = DataFolder::at(context.data_path()?);
     let url = folder.running().map(|running| running.url);
     let url = url.ok_or_else(|| super::super::find::no_gateway(folder.path()))?;
     let made_agent = restore_agent(client).await?;
@@ -49,8 +49,8 @@ pub(super) async fn run(
             .write_key(&file, &text(&made, "/key"))
             .map_err(|error| Failure::of(Exit::Failed, &error))?;
     }
-    let again = clients_without_key(&url, surroundings).await?;
-    let screen = &surroundings.screen;
+    let again = clients_without_key(&url, context).await?;
+    let screen = &context.screen;
     if shown.is_wanted() {
         screen.line(&pretty(&json!({
             "agent": DEFAULT_AGENT, "agent_made": made_agent, "key_made": !is_valid,
@@ -79,7 +79,8 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Makes the agent if it is gone; one that may use nothing gets its grant back. Tells whether it was so.
+/// Recreates a missing agent; one without grants gets its grant back. Returns whether anything
+/// changed.
 async fn restore_agent(client: &Client) -> Result<bool, Failure> {
     let agents = client.get_all("/api/v1/agents").await?;
     let known = list(&agents, "/items");
@@ -100,7 +101,7 @@ async fn restore_agent(client: &Client) -> Result<bool, Failure> {
     }
 }
 
-/// Tells whether a gateway takes a key.
+/// Returns whether a gateway accepts a key.
 async fn accepts(url: &str, key: &str) -> bool {
     match Client::new(url, key) {
         Ok(client) => client.get("/api/v1/tools").await.is_ok(),
@@ -108,12 +109,9 @@ async fn accepts(url: &str, key: &str) -> bool {
     }
 }
 
-/// Returns what to type for each client whose key this gateway no longer takes.
-async fn clients_without_key(
-    url: &str,
-    surroundings: &Surroundings,
-) -> Result<Vec<String>, Failure> {
-    let Ok(at) = Whereabouts::new(&surroundings.environment, &working_folder()?) else {
+/// Returns the command to reconnect each client whose key is no longer accepted.
+async fn clients_without_key(url: &str, context: &CliContext) -> Result<Vec<String>, Failure> {
+    let Ok(at) = BaseFolders::new(&context.environment, &working_folder()?) else {
         return Ok(Vec::new());
     };
     let ours = format!("{}/mcp", url.trim_end_matches('/'));

@@ -1,9 +1,8 @@
-//! A tool's arguments from the words of a command line, typed by the tool's schema.
+//! Parses a tool's arguments from the command line, typed by the tool's schema.
 //!
-//! `--name value`, `--name=value`, `--flag`, `--no-flag`, repeated flags for lists, dots for what is
-//! nested, `name=value` with the same types. Names are found whether they are written with hyphens,
-//! underscores or capitals. Judges nothing beyond that: the gateway does. Entry point:
-//! [`Words::read`].
+//! `--name value`, `--name=value`, `--flag`, `--no-flag`, repeated flags for lists, dots for
+//! nesting, and `name=value`. Hyphens, underscores and capitals in names are interchangeable.
+//! Validation is left to the gateway. Entry point: [`Tokens::read`].
 
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use crate::config::diagnostic::meant;
 
 use super::super::failure::{Exit, Failure};
 
-/// How deep arguments are nested on a command line.
+/// Maximum nesting of arguments on a command line.
 pub(super) const DEPTH: usize = 4;
 
-/// Flags of ours that may stand after the tool, unless it has an argument of that name.
+/// Our own flags, allowed after the tool unless it has an argument of that name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::cli) struct Own {
     /// Print JSON.
@@ -41,53 +40,53 @@ pub(in crate::cli) struct Parsed {
     pub(in crate::cli) own: Own,
 }
 
-/// One word, or a flag before it is known whether a value follows.
+/// A word, or a flag whose value is not known yet.
 #[derive(Debug)]
-enum Word {
+enum Token {
     Flag(String, Option<String>),
     Text(String),
 }
 
 /// The words after the tool.
 #[derive(Debug)]
-pub(in crate::cli) struct Words(Vec<Word>);
+pub(in crate::cli) struct Tokens(Vec<Token>);
 
-impl Words {
-    /// Takes the words apart; `-` alone and what is no flag stays as it is.
+impl Tokens {
+    /// Splits the words; `-` alone is not a flag.
     pub(in crate::cli) fn of(words: &[String]) -> Result<Self, Failure> {
         let word = |word: &String| match word.strip_prefix("--") {
             Some("") => Err(usage(format!("`{word}` names no argument"))),
             Some(flag) => Ok(match flag.split_once('=') {
-                Some((name, value)) => Word::Flag(name.to_owned(), Some(value.to_owned())),
-                None => Word::Flag(flag.to_owned(), None),
+                Some((name, value)) => Token::Flag(name.to_owned(), Some(value.to_owned())),
+                None => Token::Flag(flag.to_owned(), None),
             }),
-            None if word == "-h" => Ok(Word::Flag("help".to_owned(), None)),
-            None => Ok(Word::Text(word.clone())),
+            None if word == "-h" => Ok(Token::Flag("help".to_owned(), None)),
+            None => Ok(Token::Text(word.clone())),
         };
         words.iter().map(word).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Tells whether there is none.
+    /// Returns whether there is none.
     pub(in crate::cli) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads the words by a schema; one that says nothing allows everything.
+    /// Parses the words by a schema; an empty one allows everything.
     pub(in crate::cli) fn read(self, schema: &Value) -> Result<Parsed, Failure> {
         let mut parsed = Parsed::default();
         let mut words = self.0.into_iter().peekable();
         while let Some(word) = words.next() {
             let (name, given) = match word {
-                Word::Text(pair) => {
+                Token::Text(pair) => {
                     parsed.pair(schema, &pair)?;
                     continue;
                 }
-                Word::Flag(name, given) => (name, given),
+                Token::Flag(name, given) => (name, given),
             };
             let mut value = |what: &str| match (given.clone(), words.peek()) {
                 (Some(value), _) => Ok(value),
-                (None, Some(Word::Text(_))) => match words.next() {
-                    Some(Word::Text(value)) => Ok(value),
+                (None, Some(Token::Text(_))) => match words.next() {
+                    Some(Token::Text(value)) => Ok(value),
                     _ => Err(usage(format!("`--{name}` needs {what}"))),
                 },
                 (None, _) => Err(usage(format!("`--{name}` needs {what}"))),
@@ -136,10 +135,11 @@ impl Words {
 }
 
 impl Parsed {
-    /// Takes `name=value`; what does not fit the schema goes as text, and the gateway says so.
+    /// Parses `name=value`; a mismatch is passed as text and reported by the gateway.
     fn pair(&mut self, schema: &Value, pair: &str) -> Result<(), Failure> {
         let (name, text) = pair.split_once('=').ok_or_else(|| {
-            usage(format!("`{pair}` is no argument")).hint("write `--name value` or `name=value`")
+            usage(format!("`{pair}` is not an argument"))
+                .hint("write `--name value` or `name=value`")
         })?;
         match lookup(schema, name) {
             Some(found) => {
@@ -154,7 +154,7 @@ impl Parsed {
     }
 }
 
-/// Tells whether a tool has an argument of this name, however it is written.
+/// Returns whether a tool has an argument of this name, in any spelling.
 pub(in crate::cli) fn has_argument(schema: &Value, name: &str) -> bool {
     lookup(schema, name).is_some()
 }
@@ -163,7 +163,7 @@ fn usage(message: String) -> Failure {
     Failure::new(Exit::Usage, message)
 }
 
-/// An argument, by its way through the schema.
+/// An argument and its path in the schema.
 struct Found {
     path: Vec<String>,
     schema: Value,
@@ -182,7 +182,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns what a person reads.
+    /// Returns its type for display.
     pub(super) fn named(self) -> &'static str {
         match self {
             Self::Text => "a text",
@@ -196,7 +196,7 @@ impl Kind {
     }
 }
 
-/// Returns what a schema takes; of several types the first that is not null.
+/// Returns the type of a schema; the first non-null of several.
 pub(super) fn kind(schema: &Value) -> Kind {
     let named = match schema.get("type") {
         Some(Value::String(name)) => Some(name.as_str()),
@@ -234,7 +234,7 @@ pub(super) fn properties(schema: &Value) -> Vec<(&String, &Value)> {
     members.into_iter().flatten().collect()
 }
 
-/// Follows a reference within the document, once.
+/// Follows one local reference.
 pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let pointer = schema.get("$ref").and_then(Value::as_str);
     let pointer = pointer.and_then(|text| text.strip_prefix('#'));
@@ -243,7 +243,7 @@ pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
         .unwrap_or(schema)
 }
 
-/// Finds an argument by its name: as it is first, else however it is written, else by its parts.
+/// Finds an argument by exact name, by any spelling, or by its parts.
 fn lookup(schema: &Value, name: &str) -> Option<Found> {
     let mut path = Vec::new();
     let mut here = schema;
@@ -271,13 +271,13 @@ fn lookup(schema: &Value, name: &str) -> Option<Found> {
     None
 }
 
-/// Returns a name without what differs between ways of writing it.
+/// Normalises the spelling of a name.
 fn plain(name: &str) -> String {
     let letters = name.chars().filter(|letter| !matches!(letter, '-' | '_'));
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// Returns a text as the schema wants it, else what it wants.
+/// Converts a text to the schema's type, or returns what is expected.
 fn convert(schema: &Value, text: &str) -> Result<Value, String> {
     let kind = kind(schema);
     let json = || serde_json::from_str::<Value>(text).ok();
@@ -308,12 +308,12 @@ fn convert(schema: &Value, text: &str) -> Result<Value, String> {
     }
 }
 
-/// Returns JSON as what it is and anything else as text.
+/// Parses JSON, or keeps the text.
 fn free(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
-/// Puts a value in its place; a list that is there grows.
+/// Sets a value at its path; appends to an existing list.
 fn put(arguments: &mut Map<String, Value>, found: &Found, value: Value) {
     let Some((last, parents)) = found.path.split_last() else {
         return;

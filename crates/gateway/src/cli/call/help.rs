@@ -1,4 +1,4 @@
-//! `gantry call TOOL --help`: what a tool takes, from its own schema.
+//! `gantry call TOOL --help`: the tool's arguments, from its schema.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::super::format::{text, wrap};
 use super::super::screen::Screen;
 use super::arguments::{DEPTH, Kind, kind, properties, resolved};
 
-/// The width of help where no terminal says another.
+/// The width of help without a terminal.
 const WIDTH: usize = 100;
 
 /// Prints what the tool is for and every argument of it.
@@ -105,7 +105,7 @@ fn placeholder(schema: &Value) -> Option<&'static str> {
     }
 }
 
-/// Returns what a person should know of an argument, in one text.
+/// Returns the description of an argument.
 fn about(schema: &Value, required: bool) -> String {
     let mut parts = Vec::new();
     let description = text(schema, "/description");

@@ -1,4 +1,4 @@
-//! Each value of the configuration with the place it comes from.
+//! Explains the configuration: each value with its origin.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ use super::super::format::pretty;
 use super::super::screen::Screen;
 use super::super::up::Flags;
 
-/// What is explained under one heading: the gateway or a server.
+/// The values under one heading: the gateway or a server.
 pub(super) struct Explained {
     heading: String,
     rows: Vec<Row>,
@@ -125,13 +125,13 @@ fn of_server(plan: &Plan, planned: &Planned, environment: &Environment) -> Vec<R
     rows
 }
 
-/// An option, and what holds where its entry says nothing.
+/// An option, and its default.
 struct DefaultValue {
     option: &'static ServerOption,
     value: String,
 }
 
-/// Returns the options that an entry of this kind may leave out and that hold all the same.
+/// Returns the defaults of an entry of this kind.
 fn default_values(spec: &ServerSpec) -> Vec<DefaultValue> {
     let mut shown = spec.shown();
     let values = options().filter_map(|option| {
@@ -141,7 +141,7 @@ fn default_values(spec: &ServerSpec) -> Vec<DefaultValue> {
     values.collect()
 }
 
-/// Tells what is written, as it is written: what a variable holds is never shown.
+/// Returns what is written, without expanding variables.
 fn written(
     document: &Document,
     path: &str,
@@ -188,7 +188,7 @@ fn written(
     });
 }
 
-/// Returns a value as it stands in the file, but for what seems secret in arguments and addresses.
+/// Returns a value as in the file, with secrets in arguments and URLs hidden.
 fn shown(path: &str, node: &Node, text: &str) -> String {
     let as_written = || text.split_whitespace().collect::<Vec<_>>().join(" ");
     match path {

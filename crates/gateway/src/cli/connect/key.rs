@@ -1,5 +1,5 @@
-//! The key that a client gets: the one it has if it still opens the gateway, one that the person
-//! named, or a new one of its own, made over the admin API and found again by its label.
+//! The key of a connected client: the one it has if it is still valid, one given by the user, or a
+//! new one, created over the admin API and identified by its label.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,19 +13,19 @@ use crate::config::approval::Digest;
 use crate::config::clients::ours::KEY_PREFIX;
 use crate::data_folder::DataFolder;
 
-use super::super::Surroundings;
+use super::super::CliContext;
 use super::super::client::{Client, segment};
 use super::super::failure::Failure;
 use super::super::find::Role;
 use super::super::format::{list, text};
 use super::super::up::DEFAULT_AGENT;
 
-/// The longest label that a gateway keeps.
+/// Maximum length of a key's label.
 const LABEL: usize = 128;
-/// How many bytes of a digest tell two labels apart that cannot be kept as they are.
+/// How many bytes of a digest distinguish shortened labels.
 const DIGEST_BYTES: usize = 8;
 
-/// Where all keys are listed, page by page.
+/// The path of the key list.
 const KEYS: &str = "/api/v1/keys?limit=1000";
 
 /// A client's key.
@@ -50,21 +50,18 @@ impl Key {
 
 /// The keys of one client's file.
 pub(super) struct Keys<'a> {
-    surroundings: &'a Surroundings,
+    context: &'a CliContext,
     label: String,
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn new(surroundings: &'a Surroundings, label: String) -> Self {
-        Self {
-            surroundings,
-            label,
-        }
+    pub(super) fn new(context: &'a CliContext, label: String) -> Self {
+        Self { context, label }
     }
 
     /// Returns a client of the admin API.
     pub(super) fn admin(&self) -> Result<Client, Failure> {
-        self.surroundings.client(Role::Admin)
+        self.context.client(Role::Admin)
     }
 
     /// Returns the key to write.
@@ -74,7 +71,7 @@ impl<'a> Keys<'a> {
         {
             return Ok(Key::Known(key));
         }
-        if let Some(file) = &self.surroundings.key_file
+        if let Some(file) = &self.context.key_file
             && let Ok(key) = fs::read_to_string(file)
             && key.starts_with(KEY_PREFIX)
         {
@@ -84,11 +81,11 @@ impl<'a> Keys<'a> {
         let keys = admin.get_all(KEYS).await?;
         let known = list(&keys, "/items");
         if !known.is_empty() && !known.iter().any(|key| key["agent"] == DEFAULT_AGENT) {
-            // A key of an agent that is gone would make it anew, and it could use nothing.
+            // A key would recreate a removed agent, without grants.
             let agent = admin.get(&format!("/api/v1/agents/{DEFAULT_AGENT}")).await;
             agent.map_err(|failure| failure.hint("make it again with `gantry agent restore`"))?;
         }
-        // A key that this file had and lost opens nothing any more.
+        // A key that this file had and lost is revoked.
         for id in labelled(&self.label, &keys) {
             admin
                 .delete(&format!("/api/v1/keys/{}", segment(&id)))
@@ -102,12 +99,12 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// Takes back a key that was made and could not be written.
+    /// Revokes a key that could not be written.
     pub(super) async fn undo(&self, key: &Key) {
         if let (Key::Made { id, .. }, Ok(admin)) = (key, self.admin()) {
             let undone = admin.delete(&format!("/api/v1/keys/{}", segment(id))).await;
             if undone.is_err() {
-                tracing::warn!(%id, "a key that is not used could not be taken back");
+                tracing::warn!(%id, "an unused key could not be revoked");
             }
         }
     }
@@ -117,7 +114,7 @@ impl<'a> Keys<'a> {
         &self.label
     }
 
-    /// Tells whether the gateway has a key for this file.
+    /// Returns whether the gateway has a key for this file.
     pub(super) async fn is_known(&self) -> bool {
         match self.admin() {
             Ok(admin) => ids(&self.label, &admin)
@@ -127,12 +124,12 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Revokes the file's keys and returns how many; nothing if the gateway cannot be asked.
+    /// Revokes the file's keys and returns how many; nothing if the gateway cannot be reached.
     pub(super) async fn revoke(&self) -> Option<usize> {
         self.revoke_by(&self.admin().ok()?).await
     }
 
-    /// Revokes the file's keys at the gateway of another folder.
+    /// Revokes the file's keys at another folder's gateway.
     pub(super) async fn revoke_at(&self, data: &DataFolder) -> Option<usize> {
         let url = data.running()?.url;
         let key = fs::read_to_string(data.admin_key()).ok()?;
@@ -150,8 +147,8 @@ impl<'a> Keys<'a> {
         Some(ids.len())
     }
 
-    /// Remembers the key that the file has, so that its entry is known to be this folder's, and that
-    /// nobody is to revoke it.
+    /// Remembers the file's key, so that its entry is recognised, and cancels its scheduled
+    /// revocation.
     pub(super) fn note(&self, key: &str) {
         let Some(data) = self.own_data().filter(|data| data.path().is_dir()) else {
             return;
@@ -165,34 +162,34 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Tells whether a key is the one that this folder gave to the file.
+    /// Returns whether this folder gave a key to the file.
     pub(super) fn is_noted(&self, key: &str) -> bool {
         let data = self.own_data();
         data.is_some_and(|data| self.is_noted_in(&data, key))
     }
 
-    /// Tells whether a key is the one that the gateway of a data folder gave to the file.
+    /// Returns whether the gateway of a data folder gave a key to the file.
     pub(super) fn is_noted_in(&self, data: &DataFolder, key: &str) -> bool {
         data.client_keys().remove(&self.label) == Some(fingerprint(key))
     }
 
-    /// Tells whether this folder has given a key to the file, whichever.
+    /// Returns whether this folder gave the file any key.
     pub(super) fn has_note(&self) -> bool {
         let data = self.own_data();
         data.is_some_and(|data| data.client_keys().contains_key(&self.label))
     }
 
-    /// Returns this folder's data, unless the person named a gateway by its URL.
+    /// Returns this folder's data, unless `--url` selects a gateway.
     fn own_data(&self) -> Option<DataFolder> {
-        let path = self.surroundings.data_path().ok();
-        path.filter(|_| self.surroundings.url.is_none())
+        let path = self.context.data_path().ok();
+        path.filter(|_| self.context.url.is_none())
             .map(DataFolder::at)
     }
 
-    /// Tells whether a key opens the gateway.
+    /// Returns whether the gateway accepts a key.
     pub(super) async fn opens(&self, key: &str) -> bool {
-        let url = self.surroundings.url.clone().or_else(|| {
-            let folder = DataFolder::at(self.surroundings.data_path().ok()?);
+        let url = self.context.url.clone().or_else(|| {
+            let folder = DataFolder::at(self.context.data_path().ok()?);
             Some(folder.running()?.url)
         });
         match url.and_then(|url| Client::new(&url, key).ok()) {
@@ -202,12 +199,12 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Returns the ids of the keys that a gateway has under a label.
+/// Returns the ids of a gateway's keys with a label.
 async fn ids(label: &str, admin: &Client) -> Result<Vec<String>, Failure> {
     Ok(labelled(label, &admin.get_all(KEYS).await?))
 }
 
-/// Returns the ids of a label's keys among all.
+/// Returns the ids of the keys with a label.
 fn labelled(label: &str, keys: &Value) -> Vec<String> {
     let ours = list(keys, "/items")
         .iter()
@@ -215,13 +212,13 @@ fn labelled(label: &str, keys: &Value) -> Vec<String> {
     ours.map(|key| text(key, "/id")).collect()
 }
 
-/// Returns what a key is known by without being kept.
+/// Returns the fingerprint of a key.
 fn fingerprint(key: &str) -> String {
     Digest::of(key.as_bytes()).as_str().to_owned()
 }
 
-/// Returns the label by which the key of a client's file is found again, and no other file's: one
-/// that cannot be kept as it is, or that another file could have too, ends with a digest of it all.
+/// Returns the unique label of a client file's key: one that is too long or ambiguous ends with a
+/// digest.
 pub(super) fn label(client: &str, name: &str, path: &Path) -> String {
     let shown = path.to_string_lossy();
     let label = match name {
@@ -240,7 +237,7 @@ pub(super) fn label(client: &str, name: &str, path: &Path) -> String {
         name.as_bytes(),
         path.as_os_str().as_encoded_bytes(),
     ];
-    // No part can hold the byte between them.
+    // The separator byte cannot occur in any part.
     let digest = Sha256::digest(parts.join(&0));
     let digest = hex(&digest[..DIGEST_BYTES]);
     let kept = LABEL - digest.len() - 2;

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::config::clients::disk::Opened;
 use crate::config::clients::document::Document;
 use crate::config::clients::ours::{self, Way};
-use crate::config::clients::{CLIENTS, Client, ClientError, Place, Scope, Whereabouts};
+use crate::config::clients::{BaseFolders, CLIENTS, Client, ClientError, Place, Scope};
 
 use super::super::format::pretty;
 use super::super::screen::Screen;
@@ -14,7 +14,7 @@ use super::super::screen::Screen;
 struct Found {
     client: &'static Client,
     place: Place,
-    /// Gantry's names there with the way to it, or why the file cannot be read.
+    /// Gantry's entries there with their transport, or why the file cannot be read.
     ways: Result<Vec<(String, Way)>, ClientError>,
 }
 
@@ -27,7 +27,7 @@ pub(in crate::cli) struct Connection {
 }
 
 impl Connection {
-    /// Returns what to type to connect the client again.
+    /// Returns the command to reconnect the client.
     pub(in crate::cli) fn again(&self) -> String {
         let mut command = format!("gantry connect {} --yes", self.client.id);
         if self.place.scope != Scope::User {
@@ -40,12 +40,12 @@ impl Connection {
     }
 }
 
-/// Returns the entries of ours in the files of all clients, as far as those can be read.
-pub(in crate::cli) fn connections(at: &Whereabouts) -> Vec<Connection> {
+/// Returns our entries in the files of all clients that can be read.
+pub(in crate::cli) fn connections(at: &BaseFolders) -> Vec<Connection> {
     let mut connections: Vec<Connection> = Vec::new();
     for client in &CLIENTS {
         let mut places = client.places(at);
-        // In the home itself the folder's file is the person's own.
+        // In the home folder the project file is the user's own.
         places.sort_by_key(|place| place.scope != Scope::User);
         for place in places {
             let is_known = |known: &Connection| {
@@ -67,15 +67,15 @@ pub(in crate::cli) fn connections(at: &Whereabouts) -> Vec<Connection> {
     connections
 }
 
-/// Lists the files that are there, and the clients whose folder is.
-pub(super) fn show(at: &Whereabouts, as_json: bool, screen: &Screen) {
+/// Lists the existing files, and the installed clients.
+pub(super) fn show(at: &BaseFolders, as_json: bool, screen: &Screen) {
     let mut found = Vec::new();
     for client in &CLIENTS {
         let places = client.places(at);
         let there = places.iter().any(|place| place.path.exists());
         for place in places {
             let folder = place.path.parent();
-            // A home is no sign of a client.
+            // The home folder alone does not indicate a client.
             let installed = place.scope == Scope::User
                 && !there
                 && folder.is_some_and(|folder| folder.is_dir() && !at.is_home(folder));
@@ -109,7 +109,7 @@ pub(super) fn show(at: &Whereabouts, as_json: bool, screen: &Screen) {
     }
 }
 
-/// One file may be several places: those without Gantry are told only if no other place is left.
+/// One file may have several scopes: those without Gantry are listed only if there is no other.
 fn told_once(found: Vec<Found>) -> Vec<Found> {
     let mut kept: Vec<Found> = Vec::new();
     for one in found.into_iter().rev() {

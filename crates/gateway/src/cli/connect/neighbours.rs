@@ -1,4 +1,4 @@
-//! The servers that a connected client still starts by itself, beside Gantry.
+//! The servers that a connected client still starts itself, in addition to Gantry.
 
 use std::fs;
 
@@ -11,15 +11,15 @@ use super::super::screen::Screen;
 use super::Task;
 use super::key::Keys;
 
-/// What a client has beside Gantry.
+/// The other servers of a client.
 pub(super) struct Neighbours {
-    /// Those that are behind Gantry too, so that the client sees them twice.
+    /// Those that Gantry offers too, so that the client sees them twice.
     twice: Vec<String>,
     others: Vec<String>,
 }
 
 impl Neighbours {
-    /// Looks at the client's file, and at what is behind Gantry.
+    /// Compares the client's file with Gantry's servers.
     pub(super) async fn find(task: &Task<'_>, way: &Way, keys: &Keys<'_>) -> Self {
         let mut behind = Vec::new();
         let own = task.folder.join("gantry.toml");
@@ -53,20 +53,20 @@ impl Neighbours {
         all.map(String::as_str).collect()
     }
 
-    /// Tells a person, with what to do.
+    /// Prints them, with what to do.
     pub(super) fn tell(&self, client: &Client, screen: &Screen) {
         let (title, mark) = (client.title, screen.doubtful("!"));
         if !self.twice.is_empty() {
             let names = Screen::safe(&self.twice.join(", "));
             screen.line(&format!(
-                "{mark} {title} also starts these itself, so that it has them twice: {names}"
+                "{mark} {title} also starts these itself, so it has them twice: {names}"
             ));
             screen.line("  Remove them from its file, and keep those behind Gantry.");
         }
         if !self.others.is_empty() {
             let names = Screen::safe(&self.others.join(", "));
             screen.line(&format!(
-                "{mark} {title} starts these itself, past Gantry: {names}"
+                "{mark} {title} starts these itself, bypassing Gantry: {names}"
             ));
             screen.advise(&format!(
                 "  Take them over with `gantry import {}`, then remove them from its file.",

@@ -1,6 +1,7 @@
-//! Whose gateway an entry of ours in a client's file leads to: this folder's, or another's.
+//! Determines whose gateway an entry in a client's file points to: this folder's, or another's.
 //!
-//! Only what leads here is replaced or removed without a word. Entry point: [`leads`].
+//! Only entries of this folder's gateway are replaced or removed without a question. Entry point:
+//! [`leads`].
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +12,10 @@ use super::super::failure::{Exit, Failure};
 use super::Task;
 use super::key::Keys;
 
-/// Where an entry leads.
+/// Where an entry points to.
 #[derive(Debug)]
 pub(super) enum Leads {
-    /// To the gateway that the person means now.
+    /// The selected gateway.
     Here,
     /// To another one.
     Elsewhere(Elsewhere),
@@ -23,20 +24,20 @@ pub(super) enum Leads {
 /// Another gateway.
 #[derive(Debug)]
 pub(super) struct Elsewhere {
-    /// What a person knows it by: its folder, its URL, or both.
+    /// How a user recognises it: its folder, its URL, or both.
     pub(super) place: String,
-    /// Its data folder, if it is one of this machine's that is known.
+    /// Its data folder, if known.
     pub(super) data: Option<DataFolder>,
 }
 
 impl Elsewhere {
-    /// Says what is there, and what to type instead.
+    /// Describes the entry, and the command to use instead.
     pub(super) fn refusal(&self, task: &Task<'_>) -> Failure {
         let client = task.client.id;
         let failure = Failure::new(Exit::Failed, self.text(task));
         match task.options.remove {
             true => failure.hint_elsewhere(format!(
-                "run `gantry connect {client} --remove` in that folder, or add `--yes` to take it out all the same"
+                "run `gantry connect {client} --remove` in that folder, or add `--yes` to remove it anyway"
             )),
             false => failure.hint(format!(
                 "keep both: `gantry connect {client} --name {}`; or replace that one: `gantry connect {client} --yes`",
@@ -49,12 +50,12 @@ impl Elsewhere {
     pub(super) fn text(&self, task: &Task<'_>) -> String {
         let (name, path) = (&task.options.name, task.place.path.display());
         format!(
-            "`{name}` in `{path}` leads to another gateway: {}",
+            "`{name}` in `{path}` points to another gateway: {}",
             self.place
         )
     }
 
-    /// Says that nothing was changed, and what to type instead.
+    /// Says that nothing was changed, and the command to use instead.
     pub(super) fn declined(&self, task: &Task<'_>) -> Failure {
         let client = task.client.id;
         let name = other_name(&task.folder);
@@ -64,7 +65,7 @@ impl Elsewhere {
     }
 }
 
-/// Returns a name under which a folder's gateway can stand beside another.
+/// Returns an entry name under which a second gateway can be added.
 fn other_name(folder: &Path) -> String {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
@@ -72,7 +73,7 @@ fn other_name(folder: &Path) -> String {
     format!("gantry-{}", if name.is_empty() { "2" } else { &name })
 }
 
-/// Tells where an entry leads.
+/// Determines where an entry points to.
 pub(super) async fn leads(task: &Task<'_>, way: &Way, keys: &Keys<'_>) -> Result<Leads, Failure> {
     match way {
         Way::Stdio { args, .. } => stdio(task, args),
@@ -96,7 +97,7 @@ fn stdio(task: &Task<'_>, args: &[String]) -> Result<Leads, Failure> {
         None
     };
     let elsewhere = |place: String| Ok(Leads::Elsewhere(Elsewhere { place, data: None }));
-    let ours = task.surroundings.url.as_ref();
+    let ours = task.context.url.as_ref();
     let url = value("--url");
     if url.is_some() || ours.is_some() {
         return match (url, ours) {
@@ -109,14 +110,14 @@ fn stdio(task: &Task<'_>, args: &[String]) -> Result<Leads, Failure> {
     let data = match (value("--data"), &folder) {
         (Some(data), _) => PathBuf::from(data),
         (None, Some(folder)) => {
-            let state_home = task.surroundings.environment.state_home();
+            let state_home = task.context.environment.state_home();
             DataFolder::default_path(state_home, Path::new(folder))
                 .map_err(|error| Failure::of(Exit::Failed, &error))?
         }
-        // It takes the folder that its client starts it in.
+        // It uses the folder in which its client starts it.
         (None, None) => return Ok(Leads::Here),
     };
-    let ours = task.folder.join(task.surroundings.data_path()?);
+    let ours = task.folder.join(task.context.data_path()?);
     if real(&data) == real(&ours) {
         return Ok(Leads::Here);
     }
@@ -133,11 +134,11 @@ async fn http(task: &Task<'_>, url: &str, key: &str, keys: &Keys<'_>) -> Leads {
     let ours = task.url().ok();
     let ours = ours.map(|ours| format!("{}/mcp", ours.trim_end_matches('/')));
     let is_same = ours.as_deref().is_some_and(|ours| same_url(url, ours));
-    // Whoever gave the key away is whose entry it is, whether or not it runs, and whoever has its port now.
+    // The folder that issued the key owns the entry, whether or not its gateway runs.
     let mut others = others(task);
     let giver = others.iter().position(|data| keys.is_noted_in(data, key));
     let giver = giver.map(|at| others.swap_remove(at));
-    let is_named = is_same && task.surroundings.url.is_some();
+    let is_named = is_same && task.context.url.is_some();
     let runs = || others.iter().find(|data| runs_at(data, url)).cloned();
     let sure = match &giver {
         Some(giver) => Some(giver.clone()).filter(|_| !is_named),
@@ -160,17 +161,17 @@ async fn http(task: &Task<'_>, url: &str, key: &str, keys: &Keys<'_>) -> Leads {
         data: giver.or_else(had_port),
     });
     if ours.is_none() {
-        // Nobody can be asked; a gateway keeps its port.
+        // No gateway can be asked; gateways keep their ports.
         return match was_ours(task, url, &others) {
             true => Leads::Here,
             false => elsewhere,
         };
     }
-    // What was written by hand names a variable in the place of a key.
+    // A hand-written entry names a variable instead of a key.
     if is_same && !key.starts_with(crate::config::clients::ours::KEY_PREFIX) {
         return Leads::Here;
     }
-    // A key that was lost leaves its label; without one, another folder's gateway may have had this port.
+    // A lost key leaves its label; without one, another folder's gateway may have had this port.
     if keys.opens(key).await || (is_same && keys.is_known().await) {
         Leads::Here
     } else {
@@ -178,7 +179,7 @@ async fn http(task: &Task<'_>, url: &str, key: &str, keys: &Keys<'_>) -> Leads {
     }
 }
 
-/// Returns what a person knows the gateway of a data folder by.
+/// Returns how a user recognises the gateway of a data folder.
 fn place(data: &DataFolder, url: &str) -> String {
     match data.running().and_then(|running| running.folder) {
         Some(folder) => format!("that of the folder `{}`, {url}", folder.display()),
@@ -186,7 +187,7 @@ fn place(data: &DataFolder, url: &str) -> String {
     }
 }
 
-/// Tells whether the gateway of a data folder runs at a URL.
+/// Returns whether the gateway of a data folder runs at a URL.
 fn runs_at(data: &DataFolder, url: &str) -> bool {
     data.running().is_some_and(|running| {
         let is_it = same_url(url, &format!("{}/mcp", running.url.trim_end_matches('/')));
@@ -194,28 +195,27 @@ fn runs_at(data: &DataFolder, url: &str) -> bool {
     })
 }
 
-/// Tells whether the gateway of a data folder had a URL when it ran last; a gateway keeps its port.
+/// Returns whether the gateway of a data folder last ran at a URL; gateways keep their ports.
 fn had_url(data: &DataFolder, url: &str) -> bool {
     let known = data.port();
     known.is_some_and(|port| same_url(&format!("http://127.0.0.1:{port}/mcp"), url))
 }
 
-/// Tells whether the gateway of this folder had a URL when it ran last, and no other folder's had.
+/// Returns whether this folder's gateway last ran at a URL, and no other folder's did.
 fn was_ours(task: &Task<'_>, url: &str, others: &[DataFolder]) -> bool {
-    let Ok(ours) = task.surroundings.data_path() else {
+    let Ok(ours) = task.context.data_path() else {
         return false;
     };
     let ours = DataFolder::at(task.folder.join(ours));
     had_url(&ours, url) && !others.iter().any(|data| had_url(data, url))
 }
 
-/// Returns the data folders that gateways have on this machine, where they usually are, but for the one
-/// of the gateway that the person means.
+/// Returns the default data folders on this machine, except the selected gateway's.
 fn others(task: &Task<'_>) -> Vec<DataFolder> {
-    let ours = task.surroundings.data_path().ok();
-    let ours = ours.filter(|_| task.surroundings.url.is_none());
+    let ours = task.context.data_path().ok();
+    let ours = ours.filter(|_| task.context.url.is_none());
     let ours = ours.map(|ours| real(&task.folder.join(ours)));
-    let root = task.surroundings.environment.state_root();
+    let root = task.context.environment.state_root();
     let entries = root.and_then(|root| std::fs::read_dir(root).ok());
     let entries = entries.into_iter().flatten().flatten();
     let folders = entries.map(|entry| DataFolder::at(entry.path()));

@@ -1,5 +1,5 @@
-//! What becomes of the key of an entry that goes: it is revoked at once, or by the next start of its
-//! gateway, or a person is told that it is still valid.
+//! Revokes the key of a removed entry: at once, or at the next start of its gateway; otherwise
+//! reports that it is still valid.
 //!
 //! Entry point: [`revoke`].
 
@@ -11,12 +11,12 @@ use super::Task;
 use super::key::Keys;
 use super::owner::Elsewhere;
 
-/// What became of a key.
+/// The result for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Revocation {
     /// There was none, or it stays in use.
     Unneeded,
-    /// So many keys were revoked.
+    /// This many keys were revoked.
     Done(usize),
     /// The next start of the gateway revokes it.
     Later,
@@ -25,7 +25,7 @@ pub(super) enum Revocation {
 }
 
 impl Revocation {
-    /// Returns how many keys were revoked, if the gateway was asked.
+    /// Returns how many keys were revoked, if the gateway could be asked.
     pub(super) fn number(self) -> Option<usize> {
         match self {
             Self::Done(number) => Some(number),
@@ -33,7 +33,7 @@ impl Revocation {
         }
     }
 
-    /// Returns the word for it in JSON.
+    /// Returns its name in JSON.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Unneeded | Self::Done(0) => "none",
@@ -43,7 +43,7 @@ impl Revocation {
         }
     }
 
-    /// Tells a person what became of the key of an entry.
+    /// Reports what happened to the key of an entry.
     pub(super) fn tell(self, elsewhere: Option<&Elsewhere>, screen: &Screen) {
         let (good, doubtful) = (screen.good("✓"), screen.doubtful("!"));
         let (gateway, at) = match elsewhere {
@@ -54,7 +54,7 @@ impl Revocation {
             Self::Unneeded | Self::Done(0) => return,
             Self::Done(_) => format!("{good} its key{at} is revoked"),
             Self::Later => format!(
-                "{doubtful} {gateway} cannot be asked now; its key is revoked when it starts again"
+                "{doubtful} {gateway} is not reachable; its key is revoked at its next start"
             ),
             Self::Left => format!(
                 "{doubtful} its key is still valid at {gateway}; revoke it there with `gantry key ls` and `gantry key revoke`"
@@ -62,11 +62,11 @@ impl Revocation {
         });
     }
 
-    /// Tells a person what became of a key whose entry was gone already.
+    /// Reports what happened to a key whose entry was gone already.
     pub(super) fn tell_without_entry(self, screen: &Screen) {
         match self {
             Self::Later => screen.line(&format!(
-                "{} the gateway cannot be asked now; a key that the file may have had is revoked when it starts again",
+                "{} the gateway is not reachable; a key that the file may have had is revoked at its next start",
                 screen.doubtful("!")
             )),
             Self::Unneeded | Self::Done(_) | Self::Left => self.tell(None, screen),
@@ -74,7 +74,7 @@ impl Revocation {
     }
 }
 
-/// Revokes the keys of a client's file where its entry led: here, or at another gateway.
+/// Revokes the keys of a client's file at the gateway its entry pointed to.
 pub(super) async fn revoke(
     task: &Task<'_>,
     keys: &Keys<'_>,
@@ -86,8 +86,8 @@ pub(super) async fn revoke(
             None => (None, None),
         },
         None => {
-            let data = task.surroundings.data_path().ok();
-            let data = data.filter(|_| task.surroundings.url.is_none());
+            let data = task.context.data_path().ok();
+            let data = data.filter(|_| task.context.url.is_none());
             (keys.revoke().await, data.map(DataFolder::at))
         }
     };
@@ -97,7 +97,7 @@ pub(super) async fn revoke(
         (None, Some(data)) => match data.revoke_later(keys.label(), now_ms()) {
             Ok(()) => Revocation::Later,
             Err(error) => {
-                tracing::warn!(%error, "a key cannot be put on the list of those to revoke");
+                tracing::warn!(%error, "a key could not be scheduled for revocation");
                 Revocation::Left
             }
         },

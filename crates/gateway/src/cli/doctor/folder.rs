@@ -1,4 +1,4 @@
-//! The data folder and its surroundings: who may read it, room on its disk, the port, the clock.
+//! Checks of the data folder and its environment: permissions, disk space, port, clock.
 
 use std::fs;
 use std::io;
@@ -14,21 +14,21 @@ use super::super::format::bytes;
 use super::keys::{Tried, Verdict};
 use super::{Finding, Grade};
 
-/// With less room than this the journal is soon full.
+/// Below this free space the journal is soon full.
 const LITTLE: u64 = 256 << 20;
-/// With less than this calls are refused.
+/// Below this free space calls are refused.
 const TOO_LITTLE: u64 = 16 << 20;
-/// Before this time no version of this program was: 2026-01-01.
+/// 2026-01-01: no version of this program is older.
 const EARLIEST: Duration = Duration::from_secs(1_767_225_600);
-/// How far a clock may be behind a file without anybody asking.
+/// How far the clock may be behind a file's time.
 const BEHIND: Duration = Duration::from_secs(60);
 
-/// What to do about an admin key that is refused or missing.
+/// The hint for a refused or missing admin key.
 const ADMIN: &str = "name a valid one with `--key-file FILE`, or put it there";
-/// What to do about an agent key that is refused or missing.
+/// The hint for a refused or missing agent key.
 const AGENT: &str = "run `gantry agent restore`";
 
-/// Looks at the folder, whether or not a gateway has used it yet.
+/// Checks the folder, whether or not it exists.
 pub(super) fn findings(path: &Path, is_running: bool, tried: &Tried) -> Vec<Finding> {
     let folder = DataFolder::at(path.to_owned());
     let mut findings = vec![modes(path)];
@@ -50,7 +50,7 @@ fn modes(path: &Path) -> Finding {
         ),
         Err(error) => Finding::new(Grade::Bad, "folder", format!("{shown}: {error}")),
         Ok(found) if !found.is_dir() => {
-            Finding::new(Grade::Bad, "folder", format!("{shown} is no folder"))
+            Finding::new(Grade::Bad, "folder", format!("{shown} is not a folder"))
                 .advise("name another with `--data DIR`")
         }
         Ok(found) if found.mode() & 0o077 != 0 => {
@@ -71,7 +71,7 @@ fn modes(path: &Path) -> Finding {
             )
             .advise("name another with `--data DIR`")
         }
-        Ok(_) => Finding::new(Grade::Good, "folder", format!("{shown} is yours alone")),
+        Ok(_) => Finding::new(Grade::Good, "folder", format!("{shown} is private")),
     }
 }
 
@@ -115,13 +115,13 @@ fn keys(folder: &DataFolder, tried: &Tried) -> Vec<Finding> {
 }
 
 fn room(path: &Path) -> Finding {
-    // The folder may not be there yet; the disk is its nearest parent's.
+    // If the folder does not exist, the nearest parent's disk is checked.
     let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
     match rustix::fs::statvfs(there) {
         Err(error) => Finding::new(
             Grade::Doubtful,
             "disk",
-            format!("cannot tell how full it is: {error}"),
+            format!("cannot determine its free space: {error}"),
         ),
         Ok(disk) => {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -138,7 +138,7 @@ fn room(path: &Path) -> Finding {
     }
 }
 
-/// Tells of damaged parts of the journal that were kept; of new ones a running gateway tells.
+/// Reports kept damaged parts of the journal; a running gateway reports new ones.
 fn damaged(path: &Path) -> Option<Finding> {
     let entries = fs::read_dir(path.join("journal")).ok()?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -146,7 +146,7 @@ fn damaged(path: &Path) -> Option<Finding> {
     (kept > 0).then(|| {
         let detail = format!("{kept} damaged files of the audit are kept in `journal`");
         Finding::new(Grade::Doubtful, "journal", detail)
-            .advise("remove them when nobody needs them any more")
+            .advise("remove them when they are no longer needed")
     })
 }
 
@@ -160,7 +160,7 @@ fn port(folder: &DataFolder, is_running: bool) -> Finding {
         Err(error) => Finding::new(
             Grade::Doubtful,
             "port",
-            format!("{port} cannot be had: {error}"),
+            format!("{port} is not available: {error}"),
         )
         .advise("the next free one is taken, or name one with `gantry up --port N`"),
     }
@@ -171,8 +171,8 @@ fn clock(path: &Path) -> Finding {
     let earliest = SystemTime::UNIX_EPOCH + EARLIEST;
     let written = fs::metadata(path.join("gantry.db")).and_then(|file| file.modified());
     let wrong = match written {
-        _ if now < earliest => Some("is before this program was made"),
-        Ok(written) if now + BEHIND < written => Some("is behind what was written last"),
+        _ if now < earliest => Some("is earlier than this program's release"),
+        Ok(written) if now + BEHIND < written => Some("is behind the last record"),
         Ok(_) | Err(_) => None,
     };
     match wrong {

@@ -1,44 +1,44 @@
-//! Whether the running gateway takes the keys that this folder and connected clients have, found by trying
-//! them.
+//! Checks whether the running gateway accepts the keys of this folder and of connected clients, by
+//! trying them.
 
 use std::fs;
 use std::path::Path;
 
-use crate::config::clients::Whereabouts;
+use crate::config::clients::BaseFolders;
 use crate::config::clients::ours::{KEY_PREFIX, Way};
 use crate::data_folder::DataFolder;
 
-use super::super::Surroundings;
+use super::super::CliContext;
 use super::super::client::Client;
 use super::super::connect::connections;
 use super::super::failure::Failure;
 use super::super::find::working_folder;
 use super::{Finding, Grade};
 
-/// What came of trying the keys.
+/// The result of trying the keys.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
     pub(super) admin: Option<Verdict>,
     pub(super) agent: Option<Verdict>,
-    /// The keys of clients that are connected to this gateway.
+    /// The keys of clients connected to this gateway.
     pub(super) clients: Vec<Finding>,
 }
 
-/// What came of trying one key.
+/// The result of trying one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The gateway takes it.
+    /// The gateway accepts it.
     Accepted,
-    /// The gateway refuses it, with its reason.
+    /// The gateway refuses it, for this reason.
     Refused(String),
-    /// There is no key on file.
+    /// No key is on file.
     Missing,
 }
 
-/// Tries all keys; nothing is tried where no gateway answers.
-pub(super) async fn tried(surroundings: &Surroundings) -> Result<Tried, Failure> {
-    let folder = DataFolder::at(surroundings.data_path()?);
-    let url = surroundings.url.clone();
+/// Tries all keys; none if no gateway answers.
+pub(super) async fn tried(context: &CliContext) -> Result<Tried, Failure> {
+    let folder = DataFolder::at(context.data_path()?);
+    let url = context.url.clone();
     let Some(url) = url.or_else(|| Some(folder.running()?.url)) else {
         return Ok(Tried::default());
     };
@@ -46,11 +46,11 @@ pub(super) async fn tried(surroundings: &Surroundings) -> Result<Tried, Failure>
         return Ok(Tried::default());
     }
     let mut found = Tried::default();
-    if surroundings.url.is_none() {
+    if context.url.is_none() {
         found.admin = Some(file(&url, &folder.admin_key(), "/api/v1/health").await);
         found.agent = Some(file(&url, &folder.agent_key(), "/api/v1/tools").await);
     }
-    let Ok(at) = Whereabouts::new(&surroundings.environment, &working_folder()?) else {
+    let Ok(at) = BaseFolders::new(&context.environment, &working_folder()?) else {
         return Ok(found);
     };
     let ours = format!("{}/mcp", url.trim_end_matches('/'));
@@ -81,7 +81,7 @@ pub(super) async fn tried(surroundings: &Surroundings) -> Result<Tried, Failure>
     Ok(found)
 }
 
-/// Tells whether a gateway answers at all, with whatever key.
+/// Returns whether a gateway answers at all.
 async fn answers(url: &str) -> bool {
     let Ok(client) = Client::new(url, "") else {
         return false;

@@ -1,6 +1,6 @@
-//! What each server needs to start: its command, what that command runs on, its folder.
+//! Checks what each server needs to start: its command, that command's interpreter, its folder.
 //!
-//! Looks where the gateway would look: the paths of the person's own `PATH`. Never starts anything.
+//! Searches the user's own `PATH`, as the gateway does. Never starts anything.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use crate::config::diagnostic::Diagnostic;
 use crate::config::env::Environment;
 use crate::data_folder::DataFolder;
 
-use super::super::Surroundings;
+use super::super::CliContext;
 use super::super::client::{Client, segment};
 use super::super::failure::Failure;
 use super::super::files::{Files, Setup, brief};
 use super::super::format::{list, text};
 use super::{Finding, Grade};
 
-/// Commands that run on something else.
+/// Commands that need an interpreter.
 const RUNNERS: [(&str, &[&str], &str); 5] = [
     (
         "npx",
@@ -37,20 +37,17 @@ const RUNNERS: [(&str, &[&str], &str); 5] = [
     ("bunx", &["bun"], "install Bun: https://bun.sh/"),
 ];
 
-/// Looks at what the servers of files need, and at what is wrong with the files.
-pub(super) fn of_files(
-    files: &Files,
-    surroundings: &Surroundings,
-) -> Result<Vec<Finding>, Failure> {
-    let data = DataFolder::at(surroundings.data_path()?);
-    let setup = Setup::new(files, data, surroundings)?;
+/// Checks the servers in files, and the files themselves.
+pub(super) fn of_files(files: &Files, context: &CliContext) -> Result<Vec<Finding>, Failure> {
+    let data = DataFolder::at(context.data_path()?);
+    let setup = Setup::new(files, data, context)?;
     let plan = match setup.load() {
         Ok(plan) => plan,
         Err(mistakes) => return Ok(mistakes.iter().map(mistaken).collect()),
     };
     let mut findings: Vec<Finding> = plan.mistakes.iter().map(mistaken).collect();
     for planned in &plan.servers {
-        // What a remote server needs is at its own place.
+        // Remote servers need nothing on this machine.
         let Some(process) = planned.spec.launch.process() else {
             continue;
         };
@@ -59,7 +56,7 @@ pub(super) fn of_files(
             folder: process.cwd.clone(),
         };
         let name = planned.spec.name.as_str();
-        findings.push(need.finding(name, &surroundings.environment));
+        findings.push(need.finding(name, &context.environment));
     }
     for file in &plan.unapproved {
         let detail = format!("`{}` is not approved", file.path.display());
@@ -76,12 +73,8 @@ fn mistaken(mistake: &Diagnostic) -> Finding {
     finding
 }
 
-/// Looks at what the running gateway's servers need that were not looked at yet.
-pub(super) async fn of_gateway(
-    client: &Client,
-    surroundings: &Surroundings,
-    findings: &mut Vec<Finding>,
-) {
+/// Checks servers of the running gateway that were not checked yet.
+pub(super) async fn of_gateway(client: &Client, context: &CliContext, findings: &mut Vec<Finding>) {
     let Ok(answer) = client.get("/api/v1/mcp/servers").await else {
         return;
     };
@@ -90,7 +83,7 @@ pub(super) async fn of_gateway(
         if findings.iter().any(|known| known.what == name) {
             continue;
         }
-        // What its file does not let run needs nothing.
+        // Inactive entries need nothing.
         if matches!(
             text(server, "/state").as_str(),
             "disabled" | "misconfigured"
@@ -109,11 +102,11 @@ pub(super) async fn of_gateway(
             command: text(&status, "/command"),
             folder: folder.map(PathBuf::from),
         };
-        findings.push(need.finding(&name, &surroundings.environment));
+        findings.push(need.finding(&name, &context.environment));
     }
 }
 
-/// What a server is started with.
+/// The command of a server.
 struct Need {
     command: String,
     folder: Option<PathBuf>,
@@ -151,7 +144,7 @@ impl Need {
     }
 }
 
-/// Finds a program as the system would.
+/// Finds a program in `PATH`.
 fn locate(command: &str, environment: &Environment) -> Option<PathBuf> {
     let is_program = |path: &Path| {
         std::fs::metadata(path)

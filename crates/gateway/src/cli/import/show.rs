@@ -1,22 +1,22 @@
-//! What `gantry import` tells: the files that are found, and what became of each server.
+//! The output of `gantry import`: the files found, and the result for each server.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::clients::{CLIENTS, Whereabouts, hide, ours};
+use crate::config::clients::{BaseFolders, CLIENTS, hide, ours};
 
-use super::super::Surroundings;
+use super::super::CliContext;
 use super::super::diff;
 use super::super::format::{pretty, table};
 use super::super::screen::Screen;
 use super::sources::Source;
 use super::{Options, Outcome, Taken};
 
-/// The longest command in the table; `--json` has all of it.
+/// Maximum length of a command in the table; `--json` has all of it.
 const COMMAND: usize = 60;
 
-/// Returns the command with its arguments, or the URL, without anything private.
+/// Returns the command with its arguments, or the URL, without secrets.
 pub(super) fn command(members: &Map<String, Value>) -> String {
     let text = |member: &str| members.get(member).and_then(Value::as_str);
     if let Some(url) = text("url") {
@@ -30,7 +30,7 @@ pub(super) fn command(members: &Map<String, Value>) -> String {
     words.join(" ")
 }
 
-/// Returns the names of variables and headers whose value is wanted.
+/// Returns the names of variables and headers whose value is selected.
 pub(super) fn variables(
     members: &Map<String, Value>,
     wanted: impl Fn(&str) -> bool,
@@ -45,8 +45,8 @@ pub(super) fn variables(
         .collect()
 }
 
-/// Lists the files that are found, and takes nothing over.
-pub(super) fn listing(at: &Whereabouts, options: &Options, surroundings: &Surroundings) {
+/// Lists the files found, without importing.
+pub(super) fn listing(at: &BaseFolders, options: &Options, context: &CliContext) {
     let mut found = Vec::new();
     for client in &CLIENTS {
         for place in client.places(at) {
@@ -70,7 +70,7 @@ pub(super) fn listing(at: &Whereabouts, options: &Options, surroundings: &Surrou
             }
         }
     }
-    let screen = &surroundings.screen;
+    let screen = &context.screen;
     if options.json {
         let items = found.iter().map(|(client, scope, path, servers)| match servers {
             Ok(servers) => json!({"client": client.id, "scope": scope.to_string(), "path": path, "servers": servers}),
@@ -140,7 +140,7 @@ impl Report<'_> {
         })
     }
 
-    /// Tells a person.
+    /// Prints it.
     pub(super) fn print(&self, screen: &Screen) {
         for (number, source) in self.sources.iter().enumerate() {
             let path = source.path.display().to_string();
@@ -178,7 +178,7 @@ impl Report<'_> {
             ));
         } else if self.written {
             let beside = self.copy.map_or_else(String::new, |copy| {
-                format!("; what it was is in `{}`", copy.display())
+                format!("; backup in `{}`", copy.display())
             });
             screen.line(&format!("`{target}` is written{beside}"));
             self.warn_of_values(screen);
@@ -190,7 +190,7 @@ impl Report<'_> {
         }
     }
 
-    /// A file in a checkout is easily shared, and values come in as they were.
+    /// A file in a checkout is easily shared, and values are imported in plain text.
     fn warn_of_values(&self, screen: &Screen) {
         let mut names: Vec<&str> = Vec::new();
         for taken in self.taken {

@@ -1,4 +1,4 @@
-//! The files that servers are taken over from: those of named clients, named files, or all there are.
+//! The files to import from: those of named clients, named files, or all that exist.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::config::clients::disk::Opened;
 use crate::config::clients::document::Document;
-use crate::config::clients::{self, CLIENTS, Client, ClientError, Place, Scope, Whereabouts};
+use crate::config::clients::{self, BaseFolders, CLIENTS, Client, ClientError, Place, Scope};
 
 use super::super::failure::{Exit, Failure};
 use super::Options;
@@ -14,7 +14,7 @@ use super::Options;
 /// A readable file of a client.
 pub(super) struct Source {
     pub(super) client: &'static Client,
-    /// For whom it counts; nothing for a file that a person named.
+    /// Its scope; absent for a file named by the user.
     pub(super) scope: Option<Scope>,
     pub(super) path: PathBuf,
     pub(super) document: Document,
@@ -27,7 +27,7 @@ impl Source {
         self.document.servers(&self.at)
     }
 
-    /// Reads the file of a place; nothing if it is not there.
+    /// Reads the file of a scope; nothing if it does not exist.
     pub(super) fn read(client: &'static Client, place: Place) -> Result<Option<Self>, ClientError> {
         let opened = Opened::read(&place.path)?;
         if !opened.existed() {
@@ -43,7 +43,7 @@ impl Source {
         }))
     }
 
-    /// Reads a file that a person named; where its servers stand is looked up.
+    /// Reads a file named by the user, and locates its servers.
     fn of_file(client: &'static Client, path: &Path) -> Result<Self, ClientError> {
         let opened = Opened::read(path)?;
         let document = Document::parse(path, opened.text())?;
@@ -61,8 +61,8 @@ impl Source {
     }
 }
 
-/// Reads every file that is there.
-pub(super) fn all(at: &Whereabouts, scope: Option<Scope>) -> Result<Vec<Source>, Failure> {
+/// Reads every existing file.
+pub(super) fn all(at: &BaseFolders, scope: Option<Scope>) -> Result<Vec<Source>, Failure> {
     let mut sources = Vec::new();
     for client in &CLIENTS {
         sources.extend(of_client(client, at, scope)?);
@@ -74,11 +74,11 @@ pub(super) fn all(at: &Whereabouts, scope: Option<Scope>) -> Result<Vec<Source>,
     Ok(sources)
 }
 
-/// Reads what a person named.
+/// Reads what a user named.
 pub(super) fn named(
     names: &[String],
     options: &Options,
-    at: Option<&Whereabouts>,
+    at: Option<&BaseFolders>,
     folder: &Path,
 ) -> Result<Vec<Source>, Failure> {
     let mut sources = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn named(
                 sources.extend(found);
             }
             (Some(_), None) => {
-                return Err(Failure::of(Exit::Failed, &ClientError::Homeless));
+                return Err(Failure::of(Exit::Failed, &ClientError::NoHome));
             }
             (None, _) => sources.push(file(name, options, folder)?),
         }
@@ -114,7 +114,7 @@ fn file(name: &str, options: &Options, folder: &Path) -> Result<Source, Failure>
 
 fn of_client(
     client: &'static Client,
-    at: &Whereabouts,
+    at: &BaseFolders,
     scope: Option<Scope>,
 ) -> Result<Vec<Source>, Failure> {
     let mut sources = Vec::new();
@@ -129,7 +129,7 @@ fn of_client(
     Ok(sources)
 }
 
-fn nothing_of(client: &Client, at: &Whereabouts, scope: Option<Scope>) -> Failure {
+fn nothing_of(client: &Client, at: &BaseFolders, scope: Option<Scope>) -> Failure {
     let message = format!("no servers of {} are found", client.title);
     let mut failure = Failure::new(Exit::Failed, message);
     let mut known: Vec<PathBuf> = Vec::new();

@@ -1,9 +1,9 @@
-//! Warnings and errors about single requests: the first of a kind is written at once, those that
-//! follow within a while are counted and told in one line.
+//! Deduplicates warnings and errors about single requests: the first of a kind is written at once,
+//! repetitions within a while are counted and summarised in one line.
 //!
-//! A line is about a single request if it names an error `code` or a `call`; lines of one place in the
-//! source with one code, about one server if they name one, are of one kind. Otherwise a full disk would write a line for each call that
-//! is refused. Entry point: [`Repeats::new`].
+//! A line is about a single request if it has an error `code` or a `call`; its kind is its place in
+//! the source, its code and its server. Otherwise a full disk would log a line per refused call.
+//! Entry point: [`Repeats::new`].
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -21,15 +21,15 @@ use tracing_subscriber::layer::{Context, Layer};
 
 use crate::cli::output::Output;
 
-/// How long lines of one kind are counted before they are told.
+/// How long repetitions are counted before they are summarised.
 const WHILE: Duration = Duration::from_secs(10);
-/// Kinds that are told apart; beyond that every line is written.
+/// Maximum number of kinds; beyond that every line is written.
 const MOST_KINDS: usize = 200;
 
-/// Where a line is made, its code, and its server.
+/// The place in the source, the code, and the server of a line.
 type Kind = (Identifier, String, String);
 
-/// Counts lines that repeat themselves.
+/// Counts repeated lines.
 pub(super) struct Repeats {
     output: &'static Output,
     counted: Arc<Mutex<HashMap<Kind, u64>>>,
@@ -50,7 +50,7 @@ impl<S: Subscriber> Layer<S> for Repeats {
         if !is_about_a_request(metadata) {
             return true;
         }
-        let mut told = Told::default();
+        let mut told = LogFields::default();
         event.record(&mut told);
         let kind = (metadata.callsite(), told.code.clone(), told.server.clone());
         match counted(&self.counted, &kind) {
@@ -78,12 +78,12 @@ fn is_about_a_request(metadata: &Metadata<'_>) -> bool {
         && (fields.field("code").is_some() || fields.field("call").is_some())
 }
 
-/// Whether a line of its kind was written a moment ago.
+/// Whether a line of this kind was written recently.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     First,
     Again,
-    /// There are too many kinds to count.
+    /// Too many kinds to count.
     Uncounted,
 }
 
@@ -100,9 +100,9 @@ fn counted(counts: &Mutex<HashMap<Kind, u64>>, kind: &Kind) -> Seen {
     Seen::First
 }
 
-fn summary(metadata: &Metadata<'_>, told: &Told, more: u64) -> String {
+fn summary(metadata: &Metadata<'_>, told: &LogFields, more: u64) -> String {
     let mut stamp = String::new();
-    // A clock that cannot be shown leaves the rest.
+    // If the time cannot be formatted, it is left out.
     SystemTime
         .format_time(&mut Writer::new(&mut stamp))
         .unwrap_or_default();
@@ -118,15 +118,15 @@ fn summary(metadata: &Metadata<'_>, told: &Told, more: u64) -> String {
     )
 }
 
-/// What a line says, as far as it is told again.
+/// The fields of a line that appear in the summary.
 #[derive(Default)]
-struct Told {
+struct LogFields {
     message: String,
     code: String,
     server: String,
 }
 
-impl Visit for Told {
+impl Visit for LogFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "code" => value.clone_into(&mut self.code),
@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(counted(&counts, &kind(&number.to_string())), Seen::First);
         }
         assert_eq!(counted(&counts, &kind("one more")), Seen::Uncounted);
-        let mut told = Told {
+        let mut told = LogFields {
             message: "request failed".to_owned(),
             code: "a.b".to_owned(),
             server: String::new(),

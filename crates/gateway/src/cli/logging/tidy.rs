@@ -1,9 +1,8 @@
-//! Log lines as a person at a terminal reads them beside the rows of `gantry up`: a mark, whom it is
-//! about, what happened; no time, level or module.
+//! Log lines for a user at a terminal, next to the rows of `gantry up`: a mark, the server, the
+//! message; no time, level or module.
 //!
-//! While the start screen is being built, what happens to servers is in its rows and not told twice; a
-//! server that fails to start again and again for the same reason is told of once. Entry point:
-//! [`TidyLines`].
+//! Events that the start screen shows as rows are not logged again; a server that repeatedly fails
+//! to start for the same reason is logged once. Entry point: [`TidyLines`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,13 +16,13 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::super::screen::Screen;
 
-/// Who tells what happens to servers, which the rows of the screen tell too.
+/// The module that logs server events, which the rows show too.
 const LIFECYCLE: &str = "gantry_engine::events";
 
-/// Servers whose last failure is remembered.
+/// Maximum number of servers whose last failure is remembered.
 const MOST_FAILURES: usize = 1024;
 
-/// Writes log lines for the screen.
+/// Formats log lines for the screen.
 pub(super) struct TidyLines {
     screen: Screen,
     /// Why each server last failed to start.
@@ -38,14 +37,14 @@ impl TidyLines {
         }
     }
 
-    /// Tells whether what happened to a server is to be told: not what a row or a line said already.
-    fn is_news(&self, told: &Told) -> bool {
+    /// Returns whether a server event is news: not already shown by a row or a line.
+    fn is_news(&self, told: &LogFields) -> bool {
         let Some(server) = &told.server else {
             return true;
         };
         let mut failures = self.failures.lock();
         match told.event.as_deref() {
-            // What led to it has just been told.
+            // Its cause was just shown.
             Some("health_warning") => false,
             Some("start_failed") => {
                 let cause = told
@@ -70,7 +69,7 @@ impl TidyLines {
         }
     }
 
-    fn line(&self, level: Level, told: &Told) -> String {
+    fn line(&self, level: Level, told: &LogFields) -> String {
         let mark = match level {
             Level::ERROR => self.screen.bad("✗"),
             Level::WARN => self.screen.doubtful("!"),
@@ -86,7 +85,7 @@ impl TidyLines {
         if !told.more.is_empty() {
             text = format!("{text} ({})", told.more.join(", "));
         }
-        // One line each, whatever a server wrote.
+        // One line each, even for multi-line messages.
         let text = Screen::safe(&text).replace('\n', " ");
         format!("  {mark} {}\n", text.trim_end())
     }
@@ -104,7 +103,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let about = event.metadata();
-        let mut told = Told::default();
+        let mut told = LogFields::default();
         event.record(&mut told);
         if about.target() == LIFECYCLE {
             let is_news = self.is_news(&told);
@@ -118,7 +117,7 @@ where
 
 /// What an event says.
 #[derive(Debug, Default)]
-struct Told {
+struct LogFields {
     message: String,
     server: Option<String>,
     error: Option<String>,
@@ -126,20 +125,20 @@ struct Told {
     more: Vec<String>,
 }
 
-impl Told {
+impl LogFields {
     fn take(&mut self, field: &Field, value: String) {
         match field.name() {
             "message" => self.message = value,
             "server" => self.server = Some(value),
             "error" => self.error = Some(value),
-            // The message says it in words.
+            // The message already says so.
             "event" => self.event = Some(value),
             name => self.more.push(format!("{name} {value}")),
         }
     }
 }
 
-impl Visit for Told {
+impl Visit for LogFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.take(field, value.to_owned());
     }
@@ -170,7 +169,7 @@ mod tests {
         let output: &'static Output = Box::leak(Box::new(Output::new()));
         let environment = Environment::default();
         let lines = TidyLines::new(Screen::new(&environment, output));
-        let told = Told {
+        let told = LogFields {
             message: "exit code 1;\nrestarting at once".to_owned(),
             server: Some("files".to_owned()),
             error: None,
@@ -186,7 +185,7 @@ mod tests {
         let output: &'static Output = Box::leak(Box::new(Output::new()));
         let lines = TidyLines::new(Screen::new(&Environment::default(), output));
         let is_news = |event: &str, message: &str| {
-            lines.is_news(&Told {
+            lines.is_news(&LogFields {
                 message: message.to_owned(),
                 server: Some("files".to_owned()),
                 error: None,

@@ -1,8 +1,8 @@
 //! A bounded queue of lines, and the thread that writes them.
 //!
-//! Who pushes never waits. A line that does not fit is dropped; where lines are missing, a line says
-//! how many as soon as it can be written. Order is kept. The thread starts with the first line, and
-//! nothing waits for it for long: it may be stuck for good. Entry point: [`Queue::push`].
+//! Pushing never waits. Lines that do not fit are dropped and reported as a count. Order is kept.
+//! The thread starts with the first line and may block forever, so nothing waits for it for long.
+//! Entry point: [`Queue::push`].
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug, Formatter};
@@ -18,18 +18,18 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use super::{Stream, note_failure, write_all};
 
-/// What may wait to be written.
+/// The capacity of the queue.
 const MOST_BYTES: usize = 1 << 20;
-/// After lines were dropped, none is taken before so much is written: one gap, not one per line.
+/// After dropping, new lines are accepted only below this fill level: one gap, not one per line.
 const ROOM_AGAIN: usize = MOST_BYTES / 2;
-/// What a line costs beside its text.
+/// The cost of a line beyond its text.
 const EACH: usize = 64;
 /// The name of the thread.
 const WRITER: &str = "output";
-/// Lines that may be due later.
+/// Lines that are due later.
 const MOST_LATER: usize = 256;
 
-/// Makes a line when it is due; nothing, if there is nothing to say by then.
+/// Computes a line when it is due; nothing if there is nothing to say.
 pub(in crate::cli) type Summary = Box<dyn FnOnce() -> Option<String> + Send>;
 
 /// A queue of lines; cheap to clone.
@@ -39,11 +39,11 @@ pub(super) struct Queue(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     backlog: Mutex<Backlog>,
-    /// Rings for the thread.
+    /// Wakes the thread.
     work: Condvar,
-    /// Rings when nothing waits any more.
+    /// Signals that the queue is empty.
     idle: Condvar,
-    /// All that was ever dropped, here and in other queues.
+    /// The total of dropped lines, in all queues.
     dropped: Arc<AtomicU64>,
     failed: Arc<Mutex<Option<io::Error>>>,
 }
@@ -52,11 +52,11 @@ struct Shared {
 struct Backlog {
     lines: VecDeque<Entry>,
     bytes: usize,
-    /// Dropped, and not yet told.
+    /// Dropped, and not yet reported.
     dropped: u64,
-    /// Whether lines are dropped until there is room again.
+    /// Whether lines are dropped until there is room.
     is_full: bool,
-    /// Whether a gap is in the queue to be told.
+    /// Whether a gap notice is queued.
     has_gap: bool,
     is_writing: bool,
     is_started: bool,
@@ -79,7 +79,7 @@ enum Entry {
 }
 
 impl Backlog {
-    /// Takes a line, or drops it; tells which.
+    /// Queues a line, or drops it; returns which.
     fn push(&mut self, stream: Stream, line: &[u8]) -> bool {
         let cost = line.len() + EACH;
         let limit = if self.is_full { ROOM_AGAIN } else { MOST_BYTES };
@@ -97,7 +97,7 @@ impl Backlog {
         true
     }
 
-    /// Returns what is to be written next, and how many dropped lines it tells of.
+    /// Returns the next line, and how many dropped lines it reports.
     fn next(&mut self) -> Option<(Stream, Box<[u8]>, u64)> {
         match self.lines.pop_front()? {
             Entry::Line(stream, line) => {
@@ -112,11 +112,11 @@ impl Backlog {
         }
     }
 
-    /// Notes what became of a line that told of `count` dropped ones.
+    /// Records the result of a line that reported `count` dropped ones.
     fn wrote(&mut self, done: bool, count: u64) {
         match done {
             false => self.dropped += count.max(1),
-            // What was dropped while nothing could be written is told as soon as something can.
+            // Dropped lines are reported as soon as writing works again.
             true if self.dropped > 0 && !self.has_gap => {
                 self.has_gap = true;
                 self.lines.push_front(Entry::Gap);
@@ -137,7 +137,7 @@ impl Queue {
         }))
     }
 
-    /// Has a line written; tells whether there was room for it.
+    /// Queues a line; returns whether there was room.
     pub(super) fn push(&self, stream: Stream, line: &[u8]) -> bool {
         let mut backlog = self.0.lock();
         let is_taken = backlog.push(stream, line);
@@ -148,7 +148,7 @@ impl Queue {
         is_taken
     }
 
-    /// Has a line made and written at a later time, or at the end.
+    /// Queues a line to be computed at a later time, or at the end.
     pub(super) fn push_later(&self, at: Instant, summary: Summary) {
         let mut backlog = self.0.lock();
         if backlog.later.len() < MOST_LATER {
@@ -157,20 +157,20 @@ impl Queue {
         }
     }
 
-    /// Tells whether nothing waits to be written.
+    /// Returns whether the queue is empty.
     pub(super) fn is_idle(&self) -> bool {
         let backlog = self.0.lock();
         backlog.lines.is_empty() && !backlog.is_writing
     }
 
-    /// Waits until everything is written, at most so long; tells whether it is.
+    /// Waits until everything is written, up to a deadline; returns whether it is.
     pub(super) fn flush(&self, until: Instant) -> bool {
         self.0.add_due(None);
         self.0.work.notify_one();
         self.wait_written(until)
     }
 
-    /// Waits until everything that is due is written, at most so long; tells whether it is.
+    /// Waits until everything due is written, up to a deadline; returns whether it is.
     pub(super) fn wait_written(&self, until: Instant) -> bool {
         let mut backlog = self.0.lock();
         let within = until.saturating_duration_since(Instant::now());
@@ -185,7 +185,7 @@ impl Queue {
         if !backlog.is_started {
             let shared = Arc::clone(&self.0);
             let thread = thread::Builder::new().name(WRITER.to_owned());
-            // Without a thread lines wait, and are dropped when there is no room for more.
+            // Without a thread lines wait, and are dropped when the queue is full.
             backlog.is_started = thread.spawn(move || shared.run()).is_ok();
         }
         drop(backlog);
@@ -193,7 +193,7 @@ impl Queue {
     }
 }
 
-/// Tells whether this is the thread that writes.
+/// Returns whether this is the writer thread.
 pub(super) fn is_writer() -> bool {
     thread::current().name() == Some(WRITER)
 }
@@ -203,8 +203,7 @@ impl Shared {
         self.backlog.lock()
     }
 
-    /// Makes the lines that are due by now, or all of them. They are made without the lock: whoever
-    /// makes one may log.
+    /// Computes the lines that are due, or all of them, without the lock: computing may log.
     fn add_due(&self, now: Option<Instant>) {
         let is_due = |at: Instant| now.is_none_or(|now| at <= now);
         let due: Vec<_> = {
@@ -221,7 +220,7 @@ impl Shared {
         }
     }
 
-    /// Writes lines as they come, for ever.
+    /// Writes lines forever.
     fn run(&self) {
         loop {
             self.add_due(Some(Instant::now()));
@@ -258,11 +257,11 @@ impl Shared {
     }
 }
 
-/// Says how many lines are missing.
+/// Formats the notice about dropped lines.
 fn gap(count: u64) -> String {
     let lines = if count == 1 { "line" } else { "lines" };
     let mut text = String::new();
-    // A clock that cannot be shown leaves the rest.
+    // If the time cannot be formatted, it is left out.
     SystemTime
         .format_time(&mut Writer::new(&mut text))
         .unwrap_or_default();

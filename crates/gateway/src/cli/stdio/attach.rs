@@ -1,9 +1,8 @@
-//! The gateway behind a bridge: the folder's running one, or one that is started for it.
+//! The gateway behind `gantry stdio`: the folder's running one, or one started on demand.
 //!
-//! A gateway that is started here lives as long as some `gantry stdio` of its folder does, and ends
-//! by itself after the last of them (`up --while-used`). One that a person started is only used. A
-//! gateway that goes away is looked for again; one that was started on demand is started again, by
-//! whoever notices first, a few times at most. Entry point: [`Attached::find`].
+//! A gateway started on demand ends with the last `gantry stdio` of its folder (`up --while-used`);
+//! one that a user started is only used. A gateway that disappears is looked for again; one started
+//! on demand is restarted, a few times at most. Entry point: [`Attached::find`].
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -22,52 +21,50 @@ use tokio_util::task::TaskTracker;
 use crate::app::users;
 use crate::data_folder::DataFolder;
 
-use super::super::Surroundings;
-use super::super::client::Client;
+use super::super::CliContext;
 use super::super::failure::{Exit, Failure};
 use super::super::find::Role;
 use super::super::follow::Follow;
 use super::super::format::{list, text};
-use super::super::wire::Wire;
+use super::super::pool::Pool;
 use super::tries::{self, Tries};
-use super::waiting;
+use super::unapproved;
 
-/// How long a gateway may take to come up, or to go away before another comes.
+/// How long a gateway may take to start, or to stop before another starts.
 const START: Duration = Duration::from_secs(45);
-/// How often is looked meanwhile: other processes start, stop and hold locks, and none of them tells.
+/// The poll interval meanwhile: other processes start, stop and hold locks without notice.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often is looked whether a gateway that was started on demand is still there: one that was killed
-/// says nothing.
+/// The poll interval for a gateway started on demand: a killed one sends no notice.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// A gateway that is used, and how it is found again.
+/// The gateway in use, and how to find it again.
 pub(super) struct Attached {
-    surroundings: Surroundings,
+    context: CliContext,
     folder: DataFolder,
-    /// Where a gateway is started; nothing if none may be.
+    /// Where a gateway may be started; absent if none may be.
     working: Option<PathBuf>,
-    /// How long its servers may take before the client is served.
+    /// How long to wait for its servers.
     settle: Duration,
-    wire: Mutex<Arc<Wire>>,
-    /// One at a time looks for it, for all who found it gone.
+    pool: Mutex<Arc<Pool>>,
+    /// Only one task searches at a time, for all that need it.
     finding: tokio::sync::Mutex<Finding>,
     tasks: TaskTracker,
-    /// Our place among the users; the kernel gives it back, however we end.
+    /// Our lock among the users; released by the kernel in any case.
     _place: Option<File>,
 }
 
-/// What is known of the gateway that was used last.
+/// What is known of the last used gateway.
 #[derive(Default)]
 struct Finding {
     /// Its process, if it is ours.
     child: Option<Child>,
-    /// Whether it was started for clients like ours, by whichever of them.
+    /// Whether it was started on demand, by any client.
     is_on_demand: bool,
     tries: Tries,
 }
 
 impl Finding {
-    /// Tells whether the gateway's process is there; one that is ours and has ended is reaped.
+    /// Returns whether the gateway's process is alive; our own child is reaped.
     fn is_alive(&mut self, folder: &DataFolder) -> bool {
         if let Some(child) = &mut self.child {
             match child.try_wait() {
@@ -84,20 +81,20 @@ impl Finding {
 impl Attached {
     /// Finds the folder's gateway or starts one, and waits until it serves.
     pub(super) async fn find(
-        surroundings: Surroundings,
+        context: CliContext,
         folder: PathBuf,
         working: Option<PathBuf>,
         settle: Duration,
     ) -> Result<Arc<Self>, Failure> {
-        if surroundings.url.is_some() {
+        if context.url.is_some() {
             let folder = DataFolder::at(folder);
-            let wire = wire(&surroundings.client_in(&folder, Role::Agent)?)?;
+            let client = context.client_in(&folder, Role::Agent)?;
             return Ok(Arc::new(Self {
-                surroundings,
+                context,
                 folder,
                 working: None,
                 settle,
-                wire: Mutex::new(wire),
+                pool: Mutex::new(Arc::clone(client.pool())),
                 finding: tokio::sync::Mutex::default(),
                 tasks: TaskTracker::new(),
                 _place: None,
@@ -112,21 +109,21 @@ impl Attached {
             let working = working
                 .as_deref()
                 .ok_or_else(|| super::super::find::no_gateway(folder.path()))?;
-            child = start_alone(&folder, working, &surroundings, deadline).await?;
+            child = start_alone(&folder, working, &context, deadline).await?;
         }
-        let client = surroundings.client_in(&folder, Role::Agent)?;
+        let client = context.client_in(&folder, Role::Agent)?;
         if child.is_some() {
-            settled(&surroundings, &folder, settle).await;
+            settled(&context, &folder, settle).await;
         }
-        waiting::tell(&surroundings, &folder, working.as_deref()).await;
+        unapproved::tell(&context, &folder, working.as_deref()).await;
         let finding = Finding {
             is_on_demand: is_on_demand(&folder),
             child,
             tries: Tries::default(),
         };
         Ok(Arc::new(Self {
-            wire: Mutex::new(wire(&client)?),
-            surroundings,
+            pool: Mutex::new(Arc::clone(client.pool())),
+            context,
             folder,
             working,
             settle,
@@ -137,29 +134,29 @@ impl Attached {
     }
 
     /// Returns the connections to the gateway.
-    pub(super) fn wire(&self) -> Arc<Wire> {
-        Arc::clone(&self.wire.lock())
+    pub(super) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool.lock())
     }
 
-    /// Tells whether the gateway is no longer where these connections lead.
-    pub(super) async fn has_left(&self, wire: &Arc<Wire>) -> bool {
+    /// Returns whether the gateway has moved away from these connections.
+    pub(super) async fn has_left(&self, pool: &Arc<Pool>) -> bool {
         let mut finding = self.finding.lock().await;
-        self.surroundings.url.is_none()
-            && (!Arc::ptr_eq(wire, &self.wire()) || !finding.is_alive(&self.folder))
+        self.context.url.is_none()
+            && (!Arc::ptr_eq(pool, &self.pool()) || !finding.is_alive(&self.folder))
     }
 
-    /// Looks for the gateway after it could not be reached: it may have moved, and one that was
-    /// started on demand is started again. Whoever leaves meanwhile does not leave it half done.
+    /// Searches for an unreachable gateway: it may have moved, and one started on demand is
+    /// restarted. Runs as a task, so that a cancelled caller does not interrupt it.
     pub(super) async fn find_again(self: &Arc<Self>) -> Result<(), String> {
         let attached = Arc::clone(self);
         let finding = self.tasks.spawn(async move { attached.find_now().await });
         match finding.await {
             Ok(found) => found,
-            Err(_) => Err("it could not be looked for".to_owned()),
+            Err(_) => Err("the search for it failed".to_owned()),
         }
     }
 
-    /// Has a gateway that was started on demand started again when it is gone; never ends.
+    /// Restarts a gateway started on demand whenever it is gone; never returns.
     pub(super) async fn keep(self: Arc<Self>) {
         loop {
             sleep(WATCH).await;
@@ -175,36 +172,34 @@ impl Attached {
 
     async fn find_now(&self) -> Result<(), String> {
         let mut finding = self.finding.lock().await;
-        if self.surroundings.url.is_some() || serves(&self.folder).await {
+        if self.context.url.is_some() || serves(&self.folder).await {
             self.use_found(&mut finding);
             return Ok(());
         }
         let Some(working) = self.working.as_deref().filter(|_| finding.is_on_demand) else {
             return Err("no gateway is running".to_owned());
         };
-        // One that is going, or was ended by a signal, is given the time to go.
+        // A stopping or killed gateway gets time to end.
         finding.is_alive(&self.folder);
         let wait = finding.tries.next(Instant::now()).map_err(tries::refusal)?;
         sleep(wait).await;
         finding.tries.started(Instant::now());
         tracing::warn!("the gateway is gone and is started again");
         let deadline = Instant::now() + START;
-        let started = start_alone(&self.folder, working, &self.surroundings, deadline).await;
+        let started = start_alone(&self.folder, working, &self.context, deadline).await;
         let child = started.map_err(|failure| failure.in_one_line())?;
         finding.child = child.or(finding.child.take());
-        settled(&self.surroundings, &self.folder, self.settle).await;
+        settled(&self.context, &self.folder, self.settle).await;
         self.use_found(&mut finding);
         Ok(())
     }
 
-    /// Sends everything to the gateway that the folder names from here on.
+    /// Switches to the gateway that the folder names now.
     fn use_found(&self, finding: &mut Finding) {
-        if let Ok(client) = self.surroundings.client_in(&self.folder, Role::Agent)
-            && let Ok(wire) = wire(&client)
-        {
-            *self.wire.lock() = wire;
+        if let Ok(client) = self.context.client_in(&self.folder, Role::Agent) {
+            *self.pool.lock() = Arc::clone(client.pool());
         }
-        finding.is_on_demand = self.surroundings.url.is_none() && is_on_demand(&self.folder);
+        finding.is_on_demand = self.context.url.is_none() && is_on_demand(&self.folder);
     }
 }
 
@@ -212,7 +207,7 @@ fn is_on_demand(folder: &DataFolder) -> bool {
     folder.running().is_some_and(|running| running.on_demand)
 }
 
-/// Tells whether a process is there, and not only waits to be reaped by whoever started it.
+/// Returns whether a process is alive, and not a zombie.
 fn is_process(pid: u32) -> bool {
     let is_there = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let is_there = is_there.is_some_and(|pid| test_kill_process(pid).is_ok());
@@ -221,15 +216,7 @@ fn is_process(pid: u32) -> bool {
     is_there && !state.trim_start().starts_with(['Z', 'X'])
 }
 
-fn wire(client: &Client) -> Result<Arc<Wire>, Failure> {
-    let wire = Wire::new(client).ok_or_else(|| {
-        Failure::new(Exit::Failed, "the key file holds something that is no key")
-            .hint("name another with `--key-file FILE`")
-    })?;
-    Ok(Arc::new(wire))
-}
-
-/// Enters among the users; a gateway that is just going is given the time to go.
+/// Registers as a user; waits for a stopping gateway to end.
 async fn enter(folder: &Path, deadline: Instant) -> Result<File, Failure> {
     loop {
         let entered = users::enter(folder)
@@ -250,11 +237,11 @@ async fn enter(folder: &Path, deadline: Instant) -> Result<File, Failure> {
     }
 }
 
-/// Starts a gateway, unless another `gantry stdio` just does; then that one's is used.
+/// Starts a gateway, unless another `gantry stdio` is just doing so.
 async fn start_alone(
     folder: &DataFolder,
     working: &Path,
-    surroundings: &Surroundings,
+    context: &CliContext,
     deadline: Instant,
 ) -> Result<Option<Child>, Failure> {
     let failed =
@@ -288,11 +275,9 @@ async fn start_alone(
                     return Err(ended(folder, status));
                 }
             }
-            None if is_ours => {
-                started = Some(start(folder, working, surroundings).map_err(failed)?)
-            }
+            None if is_ours => started = Some(start(folder, working, context).map_err(failed)?),
             None => match lock.try_lock() {
-                // Whoever had it before may have started one meanwhile: look first.
+                // The previous holder of the lock may have started one: look first.
                 Ok(()) => is_ours = true,
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -323,12 +308,8 @@ fn log_file(folder: &DataFolder) -> PathBuf {
     folder.path().join("gateway.log")
 }
 
-/// Starts `gantry up` in a process group of its own, so that the client's signals do not reach it.
-fn start(
-    folder: &DataFolder,
-    working: &Path,
-    surroundings: &Surroundings,
-) -> std::io::Result<Child> {
+/// Starts `gantry up` in its own process group, so that the client's signals do not reach it.
+fn start(folder: &DataFolder, working: &Path, context: &CliContext) -> std::io::Result<Child> {
     let path = log_file(folder);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -348,7 +329,7 @@ fn start(
         .stdout(Stdio::null())
         .stderr(log)
         .process_group(0);
-    if surroundings.environment.filled("GANTRY_URL").is_some() {
+    if context.environment.filled("GANTRY_URL").is_some() {
         command.env_remove("GANTRY_URL");
     }
     let child = command.spawn()?;
@@ -356,7 +337,7 @@ fn start(
     Ok(child)
 }
 
-/// Tells whether the gateway that the folder names is there and accepts connections.
+/// Returns whether the gateway that the folder names accepts connections.
 async fn serves(folder: &DataFolder) -> bool {
     let Some(running) = folder.running() else {
         return false;
@@ -368,9 +349,9 @@ async fn serves(folder: &DataFolder) -> bool {
         && matches!(timeout(START, TcpStream::connect(address)).await, Ok(Ok(_)))
 }
 
-/// Waits until no server is on its way, so that a client that lists once sees them all.
-async fn settled(surroundings: &Surroundings, folder: &DataFolder, within: Duration) {
-    let Ok(client) = surroundings.admin_of(folder) else {
+/// Waits until no server is starting, so that a client that lists once sees all tools.
+async fn settled(context: &CliContext, folder: &DataFolder, within: Duration) {
+    let Ok(client) = context.admin_of(folder) else {
         return;
     };
     let waiting = async {

@@ -1,8 +1,8 @@
-//! A client's batch, and what an error answers in it.
+//! A client's JSON-RPC batch, and its error responses.
 //!
-//! In the one version that has batches every request of a refused one is answered; in the others a
-//! batch is a single mistake and gets a single answer. Never looks into a message beyond its id.
-//! Entry points: [`Batch::error`] and `Bridge::refuse_batch`.
+//! In the one protocol version with batches every request of a rejected batch gets an error; in the
+//! others a batch is one invalid message with one error. Entry points: [`Batch::error`] and
+//! `Bridge::refuse_batch`.
 
 use gantry_model::jsonrpc::{self, Limits, Message, Payload, Raw};
 
@@ -10,19 +10,19 @@ use crate::http::error::Problem;
 
 use super::bridge::Bridge;
 
-/// Beyond as many messages a batch is answered as one; the gateway takes far fewer.
+/// A larger batch is answered by one error; the gateway accepts far fewer messages.
 const MESSAGES: usize = 1000;
 
 /// A line that holds several messages.
 #[derive(Debug)]
 pub(super) struct Batch {
     text: String,
-    /// Whether the version that was agreed on has batches.
+    /// Whether the negotiated version allows batches.
     is_allowed: bool,
 }
 
 impl Batch {
-    /// Takes a batch. Invariant: the text was checked and is a JSON array.
+    /// Wraps a batch. Invariant: the text was validated and is a JSON array.
     pub(super) fn new(text: String, is_allowed: bool) -> Self {
         Self { text, is_allowed }
     }
@@ -31,7 +31,7 @@ impl Batch {
         &self.text
     }
 
-    /// Returns the answer if all of it failed; nothing if it asked nothing.
+    /// Returns the error response for the whole batch; nothing if it contains no request.
     pub(super) fn error(
         &self,
         code: i64,
@@ -67,7 +67,7 @@ impl Batch {
 }
 
 impl Bridge {
-    /// Answers a batch with an error of our own.
+    /// Answers a batch with our own error.
     pub(super) async fn refuse_batch(&self, batch: &Batch, problem: &Problem) {
         let data = problem.rpc_data();
         let data = data.as_deref().map(|data| Payload::Raw(Raw::trusted(data)));

@@ -1,9 +1,8 @@
-//! One client's messages, each on its way to the gateway and back.
+//! Forwards one client's messages to the gateway and the responses back.
 //!
-//! A request is a task that ends with exactly one answer, or with none if the client took it back.
-//! `initialize` is waited for, so that what follows it finds its session. What is on its way is
-//! bounded. Never judges a message beyond its envelope: the gateway does. Entry points:
-//! [`Bridge::take`] and [`Bridge::end`].
+//! A request is a task that ends with exactly one response, or none if the client cancelled it.
+//! `initialize` is awaited, so that later messages have a session. The messages in flight are
+//! bounded. Only the envelope is inspected. Entry points: [`Bridge::take`] and [`Bridge::end`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,27 +23,27 @@ use crate::http::limits::BODY_BYTES;
 use super::attach::Attached;
 use super::batch::Batch;
 use super::error::BridgeError;
-use super::inflight::{Inflight, Kind, Place, REQUESTS};
+use super::inflight::{Inflight, InflightSlot, Kind, REQUESTS};
 use super::lines::Line;
 use super::session::Session;
 
-/// How long answers that are nearly there are waited for when the client has said its last.
+/// How long to wait for nearly finished responses after the client closed stdin.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// A client, and the gateway that its messages go to.
+/// A client, and the gateway behind it.
 pub(super) struct Bridge {
     pub(super) gateway: Arc<Attached>,
-    /// `/mcp`, or one server's door.
+    /// `/mcp`, or the path of one server.
     pub(super) path: String,
     pub(super) out: mpsc::Sender<Vec<u8>>,
-    /// What a client of the handshake era has agreed on.
+    /// The negotiated session of a handshake-era client.
     pub(super) session: tokio::sync::Mutex<Session>,
     inflight: Arc<Inflight>,
-    /// Whether it was told that notices are left out.
+    /// Whether dropped notifications were logged.
     is_told: AtomicBool,
     requests: TaskTracker,
     pub(super) others: TaskTracker,
-    /// Everything ends with it.
+    /// Cancels everything.
     pub(super) stop: CancellationToken,
 }
 
@@ -68,7 +67,7 @@ impl Bridge {
         })
     }
 
-    /// Takes a line of the client's.
+    /// Handles a line from the client.
     pub(super) async fn take(self: &Arc<Self>, line: Line) {
         let bytes = match line {
             Line::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
@@ -116,13 +115,13 @@ impl Bridge {
             Message::Notification(_) => {
                 self.pass_on(Kind::Notice, frame.text().to_owned().into());
             }
-            // Somebody's call waits for it, so it has the room of a request.
+            // A call waits for it, so it counts as a request.
             Message::Response(_) => self.pass_on(Kind::Batch, frame.text().to_owned().into()),
         }
     }
 
-    /// Sends a request and answers it, unless it is taken back.
-    async fn request(&self, frame: Frame, place: Place) {
+    /// Sends a request and relays the response, unless it is cancelled.
+    async fn request(&self, frame: Frame, place: InflightSlot) {
         let Message::Request(request) = frame.incoming().message else {
             return;
         };
@@ -136,7 +135,7 @@ impl Bridge {
         }
     }
 
-    /// Sends a batch; one that is refused, by whomever, is answered all the same.
+    /// Sends a batch; a rejected one gets error responses in any case.
     async fn batch(self: &Arc<Self>, bytes: Vec<u8>) {
         let Ok(text) = String::from_utf8(bytes) else {
             return self.refuse(None, &Problem::from(WireError::Batch)).await;
@@ -159,12 +158,13 @@ impl Bridge {
         });
     }
 
-    /// Sends what needs no answer: notifications, and answers of the client's. More of them than there
-    /// is room for are left out.
+    /// Sends notifications and the client's responses; those over the limit are dropped.
     fn pass_on(self: &Arc<Self>, kind: Kind<'_>, body: Bytes) {
         let Some(place) = self.inflight.enter(kind, body.len(), &self.stop) else {
             if !self.is_told.swap(true, Ordering::Relaxed) {
-                tracing::warn!("notifications come faster than they go; some are left out");
+                tracing::warn!(
+                    "notifications arrive faster than they can be sent; some are dropped"
+                );
             }
             return;
         };
@@ -181,7 +181,7 @@ impl Bridge {
         });
     }
 
-    /// Takes back the one request that the client means, by going away from it.
+    /// Cancels the request that the client names.
     fn take_back(&self, notification: &Notification<'_>) {
         let id = notification
             .params
@@ -191,7 +191,7 @@ impl Bridge {
         }
     }
 
-    /// Answers with an error of our own.
+    /// Answers with our own error.
     pub(super) async fn refuse(&self, id: Option<RequestId<'_>>, problem: &Problem) {
         let mut answer = Vec::new();
         let data = problem.rpc_data();
@@ -206,8 +206,7 @@ impl Bridge {
         self.say(answer).await;
     }
 
-    /// Says something to the client; one that is gone hears nothing, and one that does not read holds
-    /// nothing up at the end.
+    /// Sends a message to the client; does not block at the end.
     pub(super) async fn say(&self, message: Vec<u8>) {
         tokio::select! {
             biased;
@@ -216,7 +215,7 @@ impl Bridge {
         }
     }
 
-    /// Ends: what is nearly answered is answered, the rest is taken back.
+    /// Ends: nearly finished requests are answered, the rest is cancelled.
     pub(super) async fn end(&self, grace: Grace) {
         self.requests.close();
         self.others.close();
@@ -234,7 +233,7 @@ fn busy() -> Problem {
     BridgeError::Busy(REQUESTS).problem()
 }
 
-/// Whether answers are waited for at the end.
+/// Whether to wait for responses at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grace {
     /// For a moment.

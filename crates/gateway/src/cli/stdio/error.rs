@@ -1,9 +1,12 @@
-//! What a bridge answers by itself, because no gateway answers.
+//! Errors that `gantry stdio` itself returns because no gateway answers.
+
+use std::time::Duration;
 
 use gantry_model::diagnose::{Diagnose, Fault};
 use http::StatusCode;
+use tokio::time::timeout;
 
-use crate::cli::trouble;
+use crate::cli::pool::{NO_ANSWER, NO_ROOM, SendError};
 use crate::http::error::Problem;
 
 /// Why the gateway did not answer.
@@ -15,13 +18,13 @@ pub(super) enum BridgeError {
     /// The connection ended before the answer.
     #[error("the gateway ended the connection before it answered: {0}")]
     Cut(String),
-    /// It answered with something else.
-    #[error("the gateway answered {0} with something that is no message")]
-    Nonsense(StatusCode),
-    /// The client sends faster than it is answered.
-    #[error("{0} requests, or 64 MiB of them, are waiting already")]
+    /// The response is not from a gateway.
+    #[error("the gateway answered {0} with something that is not a JSON-RPC message")]
+    NotAGateway(StatusCode),
+    /// Too many requests are in flight.
+    #[error("{0} requests, or 64 MiB of them, are already in flight")]
     Busy(usize),
-    /// A line of the client is longer than a message may be.
+    /// A line exceeds the maximum message size.
     #[error("the line is longer than {0} bytes")]
     TooLong(usize),
 }
@@ -31,39 +34,57 @@ impl Diagnose for BridgeError {
         match self {
             Self::Down(_) => "stdio.down",
             Self::Cut(_) => "stdio.cut",
-            Self::Nonsense(_) => "stdio.nonsense",
+            Self::NotAGateway(_) => "stdio.not_a_gateway",
             Self::Busy(_) => "stdio.busy",
             Self::TooLong(_) => "stdio.line",
         }
     }
 
-    /// The gateway is what is behind a bridge, as servers are behind a gateway.
+    /// Seen from the client, the gateway plays the server's part.
     fn fault(&self) -> Fault {
         match self {
-            Self::Down(_) | Self::Cut(_) | Self::Nonsense(_) => Fault::Server,
+            Self::Down(_) | Self::Cut(_) | Self::NotAGateway(_) => Fault::Server,
             Self::Busy(_) | Self::TooLong(_) => Fault::Client,
         }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Down(why) if why == trouble::NO_ROOM => {
+            Self::Down(why) if why == NO_ROOM => {
                 Some("try again in a moment, or end clients that are not needed".to_owned())
             }
             Self::Down(_) => {
-                Some("start it with `gantry up`; the next request finds it by itself".to_owned())
+                Some("start it with `gantry up`; the next request will find it".to_owned())
             }
             Self::Cut(_) => {
                 Some("it is not known whether the call took effect; nothing was retried".to_owned())
             }
-            Self::Nonsense(_) | Self::Busy(_) | Self::TooLong(_) => None,
+            Self::NotAGateway(_) | Self::Busy(_) | Self::TooLong(_) => None,
         }
     }
 }
 
 impl BridgeError {
-    /// Returns the answer to a client.
+    /// Returns the error response.
     pub(super) fn problem(&self) -> Problem {
         Problem::of(self)
     }
+}
+
+impl From<SendError> for BridgeError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Unsent(why) => Self::Down(why),
+            SendError::Cut(why) => Self::Cut(why),
+        }
+    }
+}
+
+/// Awaits an exchange with the gateway, up to a deadline.
+pub(super) async fn within<T>(
+    deadline: Duration,
+    exchange: impl Future<Output = Result<T, BridgeError>>,
+) -> Result<T, BridgeError> {
+    let exchanged = timeout(deadline, exchange).await;
+    exchanged.unwrap_or_else(|_| Err(BridgeError::Cut(NO_ANSWER.to_owned())))
 }

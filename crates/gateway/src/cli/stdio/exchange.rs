@@ -1,8 +1,8 @@
-//! One message to the gateway, and what comes back, line by line.
+//! Sends one message to the gateway and relays the response.
 //!
-//! Headers that the protocol wants are derived from the body. A message that never left is sent
-//! once more, to wherever the gateway is now; one that may have arrived never is. A session that
-//! the gateway no longer knows is opened again. Entry points: `Bridge::exchange`, `Bridge::deliver`.
+//! The headers required by the protocol are derived from the body. A message that was never sent is
+//! retried once, wherever the gateway is now; one that may have arrived is not. A session that the
+//! gateway has forgotten is reopened. Entry points: `Bridge::exchange`, `Bridge::deliver`.
 
 use std::time::Duration;
 
@@ -15,26 +15,24 @@ use gantry_model::jsonrpc::{
 use gantry_model::mcp::{Method as McpMethod, Params};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use tokio::time::timeout;
 
-use super::super::trouble;
-use super::super::wire::{Down, Used};
+use super::super::pool::{SendError, Used, words};
 use super::batch::Batch;
 use super::bridge::Bridge;
-use super::error::BridgeError;
+use super::error::{BridgeError, within};
 
-/// Longer than the longest call, with the time that its client may take to answer its server.
+/// Longer than the longest call, including the client's time to answer server requests.
 const ANSWER: Duration = Duration::from_secs(1_260);
 const LONGEST_BODY: usize = 64 << 20;
-/// The request that lives as long as its client wants.
+/// The request without a deadline.
 const ENDLESS: &str = "subscriptions/listen";
 
-/// Longer than a gateway takes that is there.
+/// Longer than a responsive gateway takes.
 const NOTICE: Duration = Duration::from_secs(30);
 
-/// Who waits for what comes back.
+/// Who waits for the response.
 #[derive(Clone, Copy)]
 enum Awaited<'a> {
     Request(RequestId<'a>),
@@ -51,16 +49,16 @@ impl<'a> Awaited<'a> {
     }
 }
 
-/// What came of a message.
+/// The result of a message.
 pub(super) enum Delivered {
-    /// It was answered, or needs no answer.
+    /// It was answered, or needs no response.
     Done,
     /// The gateway does not know the session.
     NoSession,
 }
 
 impl Bridge {
-    /// Sends a request and passes on what comes back, its answer last.
+    /// Sends a request and relays what comes back, the response last.
     pub(super) async fn exchange(&self, frame: &Frame) -> Result<(), BridgeError> {
         let Message::Request(request) = frame.incoming().message else {
             return Ok(());
@@ -68,33 +66,24 @@ impl Bridge {
         let mirrored = mirrored(&request);
         let body = Bytes::from(frame.text().to_owned());
         let awaited = Awaited::Request(request.id);
-        if request.method == ENDLESS {
-            return self.persist(&mirrored, body, awaited).await;
+        let exchange = self.persist(&mirrored, body, awaited);
+        match request.method == ENDLESS {
+            true => exchange.await,
+            false => within(ANSWER, exchange).await,
         }
-        timeout(ANSWER, self.persist(&mirrored, body, awaited))
-            .await
-            .unwrap_or_else(|_| Err(BridgeError::Cut(trouble::NO_ANSWER.to_owned())))
     }
 
-    /// Sends a batch and passes on what comes back.
+    /// Sends a batch and relays the responses.
     pub(super) async fn exchange_batch(&self, batch: &Batch) -> Result<(), BridgeError> {
         let body = Bytes::from(batch.text().to_owned());
-        timeout(
-            ANSWER,
-            self.persist(&HeaderMap::new(), body, Awaited::Batch(batch)),
-        )
-        .await
-        .unwrap_or_else(|_| Err(BridgeError::Cut(trouble::NO_ANSWER.to_owned())))
+        let headers = HeaderMap::new();
+        within(ANSWER, self.persist(&headers, body, Awaited::Batch(batch))).await
     }
 
-    /// Sends a message that nobody waits for.
+    /// Sends a message without a response.
     pub(super) async fn deliver(&self, body: Bytes) -> Result<(), BridgeError> {
-        timeout(
-            NOTICE,
-            self.persist(&HeaderMap::new(), body, Awaited::Nobody),
-        )
-        .await
-        .unwrap_or_else(|_| Err(BridgeError::Cut(trouble::NO_ANSWER.to_owned())))
+        let headers = HeaderMap::new();
+        within(NOTICE, self.persist(&headers, body, Awaited::Nobody)).await
     }
 
     async fn persist(
@@ -137,7 +126,7 @@ impl Bridge {
         Ok(Delivered::Done)
     }
 
-    /// Sends a request to the endpoint; one that never left is sent once more.
+    /// Sends a request to the endpoint; one that was never sent is retried once.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -159,27 +148,24 @@ impl Bridge {
             given.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             request
         };
-        let wire = self.gateway.wire();
-        let mut sent = wire.send(request()).await;
+        let pool = self.gateway.pool();
+        let mut sent = pool.send(request()).await;
         let is_elsewhere = match &sent {
-            Err(Down::Unsent(_)) => true,
-            Err(Down::Cut(_)) => false,
-            // Where ours was, another may listen by now, which does not know our key.
+            Err(SendError::Unsent(_)) => true,
+            Err(SendError::Cut(_)) => false,
+            // Another program may listen at the old address now, and refuse our key.
             Ok((response, _)) => {
-                response.status() == StatusCode::UNAUTHORIZED && self.gateway.has_left(&wire).await
+                response.status() == StatusCode::UNAUTHORIZED && self.gateway.has_left(&pool).await
             }
         };
         if is_elsewhere {
             self.gateway.find_again().await.map_err(BridgeError::Down)?;
-            sent = self.gateway.wire().send(request()).await;
+            sent = self.gateway.pool().send(request()).await;
         }
-        sent.map_err(|down| match down {
-            Down::Unsent(why) => BridgeError::Down(why),
-            Down::Cut(why) => BridgeError::Cut(why),
-        })
+        Ok(sent?)
     }
 
-    /// Passes an answer on; an error without an id gets the request's, or those of a batch.
+    /// Relays a response; an error without an id gets the id of the request, or those of the batch.
     async fn relay(
         &self,
         response: Response<Incoming>,
@@ -190,18 +176,10 @@ impl Bridge {
         if is_stream(&response) {
             return self.follow(response, awaited.request()).await;
         }
-        let body = Limited::new(response.into_body(), LONGEST_BODY)
-            .collect()
-            .await;
-        let body = body
-            .map_err(|error| BridgeError::Cut(trouble::words(error.as_ref())))?
-            .to_bytes();
-        self.gateway.wire().give_back(used).await;
-        if body.is_empty() && status == StatusCode::SERVICE_UNAVAILABLE {
-            return Err(BridgeError::Down(trouble::NO_ROOM.to_owned()));
-        }
+        let pool = self.gateway.pool();
+        let body = pool.read(response, used, LONGEST_BODY).await?;
         if body.is_empty() {
-            // A request that was taken back, or something that needs no answer.
+            // A cancelled request, or a message without a response.
             return Ok(());
         }
         let is_answer = match awaited {
@@ -212,11 +190,11 @@ impl Bridge {
             self.say(body.into()).await;
             return Ok(());
         }
-        let text = std::str::from_utf8(&body).map_err(|_| BridgeError::Nonsense(status))?;
+        let text = std::str::from_utf8(&body).map_err(|_| BridgeError::NotAGateway(status))?;
         let error = jsonrpc::validate(text, &Limits::default())
             .ok()
             .and_then(|message| ErrorBody::read(message.get("error")?))
-            .ok_or(BridgeError::Nonsense(status))?;
+            .ok_or(BridgeError::NotAGateway(status))?;
         let (code, data) = (error.code, error.data.map(Payload::Raw));
         let answer = match awaited {
             Awaited::Request(id) => {
@@ -233,7 +211,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Passes the events of a stream on until it ends; a request must have been answered by then.
+    /// Relays the events of a stream until it ends; a request must have been answered by then.
     pub(super) async fn follow(
         &self,
         response: Response<Incoming>,
@@ -244,14 +222,10 @@ impl Bridge {
         let mut is_answered = false;
         let cut = |why: String| BridgeError::Cut(why);
         while let Some(frame) = body.frame().await {
-            let ended = |error: hyper::Error| match is_answered {
-                true => None,
-                false => Some(cut(trouble::words(&error))),
-            };
-            let frame = match frame.map_err(ended) {
+            let frame = match frame {
                 Ok(frame) => frame,
-                Err(None) => return Ok(()),
-                Err(Some(error)) => return Err(error),
+                Err(_) if is_answered => return Ok(()),
+                Err(error) => return Err(cut(words(&error))),
             };
             let Some(piece) = frame.data_ref() else {
                 continue;
@@ -283,7 +257,7 @@ fn answers(message: &[u8], id: RequestId<'_>) -> bool {
     }
 }
 
-/// Returns the headers that repeat the body of a request of the stateless era.
+/// Returns the headers that mirror the body of a stateless-era request.
 fn mirrored(request: &Asked<'_>) -> HeaderMap {
     let mut map = HeaderMap::new();
     let params = Params::from(request.params);
@@ -295,7 +269,7 @@ fn mirrored(request: &Asked<'_>) -> HeaderMap {
     };
     let mut put = |name: &str, value: &str| {
         let name = HeaderName::from_bytes(name.as_bytes());
-        // What cannot stand in a header is left out, and the gateway says so.
+        // A value that is invalid in a header is left out; the gateway reports it.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
             map.insert(name, value);
         }

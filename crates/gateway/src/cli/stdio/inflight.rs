@@ -1,8 +1,7 @@
-//! What a client has on its way: bounded in number and in bytes, every request found by its id.
+//! Messages in flight of one client: bounded in number and bytes, requests found by id.
 //!
-//! Requests and batches share one bound, what needs no answer has a smaller one of its own, so that
-//! a flood of notices keeps no request out. Never waits: who finds no room is told. Entry point:
-//! [`Inflight::enter`].
+//! Requests and batches share one limit; notifications have a smaller one of their own, so a flood
+//! of them does not block requests. Never waits. Entry point: [`Inflight::enter`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,55 +10,55 @@ use gantry_model::jsonrpc::RequestId;
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
-/// Requests that may be on their way at once.
+/// Maximum number of requests in flight.
 pub(super) const REQUESTS: usize = 512;
-/// Messages that need no answer and may be on their way at once.
+/// Maximum number of notifications in flight.
 const NOTICES: usize = 64;
-/// What all of them together may hold: sixteen of the longest.
+/// Maximum total size: sixteen of the longest.
 const BYTES: usize = 64 << 20;
 
 /// What is entered.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind<'a> {
-    /// A request, which its client may take back.
+    /// A request, which its client may cancel.
     Request(RequestId<'a>),
     /// Several messages at once.
     Batch,
-    /// Something that nobody waits for.
+    /// A message without a response.
     Notice,
 }
 
-/// Everything that one client has on its way.
+/// All messages in flight of one client.
 #[derive(Debug, Default)]
-pub(super) struct Inflight(Mutex<State>);
+pub(super) struct Inflight(Mutex<InflightState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct InflightState {
     requests: usize,
     notices: usize,
     bytes: usize,
     tokens: HashMap<Box<str>, Vec<CancellationToken>>,
 }
 
-/// A message's place; given back when it is dropped.
+/// A message's slot, released when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct InflightSlot {
     inflight: Arc<Inflight>,
     id: Option<Box<str>>,
     is_notice: bool,
     bytes: usize,
-    /// Ends when the message is taken back, or with everything.
+    /// Cancelled with the message, or at the end.
     pub(super) token: CancellationToken,
 }
 
 impl Inflight {
-    /// Takes a place for a message of that many bytes; nothing if there is no room.
+    /// Takes a slot for a message of this size; nothing if there is no room.
     pub(super) fn enter(
         self: &Arc<Self>,
         kind: Kind<'_>,
         bytes: usize,
         stop: &CancellationToken,
-    ) -> Option<Place> {
+    ) -> Option<InflightSlot> {
         let is_notice = matches!(kind, Kind::Notice);
         let token = stop.child_token();
         let mut state = self.lock();
@@ -84,7 +83,7 @@ impl Inflight {
             tokens.push(token.clone());
         }
         drop(state);
-        Some(Place {
+        Some(InflightSlot {
             inflight: Arc::clone(self),
             id,
             is_notice,
@@ -93,19 +92,19 @@ impl Inflight {
         })
     }
 
-    /// Takes back the one request of that id, by ending its token.
+    /// Cancels the request with this id.
     pub(super) fn take_back(&self, id: RequestId<'_>) {
         if let Some([only]) = self.lock().tokens.get(id.raw()).map(Vec::as_slice) {
             only.cancel();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InflightState> {
         self.0.lock()
     }
 }
 
-impl Drop for Place {
+impl Drop for InflightSlot {
     fn drop(&mut self) {
         self.token.cancel();
         let mut state = self.inflight.lock();

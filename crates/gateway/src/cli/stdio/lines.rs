@@ -1,9 +1,7 @@
-//! Lines in from stdin and out to stdout, each on a thread of its own.
+//! Reads lines from stdin and writes lines to stdout, each on its own thread.
 //!
-//! Reading and writing block, and a thread that blocks does not keep the program from ending. Lines
-//! are bounded and so are both queues. Nothing else in `gantry stdio` touches stdin or stdout. What a
-//! client does not take is no message that got lost: see [`Output::failure`].
-//! Entry points: [`read`] and [`write()`].
+//! A blocked thread does not keep the program from ending. Lines and both queues are bounded.
+//! Nothing else in `gantry stdio` touches stdin or stdout. Entry points: [`read`] and [`write()`].
 
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::thread;
@@ -13,17 +11,17 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cli::output::{Output, Stream};
 use crate::http::limits::BODY_BYTES;
 
-/// Lines that wait to be taken; with the bound of a line at most 64 MiB.
+/// Maximum number of queued lines; with the line limit at most 64 MiB.
 const WAITING_IN: usize = 16;
-/// Messages that wait for a client to read.
+/// Maximum number of messages queued for the client.
 const WAITING_OUT: usize = 64;
 
-/// A line of the client's, without its end.
+/// A line from the client, without its line break.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// All of it.
     Whole(Vec<u8>),
-    /// The beginning of one that is too long.
+    /// The beginning of an oversized line.
     TooLong(Vec<u8>),
 }
 
@@ -70,7 +68,7 @@ fn next(input: &mut impl BufRead, limit: usize) -> io::Result<Option<Line>> {
     }
 }
 
-/// Returns where messages go, and what tells that the last one is written.
+/// Returns the queue of messages, and a signal that the last one is written.
 pub(super) fn write(output: &'static Output) -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>) {
     let (tx, mut rx) = mpsc::channel::<Vec<u8>>(WAITING_OUT);
     let (done, written) = oneshot::channel();
@@ -86,7 +84,7 @@ pub(super) fn write(output: &'static Output) -> (mpsc::Sender<Vec<u8>>, oneshot:
     (tx, written)
 }
 
-/// Ends a message as a line; in JSON a line break only stands between tokens.
+/// Terminates a message as a line; in JSON a line break can only be between tokens.
 fn on_one_line(mut message: Vec<u8>) -> Vec<u8> {
     message.retain(|byte| !matches!(byte, b'\n' | b'\r'));
     message.push(b'\n');

@@ -1,8 +1,8 @@
-//! The session of a client of the handshake era: opened by its `initialize`, opened again when the
-//! gateway has forgotten it, and followed by the stream on which it hears of changes.
+//! The session of a handshake-era client: opened by its `initialize`, reopened when the gateway has
+//! forgotten it, with the stream of its notifications.
 //!
-//! A client never sees that its gateway was restarted, except for errors meanwhile and the news that
-//! lists may have changed. Entry points: `Bridge::initialize`, `Bridge::open_again`.
+//! A client never notices that its gateway was restarted, except for errors in between and a
+//! `list_changed` notification. Entry points: `Bridge::initialize`, `Bridge::open_again`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,45 +10,42 @@ use std::time::Duration;
 use bytes::Bytes;
 use gantry_model::era::{ProtocolVersion, headers};
 use gantry_model::jsonrpc::{self, Frame, Limits, Message, Outcome, Raw};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::time::{sleep, timeout};
 
-use super::super::trouble;
 use super::bridge::Bridge;
-use super::error::BridgeError;
+use super::error::{BridgeError, within};
 
-/// How long a gateway may take to shake hands.
+/// Timeout of `initialize`.
 const HELLO: Duration = Duration::from_secs(10);
-/// How long it may take to say goodbye.
+/// Timeout of closing the session.
 const GOODBYE: Duration = Duration::from_millis(300);
-/// The wait between two tries to hear of changes.
+/// The wait before the notification stream is reopened.
 const AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_HELLO: usize = 1 << 20;
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
-/// What a client and the gateway have agreed on.
+/// The negotiated session.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// The client's own `initialize`, to be said again.
+    /// The client's own `initialize`, to be repeated.
     hello: Bytes,
     is_heard: bool,
 }
 
 impl Session {
-    /// Tells whether the version that was agreed on has batches.
+    /// Returns whether the negotiated version allows batches.
     pub(super) fn allows_batches(&self) -> bool {
         let version = self.version.as_ref().and_then(|text| text.to_str().ok());
         let version = version.and_then(|text| text.parse().ok());
         version.is_some_and(ProtocolVersion::allows_batches)
     }
 
-    /// Returns the headers of everything that is sent within the session.
+    /// Returns the headers of every message of the session.
     pub(super) fn headers(&self) -> HeaderMap {
         let mut map = HeaderMap::new();
         let named = [
@@ -65,7 +62,7 @@ impl Session {
 }
 
 impl Bridge {
-    /// Shakes hands for the client and passes the gateway's answer on.
+    /// Forwards `initialize` and relays the response.
     pub(super) async fn initialize(self: &Arc<Self>, frame: &Frame) {
         let Message::Request(request) = frame.incoming().message else {
             return;
@@ -98,7 +95,7 @@ impl Bridge {
         }
     }
 
-    /// Opens the session again that these headers named, unless somebody did; returns the new headers.
+    /// Reopens the session of these headers, unless that was done already; returns the new headers.
     pub(super) async fn open_again(&self, lost: &HeaderMap) -> Result<HeaderMap, BridgeError> {
         let mut session = self.session.lock().await;
         if session.headers() != *lost || session.hello.is_empty() {
@@ -124,12 +121,9 @@ impl Bridge {
             let (response, used) = self.send(Method::POST, HeaderMap::new(), hello).await?;
             let status = response.status();
             let id = response.headers().get(headers::SESSION_ID).cloned();
-            let answer = read(response).await?;
-            self.gateway.wire().give_back(used).await;
-            if answer.is_empty() && status == StatusCode::SERVICE_UNAVAILABLE {
-                return Err(BridgeError::Down(trouble::NO_ROOM.to_owned()));
-            }
-            let version = agreed(&answer).ok_or(BridgeError::Nonsense(status))?;
+            let pool = self.gateway.pool();
+            let answer = pool.read(response, used, LONGEST_HELLO).await?;
+            let version = agreed(&answer).ok_or(BridgeError::NotAGateway(status))?;
             let opened = Session {
                 id,
                 version,
@@ -137,12 +131,10 @@ impl Bridge {
             };
             Ok((answer, opened))
         };
-        timeout(HELLO, greeting)
-            .await
-            .unwrap_or_else(|_| Err(BridgeError::Cut(trouble::NO_ANSWER.to_owned())))
+        within(HELLO, greeting).await
     }
 
-    /// Hears of changes as long as there is a session, wherever its gateway is.
+    /// Follows notifications as long as there is a session.
     async fn listen(self: Arc<Self>) {
         loop {
             let headers = self.session.lock().await.headers();
@@ -162,7 +154,7 @@ impl Bridge {
                 biased;
                 () = self.stop.cancelled() => return,
                 heard = hearing => if let Some(error) = heard {
-                    tracing::debug!(%error, "changes are not heard of at the moment");
+                    tracing::debug!(%error, "notifications are interrupted");
                 },
             }
             tokio::select! {
@@ -173,7 +165,7 @@ impl Bridge {
         }
     }
 
-    /// Ends the session, if there is one and the gateway is there.
+    /// Closes the session, if there is one and the gateway answers.
     pub(super) async fn goodbye(&self) {
         let headers = self.session.lock().await.headers();
         if !headers.is_empty() {
@@ -183,15 +175,7 @@ impl Bridge {
     }
 }
 
-async fn read(response: Response<Incoming>) -> Result<Bytes, BridgeError> {
-    let body = Limited::new(response.into_body(), LONGEST_HELLO)
-        .collect()
-        .await;
-    body.map(|body| body.to_bytes())
-        .map_err(|error| BridgeError::Cut(trouble::words(error.as_ref())))
-}
-
-/// Returns the version that an answer to `initialize` agrees on; nothing at all if it is no answer.
+/// Returns the version negotiated by a response to `initialize`; nothing if it is not a response.
 fn agreed(answer: &[u8]) -> Option<Option<HeaderValue>> {
     let incoming = jsonrpc::parse(answer, &Limits::default()).ok()?;
     let Message::Response(response) = incoming.message else {

@@ -1,22 +1,22 @@
-//! How often a gateway that is gone is started again: at once, then after waits that double, and a
-//! few times within a while at most. Decides only; time is an argument. Entry point: [`Tries::next`].
+//! Restart limit for a gateway that disappeared: at once, then with exponential backoff, a few
+//! times within a period. Pure; time is an argument. Entry point: [`Tries::next`].
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many starts there are at most within [`WHILE`].
+/// Maximum number of starts within [`WHILE`].
 const MOST: usize = 5;
 const WHILE: Duration = Duration::from_secs(300);
-/// The wait before the second start; it doubles with each that follows.
+/// The wait before the second start; doubles each time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// When gateways were started again.
+/// The times of restarts.
 #[derive(Debug, Default)]
 pub(super) struct Tries(Vec<Instant>);
 
 impl Tries {
-    /// Returns how long to wait before the next start, or how long none is made at all.
+    /// Returns the wait before the next start, or how long none is allowed.
     pub(super) fn next(&mut self, now: Instant) -> Result<Duration, Duration> {
         self.0
             .retain(|at| now.saturating_duration_since(*at) < WHILE);
@@ -36,7 +36,7 @@ impl Tries {
     }
 }
 
-/// Says why none is started for so long.
+/// Explains why none is started.
 pub(super) fn refusal(later: Duration) -> String {
     format!(
         "the gateway crashed {MOST} times within {} minutes; next start in {} s",

@@ -1,5 +1,5 @@
-//! The keys that a gateway keeps in its data folder: made at a first start, replaced if lost, and revoked
-//! where a client was disconnected while no gateway ran.
+//! The keys in the data folder: created at the first start, replaced if lost, and revoked if a
+//! client was disconnected while no gateway ran.
 //!
 //! Entry point: [`keep`].
 
@@ -14,11 +14,11 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::screen::Screen;
 use crate::data_folder::DataFolder;
 
-/// The agent whose key a first start writes.
+/// The agent whose key a first start creates.
 pub(in crate::cli) const DEFAULT_AGENT: &str = "default";
 
-/// Writes the keys of a first start. A lost agent's key is replaced by right of the admin key that is on
-/// file; a lost admin key is not, since nobody is there who may make one.
+/// Writes the keys of a first start. A lost agent key is replaced on the authority of the stored
+/// admin key; a lost admin key is not.
 pub(super) async fn keep(
     folder: &DataFolder,
     engine: &Engine,
@@ -54,7 +54,7 @@ pub(super) async fn keep(
     }
 }
 
-/// Makes another key in the place of a file that is missing.
+/// Creates a key in place of a missing file.
 async fn replace(
     folder: &DataFolder,
     project: &Arc<Project>,
@@ -66,7 +66,7 @@ async fn replace(
         .parse()
         .expect("the default agent's name is a name");
     if let Err(EngineError::UnknownAgent { .. }) = project.agent(&name).await {
-        // A key would make it anew, without any grant.
+        // A key would recreate the agent, without grants.
         tracing::warn!(file = %file.display(), "there is no agent key, and no agent `{name}`; `{restore}` makes both");
         return Ok(());
     }
@@ -87,7 +87,7 @@ async fn revoke(folder: &DataFolder, project: &Arc<Project>) {
     }
     let revoked = async {
         let keys = project.keys().await?;
-        // A key that was made since is another one, and in use.
+        // A key created since then is another one, and in use.
         let is_meant = |key: &KeyView| {
             let until = queued.get(&key.label);
             key.kind == KeyKind::Agent && until.is_some_and(|until| key.created_ms <= *until)
@@ -102,7 +102,7 @@ async fn revoke(folder: &DataFolder, project: &Arc<Project>) {
     match revoked.await {
         Ok(()) => {
             if let Err(error) = folder.no_longer_revoke(&queued) {
-                tracing::warn!(error = %chain(&error), "what was revoked is still on the list");
+                tracing::warn!(error = %chain(&error), "revoked keys are still scheduled");
             }
         }
         Err(error) => {

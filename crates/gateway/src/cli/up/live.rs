@@ -1,8 +1,8 @@
-//! Applies changed files to the running gateway: only servers that changed are touched.
+//! Applies changed configuration files to the running gateway; only changed servers are touched.
 //!
-//! A file that cannot be used as a whole changes nothing: the last good state holds, and status, health
-//! and log say so. What waits for approval is told on the terminal, with what to type. What `[gateway]`
-//! says takes effect at the next start. Entry point: [`Live::run`].
+//! An unusable file changes nothing: the last good state stays, and status, health and log say so.
+//! Entries that need approval are shown on the terminal with the command to type. Changes of
+//! `[gateway]` apply at the next start. Entry point: [`Live::run`].
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,7 +24,7 @@ use crate::config::settings::Settings;
 use crate::config::watch::Watch;
 use crate::data_folder::DataFolder;
 
-/// How every notice about the configuration begins.
+/// The prefix of notices about the configuration.
 pub(in crate::cli) const NOTICE: &str = "configuration: ";
 
 /// The files of a running gateway.
@@ -35,17 +35,17 @@ pub(super) struct Live {
     /// The files that the folder's files name.
     named_files: BTreeSet<PathBuf>,
     screen: Screen,
-    /// What was told to wait for approval.
+    /// What was reported to need approval.
     waiting: Vec<String>,
     seen: (Vec<Option<Digest>>, Approvals),
 }
 
 impl Live {
-    /// Remembers what is in force. Files that changed since they were planned are seen at once.
+    /// Remembers the current state. Files that changed since they were planned are noticed at once.
     pub(super) fn new(mut setup: Setup, plan: &Plan, wants_example: bool, screen: Screen) -> Self {
         setup.last_good.clone_from(&plan.good);
         Self {
-            // The start has told it.
+            // The start has reported it.
             waiting: waiting(plan),
             screen,
             settings: plan.settings.clone(),
@@ -56,7 +56,7 @@ impl Live {
         }
     }
 
-    /// Watches and applies, for ever; whoever rings `reload` has it done at once, changed or not.
+    /// Watches and applies changes forever; `reload` applies at once, changed or not.
     pub(super) async fn run(&mut self, project: &Arc<Project>, reload: &Notify) {
         let mut watch = self.watch();
         let mut is_asked = false;
@@ -68,7 +68,7 @@ impl Live {
                 let watched = self.named_files.clone();
                 self.apply(project).await;
                 if watched != self.named_files {
-                    // Looked at once more below, in case one of them changed before it was watched.
+                    // Checked once more below, in case a file changed before it was watched.
                     watch = self.watch();
                     is_asked = false;
                     continue;
@@ -101,7 +101,7 @@ impl Live {
     }
 
     async fn apply(&mut self, project: &Arc<Project>) {
-        // By what is on record: an approval that came since is seen and recorded first.
+        // By recorded approvals: a newer approval is recorded first.
         let plan = match self.setup.load_with(&self.seen.1) {
             Ok(plan) => plan,
             Err(mistakes) => {
@@ -142,7 +142,7 @@ impl Live {
         project.set_notices(told);
     }
 
-    /// Tells the person what has changed, and what waits for them.
+    /// Reports what changed, and what needs approval.
     fn tell(&mut self, plan: &Plan, applied: &Applied) {
         let joined = |names: &[&str]| names.join(", ");
         let all: Vec<(&str, Vec<&str>)> = [
@@ -157,7 +157,7 @@ impl Live {
             let [added, changed, removed] = [0, 1, 2].map(|at| joined(&all[at].1));
             tracing::info!(added, changed, removed, "the configuration has changed");
         }
-        // On a terminal the log is quiet, and what waits has lines of its own.
+        // On a terminal the log is quiet, and approvals have their own lines.
         let waits = |name: &&str| {
             let mut servers = plan.servers.iter();
             servers.any(|server| {
@@ -188,14 +188,14 @@ impl Live {
     }
 }
 
-/// Returns what waits for approval, and in which content.
+/// Returns what needs approval, with its content.
 fn waiting(plan: &Plan) -> Vec<String> {
     let files = plan.unapproved.iter();
     let files = files.map(|file| format!("{} {file}", file.approval.digest.as_str()));
     files.collect()
 }
 
-/// Puts on record which files are approved, before what they ask for is run.
+/// Records approved files before their servers run.
 pub(super) async fn note_approvals(
     project: &Arc<Project>,
     data: &DataFolder,
@@ -214,8 +214,8 @@ fn kept(mistake: &Diagnostic) -> String {
     format!("{NOTICE}not applied, the last good state holds: {what}")
 }
 
-/// Returns what an administrator should know of the files; `shadowed` are servers that nobody has
-/// approved, of names that were registered over the API.
+/// Returns notices about the files for administrators; `shadowed` are unapproved servers whose
+/// names are registered over the API.
 pub(super) fn notices(plan: &Plan, shadowed: &[ServerName]) -> Vec<String> {
     let left_out = plan
         .mistakes
@@ -223,7 +223,7 @@ pub(super) fn notices(plan: &Plan, shadowed: &[ServerName]) -> Vec<String> {
         .map(|mistake| format!("{NOTICE}left out: {}", chain(mistake)));
     let waiting = plan.unapproved.iter().map(|file| {
         let path = file.path.display();
-        format!("{NOTICE}`{path}` waits for approval: {file}; run `gantry approve {path}`")
+        format!("{NOTICE}`{path}` needs approval: {file}; run `gantry approve {path}`")
     });
     let ignored = plan.ignored.iter().map(ToString::to_string);
     let shadows = plan.shadows.iter().map(ToString::to_string);
@@ -237,7 +237,7 @@ pub(super) fn notices(plan: &Plan, shadowed: &[ServerName]) -> Vec<String> {
         .collect()
 }
 
-/// Returns what the files ask for; the example if nothing asks for anything.
+/// Returns the configured servers; the example if there are none.
 pub(super) fn wanted(
     project: &Arc<Project>,
     plan: &Plan,

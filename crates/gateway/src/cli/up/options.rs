@@ -1,4 +1,4 @@
-//! The flags of `gantry up`, and what they become.
+//! The flags of `gantry up`, and the configuration they become.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -18,15 +18,15 @@ use crate::config::env::{Environment, GANTRY_STORE};
 use crate::config::settings::Settings;
 use crate::http::Origin;
 
-/// What stands where neither a flag nor a file says anything.
+/// The default shown if neither a flag nor a file sets a value.
 const DEFAULT: &str = "default";
 
-/// What `gantry up` takes.
+/// Arguments of `gantry up`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Options {
     #[command(flatten)]
     pub(super) files: Files,
-    /// Approve the folder's files as they are now, without being asked
+    /// Approve the folder's files as they are now, without asking
     #[arg(long)]
     pub(super) trust: bool,
     /// Do not run the example server when no other is configured
@@ -42,7 +42,7 @@ pub(in crate::cli) struct Options {
     flags: Flags,
 }
 
-/// What can also be said in `[gateway]` of `gantry.toml`; a flag wins.
+/// Settings that `[gateway]` of `gantry.toml` has too; flags take precedence.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Flags {
     /// The port; 0 takes any [default: the last one, else 4180 or the next free]
@@ -51,7 +51,7 @@ pub(in crate::cli) struct Flags {
     /// Listen on this address instead of loopback, without TLS
     #[arg(long, value_name = "ADDR")]
     insecure_bind: Option<IpAddr>,
-    /// A further name by which clients reach the gateway; may be given several times
+    /// A further host name of the gateway; may be given several times
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
     /// An origin whose web pages may use the MCP endpoint, such as `https://app.example.com`; may be
@@ -61,26 +61,25 @@ pub(in crate::cli) struct Flags {
     /// Start servers side by side or one after the other [default: parallel]
     #[arg(long, value_enum)]
     startup: Option<StartupFlag>,
-    /// On start failure of a server: continue without it, or abort
-    /// [default: isolate]
+    /// On start failure of a server: continue without it, or abort [default: isolate]
     #[arg(long, value_enum)]
     on_start_failure: Option<FailureFlag>,
     /// Audit durability: handed to the system, synced to disk, or written soon [default: os]
     #[arg(long, value_enum)]
     audit: Option<AuditFlag>,
-    /// How tools are named towards clients: `server__tool`, or the tool's own name [default: qualified]
+    /// Exposed tool names: `server__tool`, or the tool's own name [default: qualified]
     #[arg(long, value_enum)]
     expose: Option<ExposeFlag>,
-    /// Two tools with one bare name: the second is refused, or the last one wins [default: refuse]
+    /// Two tools with the same bare name: refuse the second, or the last wins [default: refuse]
     #[arg(long, value_enum)]
     on_collision: Option<CollisionFlag>,
-    /// How long calls in flight may go on when the gateway stops [default: 10s]
+    /// Grace period for calls in flight when the gateway stops [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     drain: Option<Duration>,
-    /// When servers are killed that do not stop, counted from the signal [default: 30s]
+    /// Grace period before servers are killed, from the signal [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     kill_after: Option<Duration>,
-    /// Keep rows in this file or database [default: `gantry.db` in the data folder]
+    /// Store data in this file or database [default: `gantry.db` in the data folder]
     #[arg(long, value_name = "URL|PATH")]
     store: Option<StoreConfig>,
 }
@@ -118,7 +117,7 @@ enum CollisionFlag {
 }
 
 impl Flags {
-    /// Returns what a server that does not start means.
+    /// Returns the policy for start failures.
     fn on_start_failure(&self, settings: &Settings) -> OnStartFailure {
         let flag = self.on_start_failure.map(|flag| match flag {
             FailureFlag::Isolate => OnStartFailure::Isolate,
@@ -127,7 +126,7 @@ impl Flags {
         flag.or(settings.on_start_failure).unwrap_or_default()
     }
 
-    /// Puts flags, the file's word and defaults into the engine's configuration, in this order.
+    /// Merges flags, the file and defaults into the engine's configuration, in this order.
     fn settle(&self, settings: &Settings, config: &mut EngineConfig) {
         let startup = self.startup.map(|flag| match flag {
             StartupFlag::Parallel => Startup::Parallel,
@@ -161,7 +160,7 @@ impl Flags {
         config.stop.kill_after = kill_after.max(config.stop.drain);
     }
 
-    /// Returns each key of the gateway, its value, and where that comes from.
+    /// Returns each key of the gateway with its value and origin.
     pub(in crate::cli) fn explain(
         &self,
         settings: &Settings,
@@ -213,7 +212,7 @@ impl Flags {
             .collect()
     }
 
-    /// Returns where the gateway listens and under which names, in the same form.
+    /// Returns the listen address and host names, in the same form.
     fn explain_address(&self, settings: &Settings) -> Vec<(&'static str, String, String)> {
         let written = |key: &str| settings.origins.get(key).cloned();
         let unsaid = |value: &str| (DEFAULT.to_owned(), value.to_owned());
@@ -271,28 +270,28 @@ impl Options {
             .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// Returns the port, if one was asked for.
+    /// Returns the requested port, if any.
     pub(super) fn port(&self, settings: &Settings) -> Option<u16> {
         let listen = settings.listen.map(|listen| listen.port());
         self.flags.port.or(listen)
     }
 
-    /// Tells whether the example runs when no server is configured.
+    /// Returns whether the example runs when no server is configured.
     pub(super) fn wants_example(&self) -> bool {
         !self.no_example && self.files.config.is_empty()
     }
 
-    /// Tells whether one server that does not start ends it all.
+    /// Returns whether one failed server aborts the start.
     pub(super) fn aborts(&self, settings: &Settings) -> bool {
         self.flags.on_start_failure(settings) == OnStartFailure::Abort
     }
 
-    /// Puts flags and the file's word into the engine's configuration.
+    /// Merges flags and the file into the engine's configuration.
     pub(super) fn settle(&self, settings: &Settings, config: &mut EngineConfig) {
         self.flags.settle(settings, config);
     }
 
-    /// Returns where rows are kept, if a flag, the environment or the file says so, in this order.
+    /// Returns the store from the flag, the environment or the file, in this order.
     pub(super) fn store(
         &self,
         settings: &Settings,
@@ -308,7 +307,7 @@ impl Options {
         Ok(variable.or_else(|| settings.store.clone()))
     }
 
-    /// Returns how connections are served.
+    /// Returns the options for serving.
     pub(super) fn serving(&self, settings: &Settings) -> app::Options {
         let bounds = Bounds::default();
         let per_address = settings.connections_per_address;
@@ -324,7 +323,7 @@ impl Options {
         }
     }
 
-    /// Returns the URL by which this machine reaches the listener.
+    /// Returns the URL of the listener on this machine.
     pub(super) fn shown_url(&self, listener: &TcpListener) -> io::Result<String> {
         let mut bound = listener.local_addr()?;
         if bound.ip().is_unspecified() {

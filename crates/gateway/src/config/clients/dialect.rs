@@ -1,9 +1,8 @@
-//! How a client writes a server, and the one form that all dialects become: the members of a
-//! `[servers.NAME]` table of `gantry.toml`.
+//! Converts a client's server entry to the common form, the members of a `[servers.NAME]` table of
+//! `gantry.toml`, and back.
 //!
-//! What that form cannot say, and every spelling that the way back would change, is kept beside it, so
-//! that `restore(normalise(entry))` is `entry`. Values are never looked into beyond their type.
-//! Entry points: [`Dialect::normalise`] and [`Dialect::restore`].
+//! Whatever that form cannot express is kept next to it, so that `restore(normalise(entry))` equals
+//! `entry`. Entry points: [`Dialect::normalise`] and [`Dialect::restore`].
 
 mod variables;
 
@@ -19,25 +18,25 @@ pub const MEMBERS: [&str; 10] = [
     "type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled", "tools",
 ];
 
-/// The kept member that lists what the way back must leave out.
+/// The kept member that lists what the export must leave out.
 const ABSENT: &str = "#absent";
 
-/// The words of the common form for a transport behind a URL.
+/// The transport names of the common form.
 const STREAMABLE: &str = "streamable-http";
 const SSE: &str = "sse";
 
-/// What one client's entries mean.
+/// The format of one client's entries.
 #[derive(Debug, Clone, Copy)]
 pub struct Dialect {
-    /// What the number in `timeout` counts.
+    /// The unit of `timeout`.
     pub timeout: Unit,
-    /// The `type` of a command, where one is written.
+    /// The `type` of a command, if required.
     pub stdio_type: Option<&'static str>,
     /// The `type` of streamable HTTP.
     pub streamable: &'static str,
-    /// What a URL without a `type` is.
+    /// The meaning of a URL without a `type`.
     pub untyped: Untyped,
-    /// The member that is streamable HTTP by itself.
+    /// The member that implies streamable HTTP.
     pub http_member: Option<&'static str>,
     /// How tools are left out.
     pub tools: Tools,
@@ -45,20 +44,20 @@ pub struct Dialect {
     pub dollar: bool,
 }
 
-/// What the number in `timeout` counts.
+/// The unit of `timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// There is no such member.
     Unknown,
     /// Milliseconds.
     Milliseconds,
-    /// Milliseconds, and less than a second is ignored.
+    /// Milliseconds; values below a second are ignored.
     LongMilliseconds,
     /// Seconds.
     Seconds,
 }
 
-/// What a URL without a `type` is.
+/// The meaning of a URL without a `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untyped {
     /// Streamable HTTP is tried, then SSE.
@@ -67,21 +66,21 @@ pub enum Untyped {
     Sse,
 }
 
-/// How a client leaves out tools.
+/// How tools are disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tools {
     /// Not in its file.
     Unknown,
     /// By lists of names.
     Lists {
-        /// The member with those that are offered.
+        /// The member with enabled tools.
         include: Option<&'static str>,
-        /// The member with those that are not.
+        /// The member with disabled tools.
         exclude: &'static str,
     },
-    /// `tools` lists what is offered, `*` for all.
+    /// `tools` lists the enabled tools, `*` for all.
     Allowed,
-    /// `tools` lists names with a policy, of which `always_deny` leaves out.
+    /// `tools` lists names with a policy; `always_deny` disables.
     Policies,
 }
 
@@ -90,12 +89,12 @@ pub enum Tools {
 pub struct Normal {
     /// The members of its `[servers.NAME]` table.
     pub members: Map<String, Value>,
-    /// What only its client knows, and what the way back needs.
+    /// Members that only its client knows, and what the export needs.
     pub kept: Map<String, Value>,
 }
 
 impl Normal {
-    /// Returns what an entry asks for that has no effect here.
+    /// Returns the members that have no effect here.
     pub fn without_effect(&self) -> Vec<&str> {
         let effective = [
             "envFile",
@@ -110,7 +109,7 @@ impl Normal {
     }
 }
 
-/// Why an entry cannot be taken over.
+/// Why an entry cannot be imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` must be {wanted}")]
 pub struct EntryFault {
@@ -121,7 +120,7 @@ pub struct EntryFault {
 }
 
 impl Dialect {
-    /// Brings an entry into the common form.
+    /// Converts an entry to the common form.
     pub fn normalise(&self, entry: &Value) -> Result<Normal, EntryFault> {
         let entry = entry
             .as_object()
@@ -163,7 +162,7 @@ impl Dialect {
         Ok(Normal { members, kept })
     }
 
-    /// Returns what [`Self::restore`] needs beside the common form to give the entry back.
+    /// Returns what [`Self::restore`] needs in addition to the common form.
     fn difference(
         &self,
         entry: &Map<String, Value>,
@@ -185,7 +184,7 @@ impl Dialect {
         kept
     }
 
-    /// Writes an entry as the client does; what was kept of it wins.
+    /// Writes an entry in the client's format; kept members take precedence.
     pub fn restore(&self, normal: &Normal) -> Map<String, Value> {
         let mut entry = self.written(&normal.members);
         for (key, value) in &normal.kept {
@@ -272,7 +271,7 @@ impl Dialect {
         }
     }
 
-    /// Writes variables as this client does, in a text and in the texts of a list or an object.
+    /// Writes variables in the client's syntax, recursively.
     fn spelled(&self, value: &Value) -> Value {
         match value {
             Value::String(text) if self.dollar => Value::from(dollared(text)),
@@ -341,7 +340,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the transport and the URL; nothing if it is a command.
+    /// Returns the transport and the URL; nothing for a command.
     fn address(&self) -> Result<Option<(Option<&'static str>, String)>, EntryFault> {
         let kind = match self.text("type")? {
             Some(kind) => Some(kind),
@@ -386,7 +385,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Numbers and switches become texts, as programs find them in their environment.
+    /// Numbers and booleans become text, as in an environment.
     fn texts_by_name(
         &self,
         field: &str,

@@ -1,8 +1,8 @@
-//! Replaces a file that belongs to another program: whole or not at all, with its mode and owner kept,
-//! a copy of what was there beside it, without keys of ours, and never over what somebody else wrote
-//! meanwhile.
+//! Replaces a file of another program atomically: mode and owner are kept, a backup without keys of
+//! ours is written next to it, and concurrent changes are detected.
 //!
-//! One that is to hold a key loses the rights that others have in it. A symbolic link stays one: what it leads to is replaced. Entry point: [`Opened::read`].
+//! A file that will hold a key becomes readable by its owner only. A symbolic link is kept, and its
+//! target replaced. Entry point: [`Opened::read`].
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -13,16 +13,16 @@ use gantry_model::secret::Redactor;
 
 use super::ClientError;
 
-/// The longest file that is read.
+/// Maximum size of a file.
 const LONGEST_BYTES: u64 = 64 << 20;
 
-/// How many copies are kept beside a file.
+/// Maximum number of backups per file.
 const MOST_COPIES: u32 = 99;
 
 /// Who may read a file after it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Whoever could before.
+    /// Those who could before.
     AsBefore,
     /// Its owner alone: it holds a key.
     Owner,
@@ -41,7 +41,7 @@ impl Readers {
 #[derive(Debug)]
 pub struct Opened {
     path: PathBuf,
-    /// Where the bytes are, if the path is a link.
+    /// The link target, if the path is a link.
     target: PathBuf,
     before: Option<Before>,
 }
@@ -54,7 +54,7 @@ struct Before {
 }
 
 impl Opened {
-    /// Reads a file; one that is not there is empty.
+    /// Reads a file; a missing one is empty.
     pub fn read(path: &Path) -> Result<Self, ClientError> {
         let failed = |what| failed(what, path);
         let target = match fs::symlink_metadata(path) {
@@ -69,7 +69,7 @@ impl Opened {
             Ok(_) => match fs::canonicalize(path) {
                 Ok(target) => target,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(kind(path, "a symbolic link that leads nowhere"));
+                    return Err(kind(path, "a dangling symbolic link"));
                 }
                 Err(error) => return Err(failed("look at")(error)),
             },
@@ -87,24 +87,24 @@ impl Opened {
         self.before.as_ref().map_or("", |before| &before.text)
     }
 
-    /// Tells whether it was there.
+    /// Returns whether it was there.
     pub fn existed(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Tells whether others on this machine may read it.
+    /// Returns whether other users may read it.
     pub fn is_open_to_others(&self) -> bool {
         self.before
             .as_ref()
             .is_some_and(|before| before.mode & 0o044 != 0)
     }
 
-    /// Returns the path as it was named.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Fails if a new text could not be written, before anything else depends on it.
+    /// Fails early if the file could not be written.
     pub fn check_writable(&self) -> Result<(), ClientError> {
         match &self.before {
             Some(before) if before.mode & 0o222 == 0 => Err(ClientError::ReadOnly {
@@ -114,7 +114,7 @@ impl Opened {
         }
     }
 
-    /// Takes away what others may do with it; its owner stays.
+    /// Removes the permissions of others; the owner stays.
     pub fn close_to_others(&self) -> Result<(), ClientError> {
         let Some(before) = &self.before else {
             return Ok(());
@@ -123,7 +123,7 @@ impl Opened {
         fs::set_permissions(&self.target, mode).map_err(failed("close to others", &self.path))
     }
 
-    /// Puts a new text in the place of the old, and returns where the old one was copied to.
+    /// Replaces the text, and returns the path of the backup.
     pub fn replace(&self, text: &str, readers: Readers) -> Result<Option<PathBuf>, ClientError> {
         self.check_writable()?;
         let folder = self.target.parent().unwrap_or(Path::new("/"));
@@ -141,7 +141,7 @@ impl Opened {
         Ok(copy.map(|(copy, _)| copy))
     }
 
-    /// Puts a text in the place of the old one, as a whole or not at all.
+    /// Replaces the text atomically.
     fn put(&self, text: &str, readers: Readers) -> Result<(), ClientError> {
         let folder = self.target.parent().unwrap_or(Path::new("/"));
         let name = self
@@ -155,7 +155,7 @@ impl Opened {
             .and_then(|()| self.unchanged())
             .and_then(|()| fs::rename(&draft, &self.target).map_err(failed("write", &self.path)));
         if placed.is_err() {
-            // What is not there any more needs no removing.
+            // A missing file needs no removal.
             drop(fs::remove_file(&draft));
         }
         placed
@@ -167,7 +167,7 @@ impl Opened {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
             Ok(()) | Err(_) => {}
         }
-        // `create_new` never follows a link; nobody else may read it before it has its mode.
+        // `create_new` never follows a link; the file is private until it gets its mode.
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -202,7 +202,7 @@ impl Opened {
         }
     }
 
-    /// Returns the names that copies have, the first one first.
+    /// Returns the names of backups, in order.
     fn copies(&self) -> impl Iterator<Item = PathBuf> {
         let name = self.path.as_os_str().to_owned();
         (0..=MOST_COPIES).map(move |number| {
@@ -215,8 +215,8 @@ impl Opened {
         })
     }
 
-    /// Takes keys of ours out of copies that are there already; returns those that held one, or the first
-    /// that cannot be cleaned, after the others. fault U2
+    /// Removes our keys from existing backups; returns those that held one, or the first that
+    /// cannot be cleaned, after the others. fault U2
     pub fn clean_copies(&self) -> Result<Vec<PathBuf>, ClientError> {
         let mut cleaned = Vec::new();
         let mut failed = None;
@@ -248,8 +248,7 @@ impl Opened {
         }
     }
 
-    /// Copies what was there, without keys of ours, to a name of its own; returns it, and whether it is
-    /// new. fault U2
+    /// Writes a backup without our keys; returns its path, and whether it is new. fault U2
     fn keep(&self, before: &Before) -> Result<(PathBuf, bool), ClientError> {
         let text = without_keys(&before.text);
         for copy in self.copies() {
@@ -279,12 +278,12 @@ impl Opened {
     }
 }
 
-/// Returns a text without the keys of ours that it holds.
+/// Removes our keys from a text.
 fn without_keys(text: &str) -> String {
     Redactor::own_keys().redact(text).into_owned()
 }
 
-/// Reads what is at `target`; mistakes name `path`.
+/// Reads `target`; errors name `path`.
 fn look(target: &Path, path: &Path) -> Result<Before, ClientError> {
     let mut file = fs::File::open(target).map_err(failed("read", path))?;
     let found = file.metadata().map_err(failed("look at", path))?;

@@ -1,8 +1,8 @@
-//! A client's file, JSON with comments: its servers are read, and one member of them is set or
-//! removed, with every other byte left as it is.
+//! Edits a client's file, JSON with comments: servers are read, and one entry is set or removed
+//! with every other byte unchanged.
 //!
-//! A file in which a name that leads to the servers stands twice is refused, since nobody can tell
-//! which one its client reads. Entry point: [`Document::parse`].
+//! A file in which a name on the path to the servers is duplicated is refused, since it is unclear
+//! which one the client reads. Entry point: [`Document::parse`].
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::config::document::json::options;
 
 use super::ClientError;
 
-/// What some editors put in front of UTF-8.
+/// The UTF-8 byte order mark of some editors.
 const MARK: char = '\u{feff}';
 
 /// A readable file.
@@ -56,7 +56,7 @@ impl Document {
         &self.value
     }
 
-    /// Returns the servers at the end of a path of members, in order; none if the path leads nowhere.
+    /// Returns the servers at a path of members, in order; none if the path does not exist.
     pub fn servers(&self, at: &[String]) -> Vec<(&str, &Value)> {
         let mut place = &self.value;
         for member in at {
@@ -71,8 +71,8 @@ impl Document {
             .collect()
     }
 
-    /// Returns the text in which a server has these members; of those it has, `ours` that are not
-    /// among them are taken out and the others stay.
+    /// Returns the text with these members set for a server; its other members are kept, except
+    /// obsolete ones of `ours`.
     pub fn set(
         &self,
         at: &[String],
@@ -121,7 +121,7 @@ impl Document {
         })?;
         let fits = root.object_value_or_create().and_then(change);
         fits.ok_or_else(|| {
-            let detail = "what leads to the servers is no object";
+            let detail = "the path to the servers is not an object";
             ClientError::at(&self.path, &self.text, 0, detail)
         })?;
         let mut text = root.to_string();
@@ -135,7 +135,7 @@ impl Document {
     }
 }
 
-/// Sets members one by one, so that what a person wrote around and beside them stays.
+/// Sets members one by one, so that surrounding comments are kept.
 fn merge(entry: &CstObject, members: &Map<String, Value>, ours: &[&str]) {
     for member in ours.iter().filter(|member| !members.contains_key(**member)) {
         if let Some(known) = entry.get(member) {
@@ -174,7 +174,7 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
-/// The parser's message in our voice, without the place that stands in front of ours.
+/// The parser's message in our style, without its position.
 fn said(error: &jsonc_parser::errors::ParseError) -> String {
     let text = error.kind().to_string();
     let mut letters = text.chars();
@@ -212,7 +212,7 @@ fn plain_value(value: &ast::Value<'_>) -> Result<Value, Fault> {
                 if members.contains_key(name) {
                     return Err(Fault {
                         byte: member.name.range().start,
-                        detail: format!("`{}` stands here a second time", name.escape_debug()),
+                        detail: format!("`{}` is defined twice", name.escape_debug()),
                     });
                 }
                 members.insert(name.to_owned(), plain_value(&member.value)?);

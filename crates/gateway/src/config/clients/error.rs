@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use gantry_model::diagnose::{Diagnose, Fault};
 
-/// Why a file is left as it is.
+/// Why a file is left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing says where the person's files are.
+    /// `HOME` is not set.
     #[error("`HOME` is not set, so the files of clients cannot be found")]
-    Homeless,
-    /// The client was never there, as far as its folder tells.
+    NoHome,
+    /// The client is not installed, as far as its folder shows.
     #[error("{client} is not found: there is no folder `{}`", folder.display())]
     Absent {
         /// Which client.
@@ -26,11 +26,11 @@ pub enum ClientError {
         what: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is no file that may be written.
+    /// The file is read-only.
     #[error("`{}` is {found}", path.display())]
     Kind {
         /// Which file.
@@ -38,19 +38,19 @@ pub enum ClientError {
         /// What it is instead.
         found: &'static str,
     },
-    /// Nobody may write to it.
+    /// It is read-only.
     #[error("`{}` is read-only", path.display())]
     ReadOnly {
         /// Which file.
         path: PathBuf,
     },
-    /// Somebody else wrote to it since it was read.
+    /// Another program changed it since it was read.
     #[error("`{}` was changed by another program meanwhile, and nothing was written", path.display())]
     Changed {
         /// Which file.
         path: PathBuf,
     },
-    /// It is not what it should be.
+    /// It is not a regular file, or has the wrong structure.
     #[error("{}:{line}:{column}: {detail}", path.display())]
     Syntax {
         /// Which file.
@@ -67,7 +67,7 @@ pub enum ClientError {
 impl Diagnose for ClientError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Homeless => "client.homeless",
+            Self::NoHome => "client.no_home",
             Self::Absent { .. } => "client.absent",
             Self::Io { .. } => "client.io",
             Self::Kind { .. } => "client.kind",
@@ -83,20 +83,20 @@ impl Diagnose for ClientError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Homeless => Some("set `HOME`, or name a file".to_owned()),
+            Self::NoHome => Some("set `HOME`, or name a file".to_owned()),
             Self::Absent { client, .. } => {
-                Some(format!("install and start {client} once, then try again"))
+                Some(format!("install and start {client} once, then retry"))
             }
             Self::ReadOnly { path } => Some(format!("run `chmod u+w '{}'`", path.display())),
             Self::Changed { .. } => Some("run the command again".to_owned()),
-            Self::Syntax { .. } => Some("mend it there; nothing was written".to_owned()),
+            Self::Syntax { .. } => Some("fix it there; nothing was written".to_owned()),
             Self::Io { .. } | Self::Kind { .. } => None,
         }
     }
 }
 
 impl ClientError {
-    /// Returns the mistake at a byte of a text.
+    /// Creates the error at a byte of a text.
     pub(in crate::config) fn at(
         path: &std::path::Path,
         text: &str,

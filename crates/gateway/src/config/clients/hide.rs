@@ -1,5 +1,5 @@
-//! Takes values out of a text that is shown to a person: what stands in `env` and `headers`, and what
-//! a name tells to be a credential. Layout and comments stay, so that two versions can be compared.
+//! Hides values in a text before it is shown: `env`, `headers`, and credentials by name. Layout and
+//! comments are kept, so that two versions can be compared.
 //!
 //! Entry points: [`json`], [`toml`] and [`arguments`].
 
@@ -9,21 +9,21 @@ use gantry_model::secret::{hide_arguments, is_credential};
 
 use crate::config::document::{Document, Node, Span, Syntax, Value};
 
-/// What stands in the place of something hidden.
+/// The replacement of a hidden value.
 pub const HIDDEN: &str = "…";
 
-/// Members whose values are nobody's business.
+/// Members whose values are private.
 pub(in crate::config) const PRIVATE: [&str; 5] = ["env", "environment", "headers", "auth", "oauth"];
 
-/// Members whose values may carry credentials beside a place.
+/// Members with URLs that may contain credentials.
 pub(in crate::config) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
-/// Hides values in JSON with comments; a text that is none is hidden as a whole.
+/// Hides values in JSON with comments; an invalid text is hidden entirely.
 pub fn json(text: &str) -> String {
     hide(text, Syntax::Json)
 }
 
-/// Hides values in TOML; a text that is none is hidden as a whole.
+/// Hides values in TOML; an invalid text is hidden entirely.
 pub fn toml(text: &str) -> String {
     hide(text, Syntax::Toml)
 }
@@ -36,8 +36,8 @@ fn hide(text: &str, syntax: Syntax) -> String {
         return HIDDEN.to_owned();
     };
     let mut hidden = Vec::new();
-    find(&document.root, Seen::Shown, &mut hidden);
-    // Tables of TOML may stand in another order than they are read in.
+    find(&document.root, Visibility::Shown, &mut hidden);
+    // TOML tables may be read in another order than written.
     hidden.sort_by_key(|(span, _)| span.start);
     let mut shown = document.text.to_string();
     for (span, word) in hidden.into_iter().rev() {
@@ -46,12 +46,12 @@ fn hide(text: &str, syntax: Syntax) -> String {
     shown
 }
 
-/// Hides what seems secret among a command's arguments: `--token=x`, `--api-key x`.
+/// Hides secrets in a command's arguments: `--token=x`, `--api-key x`.
 pub fn arguments(arguments: &[String]) -> Vec<String> {
     hide_arguments(arguments, HIDDEN)
 }
 
-/// Hides what a URL carries beside its place.
+/// Hides credentials, query and fragment of a URL.
 pub fn url(url: &str) -> String {
     let place = url.find(['?', '#']).map_or(url, |end| &url[..end]);
     let place = match (place.find("://"), place.rfind('@')) {
@@ -67,16 +67,16 @@ pub fn url(url: &str) -> String {
     }
 }
 
-/// What becomes of texts at a place.
+/// How texts at a path are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum Visibility {
     Shown,
     Hidden,
     Arguments,
     Address,
 }
 
-impl Seen {
+impl Visibility {
     fn under(self, name: &str) -> Self {
         if self == Self::Hidden || PRIVATE.contains(&name) || is_credential(name) {
             Self::Hidden
@@ -99,14 +99,14 @@ impl Seen {
     }
 }
 
-/// Finds the texts that are not shown as they are, each with what stands in its place.
-fn find(node: &Node, seen: Seen, hidden: &mut Vec<(Span, String)>) {
+/// Finds the texts to hide, each with its replacement.
+fn find(node: &Node, seen: Visibility, hidden: &mut Vec<(Span, String)>) {
     let nodes = match &node.value {
         Value::Table(table) => {
             for member in &table.members {
-                // What was kept as JSON text is as private as anything in it could be.
+                // Embedded JSON text may contain anything.
                 let seen = match member.key.ends_with("#json") {
-                    true => Seen::Hidden,
+                    true => Visibility::Hidden,
                     false => seen.under(&member.key),
                 };
                 find(&member.node, seen, hidden);

@@ -1,5 +1,5 @@
-//! Gantry's own entry in a client's file: how it is written, and how it is known again, so that an
-//! import never takes Gantry over into itself.
+//! Gantry's own entry in a client's file: writing it, and recognising it, so that an import never
+//! imports Gantry itself.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::dialect::Tools;
 use super::{Client, Http};
 
-/// What every agent's key begins with.
+/// The prefix of every agent key.
 pub const KEY_PREFIX: &str = "gantry_agent_";
 
 /// How a client reaches the gateway.
@@ -21,7 +21,7 @@ pub enum Way {
         /// The key's text.
         key: String,
     },
-    /// By a command that the client starts.
+    /// A command that the client starts.
     Stdio {
         /// This program.
         command: String,
@@ -30,7 +30,7 @@ pub enum Way {
     },
 }
 
-/// The members that are Gantry's in its own entry; others belong to the person.
+/// The members of our entry that we own; others belong to the user.
 pub const MEMBERS: [&str; 7] = [
     "type",
     "url",
@@ -41,8 +41,8 @@ pub const MEMBERS: [&str; 7] = [
     "transportType",
 ];
 
-/// Returns the members that bring a known entry of ours up to date: further headers and a choice of
-/// tools stay as the person has them.
+/// Returns the members that update our entry: additional headers and tool choices of the user are
+/// kept.
 pub fn renewed(client: &Client, way: &Way, known: &Value) -> Map<String, Value> {
     let mut members = entry(client, way);
     if known.get("tools").is_some() {
@@ -62,7 +62,7 @@ pub fn renewed(client: &Client, way: &Way, known: &Value) -> Map<String, Value> 
     members
 }
 
-/// Returns the members of Gantry's entry, as this client reads them.
+/// Returns the members of our entry in this client's format.
 pub fn entry(client: &Client, way: &Way) -> Map<String, Value> {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| {
@@ -95,7 +95,7 @@ pub fn entry(client: &Client, way: &Way) -> Map<String, Value> {
     entry
 }
 
-/// Tells how an entry reaches a gateway of ours; nothing if it is another server's.
+/// Returns how an entry reaches a gateway of ours; nothing for other servers.
 pub fn way_of(entry: &Value) -> Option<Way> {
     if let Some(command) = entry.get("command").and_then(Value::as_str) {
         let program = Path::new(command).file_name()?;
@@ -122,7 +122,7 @@ pub fn way_of(entry: &Value) -> Option<Way> {
     })
 }
 
-/// Returns the key of ours that an entry sends, or the variable in which it finds one.
+/// Returns the key that an entry sends, or the variable that holds it.
 fn key_of(entry: &Value) -> Option<String> {
     let headers = entry.get("headers")?.as_object()?;
     let bearer = headers

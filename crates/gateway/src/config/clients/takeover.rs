@@ -1,8 +1,8 @@
-//! Merges a client's servers into `gantry.toml`, whose comments and order stay, and gives them back in
-//! any client's form.
+//! Merges a client's servers into `gantry.toml`, keeping its comments and order, and exports them
+//! in any client's format.
 //!
-//! What only the client knows goes into a table of its own, `[servers.NAME.x-CLIENT]`, which nothing
-//! but the way back reads. Entry point: [`Takeover::parse`].
+//! Members that only the client knows go into `[servers.NAME.x-CLIENT]`, which only the export
+//! reads. Entry point: [`Takeover::parse`].
 
 use std::path::{Path, PathBuf};
 
@@ -14,35 +14,35 @@ use super::dialect::{MEMBERS, Normal};
 use super::toml::{fill, read, to_json, to_toml};
 use super::{Client, ClientError};
 
-/// The kept member with the client's own name of a server, where that is none for us.
+/// The kept member with the client's own name of a server, if it is invalid here.
 const NAME: &str = "#name";
 
-/// What becomes of a server that is there already and differs.
+/// What to do with a differing server of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Differing {
     /// It stays.
     Keep,
-    /// The client's takes its place.
+    /// The client's replaces it.
     Replace,
 }
 
-/// What was done with one server.
+/// The result for one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// It is new.
     Added,
-    /// It took the place of another of its name.
+    /// It replaced another of its name.
     Replaced,
-    /// It was there already; what only this client knows was added.
+    /// It existed already; members of this client were added.
     Noted,
     /// It was there already.
     Same,
-    /// Another of its name is there, and stays.
+    /// Another of its name exists, and was kept.
     Kept,
 }
 
 impl Done {
-    /// Returns the word for it.
+    /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -92,7 +92,7 @@ impl Takeover {
         servers.map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Merges one server, which its client calls `original`.
+    /// Merges one server, named `original` by its client.
     pub fn take(
         &mut self,
         client: &Client,
@@ -107,7 +107,7 @@ impl Takeover {
         }
         let wrong = ClientError::Kind {
             path: self.path.clone(),
-            found: "a file whose `servers` are no tables",
+            found: "a file whose `servers` are not tables",
         };
         let servers = self.document.entry("servers").or_insert_with(|| {
             let mut servers = Table::new();
@@ -146,7 +146,7 @@ impl Takeover {
         })
     }
 
-    /// Keeps the questions that a client's file asks a person, each id once.
+    /// Keeps the `inputs` of a client's file, each id once.
     pub fn take_inputs(&mut self, client: &Client, inputs: &[Value]) {
         let table = self.document.entry(&client.table()).or_insert_with(|| {
             let mut table = Table::new();
@@ -173,7 +173,7 @@ impl Takeover {
         }
     }
 
-    /// Returns all servers as this client writes them, and what it asks a person for.
+    /// Returns all servers in this client's format, and its `inputs`.
     pub fn back(&self, client: &Client) -> Map<String, Value> {
         let servers = self.document.get("servers").and_then(Item::as_table_like);
         let servers = servers.into_iter().flat_map(|servers| servers.iter());
@@ -203,7 +203,7 @@ impl Takeover {
     }
 }
 
-/// Returns the members of a server that clients know.
+/// Returns the common members of a server.
 fn members(table: &dyn TableLike) -> Map<String, Value> {
     let members = MEMBERS.iter();
     members
@@ -211,7 +211,7 @@ fn members(table: &dyn TableLike) -> Map<String, Value> {
         .collect()
 }
 
-/// Writes what clients know; what only Gantry knows stays.
+/// Writes the common members; Gantry's own are kept.
 fn write(table: &mut Table, members: &Map<String, Value>) {
     for member in MEMBERS {
         let Some(value) = members.get(member) else {
@@ -221,7 +221,7 @@ fn write(table: &mut Table, members: &Map<String, Value>) {
         if table.get(member).and_then(to_json).as_ref() == Some(value) {
             continue;
         }
-        // Variables are many and long: one line each.
+        // Variables get one line each.
         let item = match value.as_object().filter(|inner| !inner.is_empty()) {
             Some(inner) => {
                 let mut inner_table = Table::new();
@@ -236,7 +236,7 @@ fn write(table: &mut Table, members: &Map<String, Value>) {
     }
 }
 
-/// Writes what only the client knows.
+/// Writes the members of one client.
 fn note(table: &mut Table, client: &Client, kept: &Map<String, Value>) {
     if kept.is_empty() {
         table.remove(&client.table());
@@ -247,8 +247,8 @@ fn note(table: &mut Table, client: &Client, kept: &Map<String, Value>) {
     table.insert(&client.table(), Item::Table(notes));
 }
 
-/// Returns the name under which a client's server can be had: its own, else one with the characters
-/// replaced that no name of ours has; nothing if nothing is left of it.
+/// Returns a valid name for a client's server: its own, or with invalid characters replaced;
+/// nothing if none are left.
 pub fn name(original: &str) -> Option<ServerName> {
     if let Ok(name) = original.parse() {
         return Some(name);

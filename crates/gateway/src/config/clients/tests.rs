@@ -2,17 +2,17 @@
 
 use super::*;
 
-fn whereabouts(pairs: &[(&str, &str)]) -> Whereabouts {
+fn bases(pairs: &[(&str, &str)]) -> BaseFolders {
     let environment: Environment = pairs
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
-    Whereabouts::new(&environment, Path::new("/srv/shop")).unwrap()
+    BaseFolders::new(&environment, Path::new("/srv/shop")).unwrap()
 }
 
 #[test]
 fn every_client_has_a_file_for_the_person_and_names_are_unique() {
-    let at = whereabouts(&[("HOME", "/h")]);
+    let at = bases(&[("HOME", "/h")]);
     let mut ids: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
     for client in &CLIENTS {
         let place = client.place(&at, Scope::User);
@@ -27,7 +27,7 @@ fn every_client_has_a_file_for_the_person_and_names_are_unique() {
 
 #[test]
 fn what_counts_most_comes_first() {
-    let at = whereabouts(&[("HOME", "/h")]);
+    let at = bases(&[("HOME", "/h")]);
     for client in &CLIENTS {
         let scopes: Vec<Scope> = client.places(&at).iter().map(|place| place.scope).collect();
         assert!(scopes.is_sorted(), "{}: {scopes:?}", client.id);
@@ -40,9 +40,7 @@ fn what_counts_most_comes_first() {
 #[test]
 fn variables_move_the_files() {
     let path = |client: &str, pairs: &[(&str, &str)]| {
-        let place = find(client)
-            .unwrap()
-            .place(&whereabouts(pairs), Scope::User);
+        let place = find(client).unwrap().place(&bases(pairs), Scope::User);
         place.unwrap().path
     };
     let home = ("HOME", "/h");
@@ -64,8 +62,8 @@ fn variables_move_the_files() {
             Path::new("/x/Code/User/mcp.json")
         );
     }
-    let error = Whereabouts::new(&Environment::default(), Path::new("/")).unwrap_err();
-    assert!(matches!(error, ClientError::Homeless));
+    let error = BaseFolders::new(&Environment::default(), Path::new("/")).unwrap_err();
+    assert!(matches!(error, ClientError::NoHome));
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! JSON values as TOML, and back. What TOML cannot say is written as JSON text, under a name that says so.
+//! Converts JSON values to TOML and back. What TOML cannot express is written as JSON text, under a
+//! name that says so.
 
 use serde_json::{Map, Number, Value};
 use toml_edit::{Array, InlineTable, Item, Table, TableLike, Value as Toml};
 
-/// The end of a name whose value is JSON text.
+/// The suffix of a name whose value is JSON text.
 const AS_TEXT: &str = "#json";
 
 /// Writes members into a table, in order.
@@ -33,7 +34,7 @@ pub(super) fn read(table: &dyn TableLike) -> Map<String, Value> {
     members.collect()
 }
 
-/// Returns nothing if TOML has no word for it: `null`, and numbers that are too large.
+/// Returns nothing for what TOML cannot express: `null`, and numbers that are too large.
 pub(super) fn to_toml(value: &Value) -> Option<Toml> {
     Some(match value {
         Value::Null => return None,
@@ -58,7 +59,7 @@ pub(super) fn to_toml(value: &Value) -> Option<Toml> {
     })
 }
 
-/// Returns nothing for what is not there.
+/// Returns nothing for a missing item.
 pub(super) fn to_json(item: &Item) -> Option<Value> {
     Some(match item {
         Item::None => return None,

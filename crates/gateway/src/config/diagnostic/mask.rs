@@ -1,18 +1,17 @@
-//! Takes values out of a file's text before a diagnostic is shown in it, byte for byte, so that columns
-//! stay true.
+//! Masks values in a file's text before a diagnostic is shown in it, byte for byte, so that columns
+//! stay correct.
 //!
-//! The rule: a word is shown if it is one of Gantry's own, or stands between backticks in the message,
-//! which is shown beside it anyway. Everything else becomes `*`. The text is not parsed, so the rule
-//! holds for broken files, too. Entry point: [`mask`].
+//! A word is shown if it is a key of Gantry's, or is between backticks in the message. Everything
+//! else becomes `*`. The text is not parsed, so broken files are masked too. Entry point: [`mask`].
 
 use crate::config::document::Span;
 use crate::config::entry::is_known_word;
 
-/// What separates words: the rest of the syntax of JSON and TOML.
+/// Separators: the syntax of JSON and TOML.
 const STRUCTURE: &str = "{}[]:,.=#\"'";
 
-/// Returns the text with `*` for every word that may be private, as long in bytes as it was. What
-/// stands at `value` is shown as it is.
+/// Returns the text with `*` for every private word, with the same length in bytes. The text at
+/// `value` is shown.
 pub(super) fn mask(text: &str, message: &str, value: Option<Span>) -> String {
     let quoted = message.split('`').skip(1).step_by(2);
     let told: Vec<&str> = quoted
@@ -36,8 +35,8 @@ pub(super) fn mask(text: &str, message: &str, value: Option<Span>) -> String {
     shown
 }
 
-/// Splits a text into blanks, structure and words. A text in quotes is one word, unless its quotes do
-/// not end on their line.
+/// Splits a text into blanks, separators and words. A quoted text is one word if its quote closes
+/// on the same line.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     let mut open = None;
@@ -62,7 +61,7 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns where a quoted text ends, if it does on this line.
+/// Returns the end of a quoted text, if it closes on this line.
 fn closing(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     let end = text.find(|letter: char| {
@@ -73,7 +72,7 @@ fn closing(text: &str, quote: char) -> Option<usize> {
     text[end..].starts_with(quote).then_some(end)
 }
 
-/// Returns what stands in the place of a letter, as wide as it is in bytes; blanks stay.
+/// Returns the mask of a character, with the same length in bytes; blanks stay.
 fn star(letter: char) -> String {
     match letter.len_utf8() {
         _ if letter.is_whitespace() => letter.to_string(),

@@ -1,4 +1,4 @@
-//! JSON with comments and trailing commas, as the clients' own readers take it; nothing looser.
+//! JSON with comments and trailing commas, as clients accept it; nothing looser.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use super::{Member, Node, Table, Value};
 use crate::config::diagnostic::{Diagnostic, Kind};
 
-/// Returns what is read beside strict JSON: comments, and a comma after the last member.
+/// Returns the parser options: comments and trailing commas.
 pub(in crate::config) fn options() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
@@ -32,7 +32,7 @@ pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Diagnosti
         let range = error.range();
         let (said, help) = words(error.kind());
         Diagnostic::at(path, text, range.start..range.end, Kind::Syntax)
-            .say(format!("this is no JSON: {said}"))
+            .say(format!("invalid JSON: {said}"))
             .label("here")
             .help(help)
     })?;
@@ -44,7 +44,7 @@ pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Diagnosti
     }
 }
 
-/// Returns what is wrong in lower case, and what to write instead.
+/// Returns the message in lower case, and a hint.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "another's list of errors, of which few have an advice of their own"

@@ -13,7 +13,7 @@ pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Diagnosti
         let span = error.span().unwrap_or(0..0);
         let said = error.message().lines().collect::<Vec<_>>().join(", ");
         Diagnostic::at(path, text, span, Kind::Syntax)
-            .say(format!("this is no TOML: {said}"))
+            .say(format!("invalid TOML: {said}"))
             .label("here")
             .help("write `key = value` lines under `[servers.NAME]` or `[gateway]`")
     })?;
@@ -23,7 +23,7 @@ pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Diagnosti
     })
 }
 
-/// Implicit tables have no place of their own; that of their key stands in.
+/// Implicit tables have no position; their key's is used.
 fn table(table: &dyn TableLike, around: &Span) -> Table {
     let members = table.iter().filter_map(|(name, _)| {
         let (key, item) = table.get_key_value(name)?;

@@ -1,4 +1,4 @@
-//! What is told about one entry while it is read: mistakes, warnings, and what its variables held.
+//! Diagnostics of one entry while it is read: errors, warnings, and the values of its variables.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use super::Owner;
 use crate::config::diagnostic::{Diagnostic, Kind};
 use crate::config::document::{Document, Node, Span};
 
-/// What is told about one entry.
+/// The diagnostics of one entry.
 pub(in crate::config) struct Diagnostics<'d> {
     pub(in crate::config) document: &'d Document,
     pub(in crate::config) owner: Owner,
     server: Option<&'d str>,
     pub(in crate::config) mistakes: Vec<Diagnostic>,
     pub(in crate::config) warnings: Vec<String>,
-    /// What stands in the fields whose variables were filled.
+    /// The original text of expanded fields.
     pub(in crate::config) written: BTreeMap<String, String>,
     pub(in crate::config) variables: BTreeMap<String, SecretText>,
     pub(in crate::config) inputs: BTreeMap<String, SecretText>,
-    /// The first field that leads into the folder, whichever folder that is.
+    /// The first field that points into the folder.
     pub(in crate::config) leads_into_folder: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl<'d> Diagnostics<'d> {
         }
     }
 
-    /// Begins to tell of a mistake of this server.
+    /// Creates a diagnostic for this server.
     pub(in crate::config) fn diagnostic(&self, span: &Span, kind: Kind) -> Diagnostic {
         let diagnostic = self.document.diagnostic(span, kind);
         match self.server {
@@ -55,7 +55,7 @@ impl<'d> Diagnostics<'d> {
         self.mistakes.push(diagnostic);
     }
 
-    /// Tells that a value is of the wrong kind.
+    /// Reports a value of the wrong type.
     pub(in crate::config) fn wrong(&mut self, node: &Node, field: &str, wanted: &str, help: &str) {
         let diagnostic = self.diagnostic(&node.span, Kind::Value);
         self.push(
@@ -83,7 +83,7 @@ impl<'d> Diagnostics<'d> {
     }
 }
 
-/// `the entry` is said plainly, fields between ticks.
+/// `the entry` without backticks, fields with.
 pub(super) fn shown(field: &str) -> String {
     if field.contains(' ') {
         return field.to_owned();

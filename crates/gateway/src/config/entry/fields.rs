@@ -1,8 +1,7 @@
-//! Typed reading of one table's members; what does not fit becomes a diagnostic at its place.
+//! Typed access to a table's members; a wrong value becomes a diagnostic at its position.
 //!
-//! Members are named by their path below the table, such as `limits.cpu`. A getter returns nothing both
-//! for what is not there and for what is wrong; whether something was wrong is in [`Diagnostics`]. Entry
-//! point: [`Fields::value`].
+//! Members are named by their path, such as `limits.cpu`. A getter returns nothing for a missing or
+//! wrong value; [`Diagnostics`] has the errors. Entry point: [`Fields::value`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,8 +40,8 @@ impl<'t, 'd> Fields<'t, 'd> {
         }
     }
 
-    /// Checks the names of the members against the known paths below this table. What is unknown is an
-    /// error in our own file, and a warning in a client's.
+    /// Checks member names against the known paths. An unknown one is an error in our own file, and
+    /// a warning in a client's.
     pub(in crate::config) fn known(&mut self, known: &[&'static str]) {
         let Some(table) = self.root.as_table() else {
             return;
@@ -50,7 +49,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         for member in &table.members {
             let key = member.key.as_str();
             let is_top = self.prefix.is_empty();
-            // What an import keeps for the way back.
+            // Kept by imports for the export.
             let kept = is_top
                 && self.diagnostics.owner != Owner::Api
                 && (key.starts_with("x-") || key.starts_with("x_"));
@@ -75,7 +74,7 @@ impl<'t, 'd> Fields<'t, 'd> {
                 Fields::new(self.diagnostics, &member.node, &field, self.fill).known(known);
             }
             Value::Null if owner == Owner::Api => {}
-            // A list under that name is a client's own and says who may call.
+            // A client's own list of that name, about who may call.
             Value::List(_) if owner == Owner::Client && field == "tools" => {}
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
                 let help = format!("known keys are {}", listed(&heads(known)));
@@ -89,7 +88,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         let known = heads(known);
         let field = self.field(&member.key);
         let near = nearest(&member.key, &known);
-        // Inside our own tables a client has nothing of its own.
+        // Clients have no members of their own inside our tables.
         if self.diagnostics.owner == Owner::Client && self.prefix.is_empty() {
             if OF_CLIENTS.contains(&member.key.as_str()) {
                 return;
@@ -122,14 +121,14 @@ impl<'t, 'd> Fields<'t, 'd> {
         self.node(key).is_some()
     }
 
-    /// Returns a value by its path; over REST `null` says the same as nothing.
+    /// Returns a value by its path; over REST `null` means absent.
     pub(in crate::config) fn node(&self, key: &str) -> Option<&'t Node> {
         let node = self.root.find(key)?;
         let is_nothing = self.diagnostics.owner == Owner::Api && matches!(node.value, Value::Null);
         (!is_nothing).then_some(node)
     }
 
-    /// Returns what is written for an option, in the form in which a spec takes it.
+    /// Returns an option's value in the form of the spec.
     pub(in crate::config) fn value(&mut self, form: Form, key: &str) -> Option<Json> {
         let node = self.node(key)?;
         let value = match form {
@@ -167,7 +166,7 @@ impl<'t, 'd> Fields<'t, 'd> {
                 }
             },
         };
-        // What REST sends is checked with the whole spec, and refused with the code of that.
+        // REST values are checked with the whole spec, which has its own error codes.
         if self.diagnostics.owner != Owner::Api && !form.allows(&value) {
             self.out_of_range(node, key, form);
             return None;
@@ -175,7 +174,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         Some(value)
     }
 
-    /// Returns what is said of single tools, by their own names. row 3.4
+    /// Returns the settings of single tools, by their own names. row 3.4
     fn tools(&mut self, node: &'t Node, key: &str) -> Option<Json> {
         let field = self.field(key);
         let Some(table) = node.as_table() else {
@@ -218,7 +217,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         None
     }
 
-    /// Returns a text without looking for variables.
+    /// Returns a text without expansion.
     pub(in crate::config) fn plain(&mut self, key: &str) -> Option<String> {
         let node = self.node(key)?;
         if let Some(text) = node.as_text() {
@@ -230,7 +229,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         None
     }
 
-    /// Returns a text with its variables filled.
+    /// Returns an expanded text.
     fn text(&mut self, key: &str) -> Option<String> {
         let (node, field) = (self.node(key)?, self.field(key));
         self.filled(node, &field)
@@ -260,7 +259,8 @@ impl<'t, 'd> Fields<'t, 'd> {
                 for odd in &filled.odd {
                     let odd = if private { "${…}" } else { odd };
                     let odd = odd.escape_debug();
-                    let what = format!("`{odd}` in {field} is no variable and stays as it is");
+                    let what =
+                        format!("`{odd}` in {field} is not a variable and is kept as written");
                     self.diagnostics.warn(&node.span, &what);
                 }
                 Some(filled.text)
@@ -272,7 +272,9 @@ impl<'t, 'd> Fields<'t, 'd> {
                         format!("set `{name}` before `gantry up`, or write `${{{name}:-default}}`"),
                     ),
                     Missing::Input { id } => (
-                        format!("{field} needs the input `{id}`, and nobody was there to ask"),
+                        format!(
+                            "{field} needs the input `{id}` and there is no terminal to ask on"
+                        ),
                         "start `gantry up` on a terminal, or use a variable such as `${NAME}`"
                             .to_owned(),
                     ),
@@ -285,7 +287,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         }
     }
 
-    /// Returns a list of texts with their variables filled.
+    /// Returns a list of expanded texts.
     fn texts(&mut self, key: &str) -> Option<Vec<String>> {
         let node = self.node(key)?;
         let list = self.list(node, key)?;
@@ -298,7 +300,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         texts.into_iter().collect()
     }
 
-    /// Returns a list of texts as they are.
+    /// Returns a list of texts without expansion.
     pub(in crate::config) fn names(&mut self, key: &str) -> Option<Vec<String>> {
         let node = self.node(key)?;
         let list = self.list(node, key)?;
@@ -338,7 +340,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         None
     }
 
-    /// Returns how a key with a value is written in this file.
+    /// Returns how a key with a value is written in this syntax.
     fn assigned(&self, key: &str, value: &str) -> String {
         match Syntax::of(&self.diagnostics.document.path) {
             Syntax::Toml => format!("{key} = {value}"),
@@ -346,7 +348,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         }
     }
 
-    /// Returns named texts with their variables filled.
+    /// Returns named, expanded texts.
     fn pairs(&mut self, key: &str) -> Option<BTreeMap<String, String>> {
         let node = self.node(key)?;
         let field = self.field(key);
@@ -418,7 +420,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         );
     }
 
-    /// Returns a time; clients write milliseconds, a text carries its unit.
+    /// Returns a duration; numbers are milliseconds as in clients, texts have a unit.
     fn period(&mut self, node: &Node, field: &str) -> Option<Duration> {
         let time = match &node.value {
             Value::Number(text) => text.parse().ok().map(Duration::from_millis),
@@ -439,7 +441,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 }
 
-/// Reads a number of its form, whatever its range.
+/// Reads a number, without checking its range.
 fn number(form: Form, node: &Node) -> Option<Json> {
     match (form, &node.value) {
         (Form::Size(..), Value::Number(text) | Value::Text(text)) => {

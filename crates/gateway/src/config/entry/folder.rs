@@ -1,14 +1,14 @@
-//! Whether a path of an entry leads into the folder whose configuration is read, whichever folder that is.
+//! Decides whether a path in an entry points into the folder whose configuration is read.
 //!
-//! A relative path does, and so does one that a variable turns into a path below the folder. A path that
-//! is written out in full names one folder, and whoever wrote it meant that one. Entry points: [`note`] for
-//! a path that is entered or run, [`note_arguments`] for what a program is given.
+//! A relative path does, and so does one that a variable makes a path below the folder. An absolute
+//! path names one specific folder on purpose. Entry points: [`note`] for a path that is entered or
+//! run, [`note_arguments`] for arguments.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::fields::Fields;
 
-/// Notes a path that leads into the folder.
+/// Records a path that points into the folder.
 pub(super) fn note(fields: &mut Fields<'_, '_>, field: &str, filled: &str) {
     let is_literal = !fields.diagnostics.written.contains_key(field);
     let path = Path::new(filled);
@@ -18,7 +18,7 @@ pub(super) fn note(fields: &mut Fields<'_, '_>, field: &str, filled: &str) {
     }
 }
 
-/// Options after which a program works in a folder, or loads code from a file or folder.
+/// Options that set a program's working folder, or load code from a file or folder.
 const ENTERING: [&str; 24] = [
     "--directory",
     "--project",
@@ -46,18 +46,18 @@ const ENTERING: [&str; 24] = [
     "-cp",
 ];
 
-/// The same of [`RUNNERS`] alone; other programs mean data by them.
+/// The same, for [`RUNNERS`] only; in other programs they mean data.
 const INSTALLING: [&str; 6] = ["--dir", "--from", "--with", "--package", "-p", "-r"];
 
-/// Programs that run what their first plain argument names, a folder too.
+/// Programs that run their first plain argument.
 const RUNNERS: [&str; 18] = [
     "node", "nodejs", "tsx", "ts-node", "deno", "bun", "bunx", "npm", "npx", "pnpm", "pnpx",
     "yarn", "python", "pypy", "uv", "uvx", "pipx", "go",
 ];
 
-/// Notes arguments that a variable turns into a path in the folder, if what is there may well be run: a
-/// file, whatever stands behind `=`, and what an option makes the program enter or load. The folder
-/// itself as a plain argument is what servers of files are given to work on.
+/// Records arguments that a variable makes a path in the folder, if the program may run it: a file,
+/// a value after `=`, or the value of an option that enters or loads it. The folder itself as a
+/// plain argument is data.
 pub(super) fn note_arguments(fields: &mut Fields<'_, '_>, command: &str, args: &[String]) {
     for (index, argument) in args.iter().enumerate() {
         let field = format!("args[{index}]");
@@ -69,7 +69,7 @@ pub(super) fn note_arguments(fields: &mut Fields<'_, '_>, command: &str, args: &
     }
 }
 
-/// Returns the path of an argument, absolute, if a program may run what is there.
+/// Returns the absolute path of an argument, if a program may run it.
 fn code_path<'a>(command: &str, before: &[String], argument: &'a str) -> Option<&'a str> {
     let is_entered = before.last().is_some_and(|option| {
         let option = option.as_str();
@@ -84,13 +84,13 @@ fn code_path<'a>(command: &str, before: &[String], argument: &'a str) -> Option<
     if let Some(path) = behind.find_map(|at| absolute(&argument[at..])) {
         return Some(path);
     }
-    // A short option may have its value attached: `-C/path`.
+    // A short option may have an attached value: `-C/path`.
     let is_short = argument.starts_with('-') && !argument.starts_with("--");
     let attached = argument.find('/').filter(|_| is_short);
     attached.map(|at| &argument[at..])
 }
 
-/// Returns the path that a text is, if it is absolute; it may be written as a URL.
+/// Returns the absolute path in a text, which may be a URL.
 fn absolute(text: &str) -> Option<&str> {
     let path = text.strip_prefix("file:").unwrap_or(text);
     let path = path.strip_prefix("//").unwrap_or(path);
@@ -99,7 +99,7 @@ fn absolute(text: &str) -> Option<&str> {
     Path::new(path).is_absolute().then_some(path)
 }
 
-/// Tells whether the next plain argument is what the program runs: `node PATH`, `uv run PATH`.
+/// Returns whether the next plain argument is what the program runs: `node PATH`, `uv run PATH`.
 fn runs_first(command: &str, before: &[String]) -> bool {
     let is_passed = |word: &String| {
         word.starts_with('-')
@@ -117,7 +117,7 @@ fn is_runner(command: &str) -> bool {
     RUNNERS.contains(&name)
 }
 
-/// Tells whether a path lies in a folder, without asking the disk what its dots lead to.
+/// Returns whether a path is inside a folder, without resolving links.
 fn is_below(folder: &Path, path: &Path) -> bool {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -1,9 +1,9 @@
 //! An entry with a URL: a server that is somewhere else; and what kind of server an entry describes.
 //!
-//! Nothing is connected to here; what a name leads to is judged when the connection is made. Entry
-//! points: [`kind`] and [`settle`].
+//! Nothing is connected here; the address is checked when the connection is made. Entry points:
+//! [`kind`] and [`settle`].
 
-use gantry_model::spec::{Launch, ProcessLaunch, RemoteLaunch, TransportWish, check_url};
+use gantry_model::spec::{Launch, ProcessLaunch, RemoteLaunch, TransportPreference, check_url};
 
 use super::fields::Fields;
 use super::{Entry, Fill, Owner, folder};
@@ -12,7 +12,7 @@ use crate::config::diagnostic::Kind;
 /// The members that name a URL.
 pub(in crate::config) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
-/// What stands for a URL whose variables nobody has allowed to be filled.
+/// The placeholder for a URL with variables that may not be expanded yet.
 const UNFILLED: &str = "https://needs-approval.invalid/";
 
 /// Returns what kind of server an entry describes, with nothing but its kind: one at a URL, an image, or a
@@ -24,8 +24,8 @@ pub(super) fn kind(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch>
         .find(|key| fields.has(key));
     let text = written.and_then(|key| fields.node(key)?.as_text());
     let is_remote = text
-        .and_then(TransportWish::parse)
-        .is_some_and(|wish| wish != TransportWish::Auto);
+        .and_then(TransportPreference::parse)
+        .is_some_and(|wish| wish != TransportPreference::Auto);
     if fields.has("image") {
         return super::image::kind(fields, url);
     }
@@ -52,7 +52,7 @@ pub(super) fn kind(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch>
     None
 }
 
-/// Settles what a file leaves open of a remote server: its URL is checked, paths count from the folder.
+/// Completes a remote server: its URL is checked, paths are relative to the folder.
 pub(super) fn settle(fields: &mut Fields<'_, '_>, remote: &mut RemoteLaunch) {
     if let Some(file) = &remote.ca_file {
         folder::note(fields, "ca_file", &file.to_string_lossy());
@@ -65,8 +65,8 @@ pub(super) fn settle(fields: &mut Fields<'_, '_>, remote: &mut RemoteLaunch) {
     if remote.url.is_empty() {
         return;
     }
-    if key == "httpUrl" && remote.transport == TransportWish::Auto {
-        remote.transport = TransportWish::StreamableHttp;
+    if key == "httpUrl" && remote.transport == TransportPreference::Auto {
+        remote.transport = TransportPreference::StreamableHttp;
     }
     let (Err(error), Some(node)) = (check_url(&remote.url), fields.node(key)) else {
         return;

@@ -67,7 +67,7 @@ fn only_as_a_transport_stdio_is_passed_over() {
 #[test]
 fn an_entry_of_a_remote_server() {
     // rows 0.6, 2.20, 3.4
-    use gantry_model::spec::TransportWish;
+    use gantry_model::spec::TransportPreference;
     let spec = one(
         r#"{"type": "sse", "url": "https://example.com/${MODE:-sse}", "headers": {"Authorization": "Bearer ${TOKEN}"},
             "proxy": "http://proxy:3128", "allow_private": true, "ca_file": "ca.pem",
@@ -77,7 +77,7 @@ fn an_entry_of_a_remote_server() {
     let launch = remote(&spec);
     assert_eq!(launch.url, "https://example.com/sse");
     assert_eq!(launch.headers["Authorization"], "Bearer s3");
-    assert_eq!(launch.transport, TransportWish::Sse);
+    assert_eq!(launch.transport, TransportPreference::Sse);
     assert_eq!(launch.proxy.as_deref(), Some("http://proxy:3128"));
     assert_eq!(
         launch.ca_file.as_deref(),
@@ -89,15 +89,15 @@ fn an_entry_of_a_remote_server() {
     let wish = |entry: &str| remote(&one(entry)).transport;
     assert_eq!(
         wish(r#"{"url": "http://localhost/x"}"#),
-        TransportWish::Auto
+        TransportPreference::Auto
     );
     assert_eq!(
         wish(r#"{"httpUrl": "http://localhost/x"}"#),
-        TransportWish::StreamableHttp
+        TransportPreference::StreamableHttp
     );
     assert_eq!(
         wish(r#"{"type": "http", "url": "http://[::1]/x"}"#),
-        TransportWish::StreamableHttp
+        TransportPreference::StreamableHttp
     );
 }
 
@@ -135,8 +135,8 @@ fn gantrys_own_members() {
     assert_eq!(process(&spec).limits.cpu, Some(0.5));
     assert_eq!(process(&spec).limits.memory_bytes, Some(64 << 20));
     assert_eq!((spec.concurrency(), spec.calls.queue), (1, 3));
-    assert_eq!(spec.life.handshake.as_secs(), 2);
-    assert_eq!(spec.life.restart.ladder[1].as_millis(), 1500);
+    assert_eq!(spec.lifecycle.handshake.as_secs(), 2);
+    assert_eq!(spec.lifecycle.restart.backoff[1].as_millis(), 1500);
     assert_eq!(spec.start, Start::Lazy);
     assert!(spec.tools.leaves_out("read_all").is_some());
     assert!(spec.tools.leaves_out("read_one").is_none());

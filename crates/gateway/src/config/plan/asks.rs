@@ -1,9 +1,9 @@
-//! Everything that a part of a file asks for, in the words that a person is asked with: what would be run
-//! or connected to, every member as it is written, and where each variable would go.
+//! Everything that a part of a file asks for, as shown in the approval prompt: the command or URL,
+//! every member as written, and where each variable goes.
 //!
-//! Knows no key: the members are those that stand in the file, so that none can be forgotten. Whatever
-//! could steer a terminal or hide is escaped. Each line has a second form for keeping, without what may
-//! be secret (`hidden`). Entry points: [`of_entry`] and [`of_gateway`].
+//! Lists the members that are in the file rather than known keys, so none can be missed. Control
+//! and invisible characters are escaped. Each line has a second form for storage, without secrets
+//! (`hidden`). Entry points: [`of_entry`] and [`of_gateway`].
 
 mod hidden;
 
@@ -22,18 +22,18 @@ use crate::config::expand::{Reference, Values, references};
 /// What a part of a file asks for.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// A line for each server and each setting; what belongs to a server is indented below it.
+    /// A line for each server and setting; details are indented.
     pub(super) lines: Vec<Line>,
     /// The variables that would be read.
     pub(super) variables: BTreeSet<String>,
 }
 
-/// One line of what is asked for.
+/// One line of the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    /// As the person sees it.
+    /// As the user sees it.
     pub(super) shown: String,
-    /// As it is remembered: the same, but for what may be secret.
+    /// The form for storage, without secrets.
     pub(super) kept: String,
 }
 
@@ -81,18 +81,19 @@ pub(super) fn of_gateway(gateway: &Node) -> Asked {
     }
 }
 
-/// Returns a line that was kept as a person is shown it.
+/// Formats a stored line for display.
 pub(super) fn shown_again(kept: &str) -> String {
     hidden::short(kept)
 }
 
-/// Hiding maps equal values to equal ones and others to others, so that there are as many lines of both.
+/// Hiding maps equal values to equal ones and different to different, so both have equally many
+/// lines.
 fn paired(shown: Vec<String>, kept: Vec<String>) -> Vec<Line> {
     let lines = shown.into_iter().zip(kept);
     lines.map(|(shown, kept)| Line { shown, kept }).collect()
 }
 
-/// Returns the lines of an entry, with the values of `node`: those of the entry, or hidden ones.
+/// Returns the lines of an entry, with the values of `node`: the original or the hidden ones.
 fn entry_lines(
     entry: &Entry,
     node: &Node,
@@ -137,7 +138,7 @@ fn text<'n>(node: &'n Node, path: &str) -> Option<&'n str> {
     node.find(path).and_then(Node::as_text)
 }
 
-/// Returns what an entry runs and connects to, and which members are told by that in full.
+/// Returns the command or URL of an entry, and the members it fully covers.
 fn headline(node: &Node) -> (String, Vec<&'static str>) {
     let mut told = Vec::new();
     let mut parts = Vec::new();
@@ -181,7 +182,7 @@ fn headline(node: &Node) -> (String, Vec<&'static str>) {
     (parts.join(", "), told)
 }
 
-/// Returns every member by its path with its value as one line; lists of plain values are values.
+/// Returns every member by its path with its value in one line; lists of plain values are values.
 fn leaves(path: &str, node: &Node, found: &mut Vec<(String, String)>) {
     let below = |key: &str| match path {
         "" => key.to_owned(),
@@ -210,7 +211,7 @@ fn leaves(path: &str, node: &Node, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Returns a value that has no members.
+/// Formats a value without members.
 fn plain(node: &Node) -> Option<String> {
     match &node.value {
         Value::Null => Some("null".to_owned()),
@@ -221,7 +222,7 @@ fn plain(node: &Node) -> Option<String> {
     }
 }
 
-/// Says where what stands in a member goes.
+/// Describes where a member's value goes.
 fn destination(node: &Node, path: &str) -> String {
     let of = |key: &str| text(node, key).map(shown);
     let url = URLS.into_iter().find_map(of);
@@ -248,7 +249,7 @@ fn destination(node: &Node, path: &str) -> String {
     }
 }
 
-/// Says which content of a named file is approved with the entry.
+/// Describes the approved content of a named file.
 fn content(path: &Path, digest: Option<&Option<Digest>>) -> String {
     let path = shown(&path.to_string_lossy());
     match digest {
@@ -257,7 +258,7 @@ fn content(path: &Path, digest: Option<&Option<Digest>>) -> String {
     }
 }
 
-/// Returns a word of a command line, between quotes if it is more than letters and the like.
+/// Returns a word of a command line, quoted if necessary.
 fn word(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_@%+=:./-".contains(letter);
     let shown = shown(word);
@@ -268,8 +269,8 @@ fn word(word: &str) -> String {
     }
 }
 
-/// Escapes everything that is no visible character: control characters, direction marks, blanks other
-/// than the common one, and letters that show as nothing.
+/// Escapes everything but visible characters and plain blanks: control characters, direction marks,
+/// other blanks and invisible letters.
 fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,8 +1,8 @@
-//! Which parts of a file a person has approved, and what is another than what they approved.
+//! Which parts of a file are approved, and what differs from the approved version.
 //!
-//! A part is one server's entry, or `[gateway]`. Its hash covers every member, whatever the reader makes
-//! of it, and the files that it names; comments, order and layout do not count. Only a part that is new or
-//! changed waits. fault G5 Entry point: [`Review::of`].
+//! A part is one server's entry, or `[gateway]`. Its hash covers every member and the files it
+//! names; comments, order and layout do not count. Only new or changed parts need approval (fault
+//! G5). Entry point: [`Review::of`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,17 +14,17 @@ use crate::config::approval::{ApprovedPart, ApprovedParts, Digest, FileApproval}
 use crate::config::document::{Node, Value};
 use crate::config::entry;
 
-/// How a part that waits differs from what was approved.
+/// How an unapproved part differs from the approved version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
-    /// Nothing of its name was approved.
+    /// Nothing of this name was approved.
     New,
-    /// Another content of its name was.
+    /// Its content was different.
     Changed,
 }
 
 impl Difference {
-    /// Returns the word for it.
+    /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -33,34 +33,34 @@ impl Difference {
     }
 }
 
-/// A file of which something waits for a person's word.
+/// A file that needs approval.
 #[derive(Debug, Clone)]
 pub struct Unapproved {
     /// The file, as it is shown.
     pub path: PathBuf,
-    /// What is remembered when it is approved.
+    /// What is stored when it is approved.
     pub approval: FileApproval,
     /// Whether nothing of it was ever approved.
     pub is_new: bool,
-    /// The servers that wait, in order.
+    /// The servers that need approval, in order.
     pub servers: Vec<(String, Difference)>,
-    /// How `[gateway]` differs, if it waits.
+    /// How `[gateway]` differs, if it needs approval.
     pub gateway: Option<Difference>,
     /// Approved servers that the file no longer has.
     pub removed: Vec<String>,
-    /// How many parts are as they were approved.
+    /// How many parts are approved and unchanged.
     pub unchanged: usize,
-    /// What waits, a line each; what belongs to the line before is indented. Of a file that was approved
-    /// before, only what differs, behind `+`, `-` or two blanks.
+    /// The lines of the prompt; details are indented. For a file approved before, only differences,
+    /// prefixed with `+`, `-` or two blanks.
     pub asks: Vec<String>,
-    /// The variables that what waits would read.
+    /// The variables that would be read.
     pub variables: BTreeSet<String>,
-    /// The files that the file names, with the hash of each that is there.
+    /// The files that the file names, each with its hash.
     pub files: BTreeMap<PathBuf, Option<Digest>>,
 }
 
 impl fmt::Display for Unapproved {
-    /// Says what waits, by name: `files (changed), search (new)`.
+    /// Lists what needs approval: `files (changed), search (new)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gateway = self
             .gateway
@@ -78,16 +78,16 @@ pub(super) struct Review {
     waiting: BTreeMap<String, Difference>,
     /// Whether `[gateway]` is not approved.
     pub(super) gateway_waits: bool,
-    /// Whether any part is.
+    /// Whether any part is approved.
     pub(super) has_approved: bool,
-    /// The file, if something of it waits.
+    /// The file, if it needs approval.
     pub(super) unapproved: Option<Unapproved>,
-    /// The parts of a file that was approved as a whole, before parts were remembered.
+    /// The parts of a file approved as a whole, by an earlier version.
     pub(super) unrecorded: Option<FileApproval>,
 }
 
 impl Review {
-    /// Compares what a file says with what was approved.
+    /// Compares a file with its approvals.
     pub(super) fn of(
         given: Given<'_>,
         path: &Path,
@@ -130,18 +130,18 @@ impl Review {
         report.finish(path, approval, unrecorded, files)
     }
 
-    /// Tells how a server's entry differs from what was approved; nothing if it is approved.
+    /// Returns how a server's entry differs from the approved one; nothing if it is approved.
     pub(super) fn difference(&self, name: &str) -> Option<Difference> {
         self.waiting.get(name).copied()
     }
 
-    /// Tells whether the file was known before.
+    /// Returns whether the file was approved before.
     pub(super) fn is_new_file(&self) -> bool {
         self.unapproved.as_ref().is_some_and(|file| file.is_new)
     }
 }
 
-/// What is found out about a file, part by part.
+/// Collects the review of a file, part by part.
 struct Report<'a> {
     known: Option<&'a ApprovedParts>,
     is_whole: bool,
@@ -167,7 +167,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Notes a part; tells how it differs from what was approved, if it does.
+    /// Adds a part; returns how it differs from the approved one, if it does.
     fn compare(
         &mut self,
         known: Option<&ApprovedPart>,
@@ -247,7 +247,7 @@ fn part(asked: &Asked, sha256: Digest) -> ApprovedPart {
     }
 }
 
-/// Returns what differs between what was approved and what is asked for now, under the part's own line.
+/// Returns the differences, below the part's own line.
 fn changed(before: &[String], now: &[Line]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(head) = now.first().filter(|head| before.contains(&head.kept)) {
@@ -260,14 +260,14 @@ fn changed(before: &[String], now: &[Line]) -> Vec<String> {
     let came = now.iter().filter(|line| !before.contains(&line.kept));
     let came: Vec<String> = came.map(|line| format!("+ {}", line.shown)).collect();
     if came.is_empty() && lines.len() <= 1 {
-        // Nothing that is shown differs: then everything is.
+        // No visible difference: show everything.
         return now.iter().map(|line| format!("+ {}", line.shown)).collect();
     }
     lines.extend(came);
     lines
 }
 
-/// Returns the hash of everything that an entry says, and of the files that it names.
+/// Returns the hash of an entry's content, and of the files it names.
 fn entry_digest(
     entry: &Entry,
     files: &BTreeMap<PathBuf, Option<Digest>>,
@@ -284,7 +284,7 @@ fn entry_digest(
     Digest::of(&bytes).with_files(&named.collect())
 }
 
-/// Writes a value so that two that differ in anything but order and layout are written differently.
+/// Writes a value canonically: only order and layout are ignored.
 fn canonical(node: &Node, bytes: &mut Vec<u8>) {
     match &node.value {
         Value::Null => bytes.push(b'z'),

@@ -26,7 +26,7 @@ struct RpcData<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct ProblemDocument<'a> {
-    /// Where the page about this code is, on this gateway.
+    /// The URL of this code's page on this gateway.
     #[schema(example = "/errors/server.unknown")]
     r#type: String,
     /// The status in words.
@@ -34,12 +34,12 @@ pub(crate) struct ProblemDocument<'a> {
     /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// What is wrong with this very request.
+    /// The message for this request.
     detail: &'a str,
     /// The stable code.
     #[schema(example = "server.unknown")]
     code: &'static str,
-    /// Who can mend it: `client`, `server` or `gateway`.
+    /// The responsible party: `client`, `server` or `gateway`.
     fault: &'static str,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub(crate) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     call: Option<String>,
-    /// When to come again, in seconds.
+    /// When to retry, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     retry_after: Option<f64>,
@@ -100,7 +100,7 @@ impl IntoResponse for Problem {
 }
 
 impl Problem {
-    /// Returns what we know beside the message, as JSON.
+    /// Returns our details as JSON.
     pub(super) fn own_data(&self) -> String {
         let data = RpcData {
             code: self.0.code,

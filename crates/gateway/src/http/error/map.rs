@@ -14,7 +14,7 @@
 //! | remote: asks to be left alone | 503, Retry-After | 200 | -31503 |
 //! | remote: anything else | 502 | 200 | -31502 |
 //! | exited, not reading, protocol, response too large, output schema | 502 | 200 | -31502 |
-//! | timeout, nobody answered what the server asked | 504 | 200 | -31504 |
+//! | timeout, server request unanswered | 504 | 200 | -31504 |
 //! | the client declined what the server asked | 422 | 200 | -31422 |
 //! | too many calls wait for their client, too many subscriptions | 429 | 429 | -31429 |
 //! | the answer was not delivered: too much is unread | 429, Retry-After | 200 | -31429 |
@@ -47,13 +47,13 @@ use super::status::client_closed_request;
 use super::{Carrier, FieldIssue, Problem, RpcError};
 use crate::http::auth::CHALLENGE_WRONG;
 
-/// When to come again if the database, or the gateway, is expected back.
+/// `Retry-After` if the database, or the gateway, is expected back.
 const COME_AGAIN: Duration = Duration::from_secs(5);
 
-/// What has a code of its own in the handshake era if it is not there.
+/// Items that have a code of their own in the handshake era if unknown.
 const RESOURCE: &str = "resource";
 
-/// The code of a server's own JSON-RPC error, which travels on as it is.
+/// The code of a server's own JSON-RPC error, which is forwarded unchanged.
 pub(super) const SERVER_ERROR: &str = "server.error";
 
 impl From<CallFailure> for Problem {
@@ -180,7 +180,7 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
     }
 }
 
-/// Returns the HTTP status that says most about a server's own error. row 1.5
+/// Returns the HTTP status for a server's own error. row 1.5
 fn rpc_status(code: i64) -> StatusCode {
     match code {
         jsonrpc::METHOD_NOT_FOUND | RESOURCE_NOT_FOUND => StatusCode::NOT_FOUND,
@@ -248,7 +248,7 @@ impl From<EngineError> for Problem {
     }
 }
 
-/// Returns where a registration over REST has a field of a spec: a JSON pointer into the body.
+/// Returns the JSON pointer of a spec's field in a registration body.
 fn registered_as(member: &str) -> String {
     let escaped = |part: &str| part.replace('~', "~0").replace('/', "~1");
     if let Some(index) = member

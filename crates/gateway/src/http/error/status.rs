@@ -1,4 +1,4 @@
-//! The HTTP status of every code that the gateway itself gives out.
+//! The HTTP status of every error code of the gateway.
 
 use http::StatusCode;
 
@@ -29,14 +29,16 @@ pub(super) fn of(code: &str) -> StatusCode {
         | "listen.too_many"
         | "stdio.busy" => StatusCode::TOO_MANY_REQUESTS,
         "call.cancelled" => client_closed_request(),
-        "server.response_too_large" | "stdio.cut" | "stdio.nonsense" => StatusCode::BAD_GATEWAY,
+        "server.response_too_large" | "stdio.cut" | "stdio.not_a_gateway" => {
+            StatusCode::BAD_GATEWAY
+        }
         "http.bodies_full" | "session.full" | "stdio.down" => StatusCode::SERVICE_UNAVAILABLE,
-        // `gateway.panic`, `gateway.random`, and whatever is not named above.
+        // `gateway.panic`, `gateway.random`, and all others.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
-/// Returns the status for a client that went away before its answer.
+/// Returns the status for a client that disconnected before its response.
 pub(super) fn client_closed_request() -> StatusCode {
     StatusCode::from_u16(499).expect("499 is a status")
 }

@@ -103,7 +103,7 @@ async fn a_fault_of_ours_shows_code_and_call_only() {
     assert_eq!(document["call"], "call_00000000000000000000000000000007");
     assert_eq!(
         document["detail"],
-        "the gateway failed; its log knows more under this code"
+        "the gateway failed; see its log for this code"
     );
     assert!(document.get("hint").is_none());
 }

@@ -1,7 +1,6 @@
-//! Requests of servers to clients of the handshake era that are not answered yet: requests of ours on an
-//! event stream, whose responses the client posts. Only the session that was asked can respond (fault
-//! T4), to each request once. Nothing here waits. Entry points: [`OpenRequests::send`] and
-//! [`OpenRequests::answered`].
+//! Open server requests to clients of the handshake era: sent on an event stream, answered by
+//! posted responses. Only the session that was asked can respond (fault T4), to each request once.
+//! Never waits. Entry points: [`OpenRequests::send`] and [`OpenRequests::answered`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::mcp::quota::SuspendedPermit;
 use crate::mcp::sessions::SessionId;
 use crate::mcp::stream::{event, notification};
 
-/// The requests that wait for a client's response.
+/// The open server requests.
 #[derive(Debug)]
 pub(in crate::mcp) struct OpenRequests {
     last: AtomicU64,
@@ -26,10 +25,10 @@ pub(in crate::mcp) struct OpenRequests {
 }
 
 impl Default for OpenRequests {
-    /// Begins at a random number: an answer to a question of a dead gateway must answer none of ours.
+    /// Starts at a random number: a response to a previous gateway's request must not match.
     fn default() -> Self {
         let mut bits = [0; 8];
-        // Without randomness there is no session either that could be asked.
+        // Without randomness there are no sessions either.
         getrandom::fill(&mut bits).unwrap_or_default();
         Self {
             last: AtomicU64::new(u64::from_ne_bytes(bits) >> 16),
@@ -38,24 +37,24 @@ impl Default for OpenRequests {
     }
 }
 
-/// One request among those that are answered together.
+/// One request of a group that is answered together.
 #[derive(Debug)]
 struct WaitingRequest {
     key: Box<str>,
     ask: Arc<Mutex<Responses>>,
 }
 
-/// The responses that belong together, until all are there.
+/// The responses of a group, until complete.
 #[derive(Debug)]
 struct Responses {
     missing: usize,
     received: Vec<ClientResponse>,
     answer: Option<oneshot::Sender<RequestOutcome>>,
-    /// The bytes of what was asked and answered.
+    /// The bytes of requests and responses.
     load: Option<SuspendedPermit>,
 }
 
-/// Requests that belong together, withdrawn when this is dropped.
+/// A group of requests, withdrawn when dropped.
 #[derive(Debug)]
 pub(in crate::mcp) struct RequestGuard {
     table: Arc<OpenRequests>,
@@ -65,7 +64,7 @@ pub(in crate::mcp) struct RequestGuard {
 }
 
 impl OpenRequests {
-    /// Notes requests as open, and returns what is to be written to the client.
+    /// Registers requests, and returns the messages to the client.
     pub(in crate::mcp) fn send(
         self: &Arc<Self>,
         session: SessionId,
@@ -105,7 +104,7 @@ impl OpenRequests {
         (entered, events)
     }
 
-    /// Takes the answer of a session to a request of ours; tells whether it was waited for.
+    /// Handles a session's response to a request of ours; returns whether it was expected.
     pub(in crate::mcp) fn answered(&self, session: SessionId, response: &Response<'_>) -> bool {
         let Some(id) = response.id.matches_u64() else {
             return false;
@@ -115,13 +114,13 @@ impl OpenRequests {
         };
         let outcome = match response.outcome {
             Outcome::Result(result) if result.is_object() => Ok(result.to_buf()),
-            Outcome::Result(_) => Err(unfit("the client's answer is no object")),
+            Outcome::Result(_) => Err(unfit("the client's response is not an object")),
             Outcome::Error(error) => Err(error.to_buf()),
         };
         let mut ask = waiting.ask.lock();
         ask.missing = ask.missing.saturating_sub(1);
         let (Ok(text) | Err(text)) = &outcome;
-        // What must wait for other answers takes room; the last one is sent on at once.
+        // A response that waits for others needs room; the last one is forwarded at once.
         let is_last = ask.missing == 0;
         let fits = match &mut ask.load {
             Some(load) if !is_last => load.add(text.text().len()).is_ok(),
@@ -131,14 +130,14 @@ impl OpenRequests {
             key: waiting.key,
             outcome: match fits {
                 true => outcome,
-                false => Err(unfit("the client's answers take too much room")),
+                false => Err(unfit("the client's responses exceed the memory limit")),
             },
         });
         if ask.missing == 0 {
             let said = std::mem::take(&mut ask.received);
             ask.load = None;
             if let Some(answer) = ask.answer.take() {
-                // A call that has just ended needs no answer.
+                // A call that just ended needs no answer.
                 drop(answer.send(RequestOutcome::Answered(said)));
             }
         }
@@ -150,7 +149,7 @@ impl OpenRequests {
     }
 }
 
-/// Makes the error that stands for an answer which cannot be passed on.
+/// Creates the error for a response that cannot be forwarded.
 fn unfit(why: &str) -> RawBuf {
     let mut error = jsonrpc::Edit::new(Raw::EMPTY_OBJECT);
     error
@@ -160,7 +159,7 @@ fn unfit(why: &str) -> RawBuf {
 }
 
 impl RequestGuard {
-    /// Tells whether something of it is not answered, and waited for.
+    /// Returns whether something is unanswered, and still awaited.
     pub(in crate::mcp) fn is_open(&self) -> bool {
         let is_over = match &self.lifetime {
             RequestLifetime::Call => false,
@@ -171,12 +170,12 @@ impl RequestGuard {
         !is_over && ids.any(|id| table.contains_key(&(self.session, *id)))
     }
 
-    /// Tells whether it stays asked when the call ends that it was told with.
+    /// Returns whether it stays open when its call ends.
     pub(in crate::mcp) fn outlives_call(&self) -> bool {
         matches!(self.lifetime, RequestLifetime::Session(_)) && self.is_open()
     }
 
-    /// Waits until nobody waits for the answer any more.
+    /// Waits until no one waits for the response.
     pub(in crate::mcp) async fn over(&self) {
         match &self.lifetime {
             RequestLifetime::Call => {}
@@ -184,7 +183,7 @@ impl RequestGuard {
         }
     }
 
-    /// Takes back what was not answered, and returns what tells the client so.
+    /// Withdraws what is unanswered, and returns the cancellations for the client.
     pub(in crate::mcp) fn withdraw(&mut self) -> Vec<Bytes> {
         let mut table = self.table.lock();
         let session = self.session;
@@ -294,7 +293,10 @@ mod tests {
             panic!("answers")
         };
         let refused = said[0].outcome.as_ref().unwrap_err();
-        assert!(refused.text().contains("too much room"), "{refused:?}");
+        assert!(
+            refused.text().contains("exceed the memory limit"),
+            "{refused:?}"
+        );
         assert!(said[1].outcome.is_ok());
     }
 

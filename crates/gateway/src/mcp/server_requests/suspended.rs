@@ -1,9 +1,8 @@
-//! Calls that are suspended until a client of the stateless era comes back with responses.
+//! Calls that are suspended until a client of the stateless era returns with responses.
 //!
-//! A task of its own keeps the call; the client has a sealed state that names
-//! it, good for one return by the same key with the same request (fault T4). Each has its seat among
-//! the calls that wait, and none waits longer than its server lets it be asked. Entry points:
-//! [`SuspendedCalls::enter`], `Endpoint::resume`.
+//! A task keeps the call; the client has a sealed state that identifies it, valid for one return by
+//! the same key with the same request (fault T4). Each holds a permit, and none waits longer than
+//! its server's `ask_timeout`. Entry points: [`SuspendedCalls::enter`], `Endpoint::resume`.
 
 mod state;
 
@@ -26,45 +25,45 @@ use tokio::time::{Instant, sleep_until};
 use self::state::{Seal, State, binding};
 use crate::http::error::Problem;
 use crate::http::media::Accepts;
+use crate::mcp::active_call::{ActiveCall, Token, Waiter};
 use crate::mcp::answer::Answer;
 use crate::mcp::forward::Asked;
 use crate::mcp::quota::SuspendedPermit;
-use crate::mcp::stream::{Desk, token};
-use crate::mcp::turn::{Token, Turn, UnderWay};
-use crate::mcp::{Endpoint, Visit};
+use crate::mcp::stream::{CallServices, token};
+use crate::mcp::{AuthorizedRequest, Endpoint};
 
-/// How long the end of a call that nobody answered can still be asked for.
+/// How long the outcome of an unanswered call is kept.
 const AFTER_END: Duration = Duration::from_secs(1);
 
-/// The calls that wait.
+/// The suspended calls.
 pub(in crate::mcp) struct SuspendedCalls {
     seal: Seal,
     table: Mutex<HashMap<u64, Suspension>>,
 }
 
-/// A call that waits.
+/// A suspended call.
 struct Suspension {
-    /// The one state that is good now.
+    /// The only valid state.
     nonce: u64,
     requests: Vec<ServerRequest>,
     received: Vec<ClientResponse>,
     answer: oneshot::Sender<RequestOutcome>,
-    /// Has the call handed over.
-    wanted: oneshot::Sender<oneshot::Sender<UnderWay>>,
+    /// Hands the call over.
+    wanted: oneshot::Sender<oneshot::Sender<ActiveCall>>,
     until: Instant,
-    /// The bytes of what is asked and was answered.
+    /// The bytes of requests and responses.
     load: SuspendedPermit,
 }
 
-/// A place for one call.
+/// A call's permit.
 pub(in crate::mcp) struct SuspendedCall {
     calls: Arc<SuspendedCalls>,
     number: u64,
-    wanted: oneshot::Receiver<oneshot::Sender<UnderWay>>,
+    wanted: oneshot::Receiver<oneshot::Sender<ActiveCall>>,
 }
 
 impl SuspendedCalls {
-    /// Makes the table, with a seal that no other gateway has.
+    /// Creates the table, with a random key.
     pub(in crate::mcp) fn new() -> Arc<Self> {
         Arc::new(Self {
             seal: Seal::new(),
@@ -76,7 +75,7 @@ impl SuspendedCalls {
         self.table.lock()
     }
 
-    /// Enters a call whose server asks something.
+    /// Adds a call whose server asks something.
     pub(in crate::mcp) fn enter(
         self: &Arc<Self>,
         ask: ServerRequests,
@@ -101,19 +100,19 @@ impl SuspendedCalls {
         }
     }
 
-    /// Takes the answers of a client that has come back. What it did not answer is asked again.
+    /// Handles the responses of a returning client. What is unanswered is asked again.
     fn take(
         &self,
         call: &Asked<'_>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         (state, responses): (Raw<'_>, Option<Raw<'_>>),
     ) -> Result<Resumed, Problem> {
         let state = state.string().and_then(|text| self.seal.open(&text));
         let state = state.ok_or_else(|| refused("is not one of this gateway's, or was changed"))?;
         if state.binding
             != binding(
-                visit.caller.key,
-                &visit.scope,
+                authorized.caller.key,
+                &authorized.scope,
                 call.method,
                 call.params.whole,
             )
@@ -152,7 +151,7 @@ impl SuspendedCalls {
         drop(table);
         let entry = entry.ok_or_else(|| refused("was used already, or has expired"))?;
         drop(entry.load);
-        // A call that has ended meanwhile tells so itself.
+        // A call that ended meanwhile reports it itself.
         drop(entry.answer.send(RequestOutcome::Answered(entry.received)));
         let (tx, rx) = oneshot::channel();
         drop(entry.wanted.send(tx));
@@ -162,14 +161,14 @@ impl SuspendedCalls {
 
 /// What follows a client's return.
 enum Resumed {
-    /// Something is missing; this is asked for.
+    /// Something is missing and is asked again.
     AskAgain(RawBuf),
-    /// The call goes on, and is handed over here.
-    Continues(oneshot::Receiver<UnderWay>),
+    /// The call continues, and is handed over.
+    Continues(oneshot::Receiver<ActiveCall>),
 }
 
 impl Suspension {
-    /// Returns the result that asks for what was not answered yet.
+    /// Returns the result that asks for the unanswered requests.
     fn asked(&self, seal: &Seal, number: u64, binding: [u8; 32]) -> RawBuf {
         let known =
             |asked: &&ServerRequest| !self.received.iter().any(|said| said.key == asked.key);
@@ -197,8 +196,13 @@ impl Suspension {
 }
 
 impl SuspendedCall {
-    /// Puts the call aside and returns what its client is asked.
-    pub(in crate::mcp) fn suspend(self, desk: &Desk, under_way: UnderWay, turn: &Turn) -> Answer {
+    /// Suspends the call and returns the requests to its client.
+    pub(in crate::mcp) fn suspend(
+        self,
+        services: &CallServices,
+        under_way: ActiveCall,
+        turn: &Waiter,
+    ) -> Answer {
         let call = Arc::clone(&under_way.call);
         let params = call.params.as_ref().map(RawBuf::as_raw);
         let binding = binding(call.key, &call.scope, &call.method, params);
@@ -214,21 +218,21 @@ impl SuspendedCall {
         };
         let calls = Arc::downgrade(&self.calls);
         let keeping = keep_suspended(under_way, self.wanted, until, (calls, self.number));
-        desk.tasks.spawn(keeping);
-        answer(turn, &asked, desk)
+        services.tasks.spawn(keeping);
+        answer(turn, &asked, services)
     }
 }
 
-fn answer(turn: &Turn, asked: &RawBuf, desk: &Desk) -> Answer {
+fn answer(turn: &Waiter, asked: &RawBuf, services: &CallServices) -> Answer {
     let mut result = Edit::new(asked.as_raw());
-    result.set_meta(SERVER_INFO, desk.identity.info());
+    result.set_meta(SERVER_INFO, services.identity.info());
     Answer::result(turn.id.as_id(), &result)
 }
 
-/// Waits for a call that was put aside, until somebody wants it or nobody can any more.
+/// Waits for a suspended call, until it is resumed or no one can resume it.
 async fn keep_suspended(
-    mut under_way: UnderWay,
-    mut wanted: oneshot::Receiver<oneshot::Sender<UnderWay>>,
+    mut under_way: ActiveCall,
+    mut wanted: oneshot::Receiver<oneshot::Sender<ActiveCall>>,
     until: Instant,
     (calls, number): (Weak<SuspendedCalls>, u64),
 ) {
@@ -242,11 +246,11 @@ async fn keep_suspended(
     loop {
         tokio::select! {
             biased; // Its key, then who wants it, then what becomes of it, then the time.
-            // Nobody can come back for it: it is taken back with its key. fault U6
+            // No one can resume it: it is cancelled with its key. fault U6
             _ = &mut revoked => return forget(),
             wanted = &mut wanted => {
                 if let Ok(back) = wanted {
-                    // Whoever wanted it may be gone: then it is taken back.
+                    // If the resuming request is gone, the call is cancelled.
                     drop(back.send(under_way));
                 }
                 return;
@@ -261,30 +265,32 @@ async fn keep_suspended(
 }
 
 impl Endpoint {
-    /// Goes on with a call whose client has come back with the state it was given.
+    /// Resumes a call whose client returned with its state.
     pub(in crate::mcp) async fn resume(
         self: &Arc<Self>,
-        visit: &Visit,
+        authorized: &AuthorizedRequest,
         asked: &Asked<'_>,
         accepts: Accepts,
         said: (Raw<'_>, Option<Raw<'_>>),
     ) -> Result<Response, Problem> {
-        let turn = Turn {
+        let turn = Waiter {
             id: asked.id.to_owned(),
             token: Token::Own(token(asked.params.meta).filter(|_| accepts.events)),
         };
-        match self.desk.suspended.take(asked, visit, said)? {
-            Resumed::AskAgain(missing) => Ok(answer(&turn, &missing, &self.desk).into_response()),
+        match self.services.suspended.take(asked, authorized, said)? {
+            Resumed::AskAgain(missing) => {
+                Ok(answer(&turn, &missing, &self.services).into_response())
+            }
             Resumed::Continues(call) => {
                 let gone = |_| refused("was used already, or has expired");
                 let under_way = call.await.map_err(gone)?;
-                Ok(self.desk.attend(under_way, turn, accepts).await)
+                Ok(self.services.stream_call(under_way, turn, accepts).await)
             }
         }
     }
 }
 
-/// Refuses answers that would take too much room until the rest is there.
+/// Refuses responses that would exceed the quota until the rest arrives.
 fn too_much(limit: SuspendedBytes) -> Problem {
     Problem::from(CallFailure {
         call: None,

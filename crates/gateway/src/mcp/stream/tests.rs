@@ -3,12 +3,12 @@
 use gantry_engine::{Reply, RequestLifetime, Scope, ServerRequest};
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
-use gantry_model::mcp::{ClientCan, Method};
+use gantry_model::mcp::{ClientCapabilities, Method};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::*;
-use crate::mcp::turn::Work;
+use crate::mcp::active_call::Work;
 
 fn text(bytes: &Bytes) -> &str {
     std::str::from_utf8(bytes).unwrap()
@@ -25,9 +25,12 @@ fn a_message_is_one_event_whatever_it_holds() {
     );
 }
 
-/// A desk, and a call whose words come from the channel.
-fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) {
-    let desk = Desk {
+/// A services, and a call whose words come from the channel.
+fn services(
+    words: mpsc::Receiver<CallEvent>,
+    work: Work,
+) -> (Arc<CallServices>, ActiveCall, Waiter) {
+    let services = CallServices {
         identity: Identity::gantry(),
         sessions: Arc::default(),
         open_requests: Arc::default(),
@@ -37,7 +40,7 @@ fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) 
         answers: AnswerPool::new(96 << 20),
     };
     let id = RequestId::Number("1").to_owned();
-    let under_way = UnderWay {
+    let under_way = ActiveCall {
         call: Arc::new(Called::example(&id, None)),
         work,
         words,
@@ -45,12 +48,12 @@ fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) 
         seat: None,
     };
     let token = Token::First;
-    (Arc::new(desk), under_way, Turn { id, token })
+    (Arc::new(services), under_way, Waiter { id, token })
 }
 
-async fn pumped(words: mpsc::Receiver<Word>, work: Work, tx: mpsc::Sender<Bytes>) {
-    let (desk, under_way, turn) = desk(words, work);
-    pump(desk, under_way, turn, None, tx).await;
+async fn pumped(words: mpsc::Receiver<CallEvent>, work: Work, tx: mpsc::Sender<Bytes>) {
+    let (services, under_way, turn) = services(words, work);
+    pump(services, under_way, turn, None, tx).await;
 }
 
 fn done() -> Reply {
@@ -69,7 +72,7 @@ fn done() -> Reply {
 async fn a_slow_reader_loses_progress_and_gets_the_answer() {
     let (words, heard) = mpsc::channel(100);
     for n in 0..100 {
-        let progress = Word::Progress(format!("{{\"progress\":{n}}}").into());
+        let progress = CallEvent::Progress(format!("{{\"progress\":{n}}}").into());
         words.try_send(progress).unwrap();
     }
     let (tx, mut rx) = mpsc::channel(WAITING);
@@ -96,15 +99,15 @@ async fn what_is_said_just_before_the_answer_is_heard() {
         // Both come after the words were looked for, and before the work is.
         let work: Work = Box::pin(async move {
             words
-                .try_send(Word::Progress("{\"progress\":1}".into()))
+                .try_send(CallEvent::Progress("{\"progress\":1}".into()))
                 .unwrap();
             words
-                .try_send(Word::Progress("{\"progress\":2}".into()))
+                .try_send(CallEvent::Progress("{\"progress\":2}".into()))
                 .unwrap();
             Ok(done())
         });
-        let (desk, under_way, turn) = desk(heard, work);
-        let response = desk.attend(under_way, turn, accepts).await;
+        let (services, under_way, turn) = services(heard, work);
+        let response = services.stream_call(under_way, turn, accepts).await;
         let body = axum::body::to_bytes(response.into_body(), 1 << 20).await;
         String::from_utf8(body.unwrap().to_vec()).unwrap()
     };
@@ -129,18 +132,25 @@ async fn a_list_on_a_stream_takes_its_room() {
     for accepts_json in [true, false] {
         let (words, heard) = mpsc::channel(WAITING);
         let work: Work = Box::pin(async move {
-            let progress = Word::Progress("{\"progress\":1}".into());
+            let progress = CallEvent::Progress("{\"progress\":1}".into());
             words.try_send(progress).unwrap();
             let mut list = done();
             list.result = format!("{{\"tools\":[\"{}\"]}}", "x".repeat(1 << 20)).into();
             Ok(list)
         });
-        let (desk, under_way, turn) = desk(heard, work);
+        let (services, under_way, turn) = services(heard, work);
         let agent = under_way.call.agent.clone();
-        let take = || desk.room(&under_way.call).take(Some(&agent), 1 << 20).ok();
+        let take = || {
+            services
+                .room(&under_way.call)
+                .take(Some(&agent), 1 << 20)
+                .ok()
+        };
         let mut held: Vec<_> = std::iter::from_fn(take).collect();
         let (json, events) = (accepts_json, true);
-        let response = desk.attend(under_way, turn, Accepts { json, events }).await;
+        let response = services
+            .stream_call(under_way, turn, Accepts { json, events })
+            .await;
         let body = axum::body::to_bytes(response.into_body(), 4 << 20).await;
         let text = String::from_utf8(body.unwrap().to_vec()).unwrap();
         assert!(text.contains("http.answers_full"), "{text:.300}");
@@ -166,9 +176,9 @@ async fn a_client_that_is_gone_ends_the_work() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_ends_leaves_no_question_open() {
-    let (desk, _, _) = desk(mpsc::channel(1).1, Box::pin(async { Ok(done()) }));
+    let (services, _, _) = services(mpsc::channel(1).1, Box::pin(async { Ok(done()) }));
     let open = || {
-        let told = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
+        let told = (ProtocolVersion::V2025_11_25, ClientCapabilities::NOTHING);
         let who = gantry_model::caller::Caller {
             project: ProjectName::local(),
             agent: "a".parse().unwrap(),
@@ -178,7 +188,7 @@ async fn a_session_that_ends_leaves_no_question_open() {
             users: Default::default(),
             validity: Default::default(),
         };
-        desk.sessions.open(&who, Scope::All, told).unwrap()
+        services.sessions.open(&who, Scope::All, told).unwrap()
     };
     let session = open();
     // In the second round the session has ended before its client is asked.
@@ -196,12 +206,12 @@ async fn a_session_that_ends_leaves_no_question_open() {
             answer,
             lifetime: RequestLifetime::Call,
         };
-        words.try_send(Word::Requests(ask)).unwrap();
+        words.try_send(CallEvent::Requests(ask)).unwrap();
         let work: Work = Box::pin(async move {
             assert!(said.await.is_err(), "nobody can answer");
             Ok(done())
         });
-        let (_, mut under_way, turn) = self::desk(heard, work);
+        let (_, mut under_way, turn) = self::services(heard, work);
         let owner = Some(Owner::Session(session.id));
         under_way.call = Arc::new(Called::example(&turn.id, owner));
         let (tx, mut rx) = mpsc::channel(WAITING);
@@ -218,7 +228,7 @@ async fn a_session_that_ends_leaves_no_question_open() {
             let answer = rx.recv().await.unwrap();
             assert!(text(&answer).contains("\"result\":{}"));
         };
-        let pumping = pump(Arc::clone(&desk), under_way, turn, None, tx);
+        let pumping = pump(Arc::clone(&services), under_way, turn, None, tx);
         let both = async { tokio::join!(pumping, reading) };
         timeout(KEEP_ALIVE, both).await.expect("the call ends");
     }

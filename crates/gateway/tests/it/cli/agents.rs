@@ -48,8 +48,8 @@ fn agents_are_made_listed_and_removed() {
         ");
         assert_snapshot!(run(&gantry, &["agent", "new", "x", "--grant", "files"]), @"
         --- stderr
-        error: `files` is no pattern `server:item`
-          because: `/grant/0`: `files` is no pattern `server:item`
+        error: `files` is not a pattern `server:item`
+          because: `/grant/0`: `files` is not a pattern `server:item`
           because: code `request.body`
         hint: write `files:*` for everything on that server
         --- exit 1
@@ -75,7 +75,7 @@ fn agents_are_made_listed_and_removed() {
     );
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &["agent", "rm", "reader"]), @"
-        reader is removed, and its keys open nothing any more
+        reader is removed, and its keys are revoked
         --- exit 0
         ");
         assert_snapshot!(run(&gantry, &["agent", "rm", "reader"]), @"

@@ -50,8 +50,8 @@ fn config_check() {
         assert_snapshot!(run(&folder, &["config", "check"]), @"
         warning: [home]/.kode.json:1: server `mine`: `odd` is not known and has no effect
         warning: `mine` at .mcp.json:1 is not approved and has no effect: the one at [home]/.kode.json:1 counts
-        `.mcp.json` waits for approval: run `gantry approve .mcp.json`
-        2 servers in 2 files, no mistakes
+        `.mcp.json` needs approval: run `gantry approve .mcp.json`
+        2 servers in 2 files, no errors
         --- exit 0
         ");
         folder.write(
@@ -120,12 +120,12 @@ fn approve() {
           mine: would run in this folder and may execute code found in it (server from your home configuration)
         --- stderr
         error: not a terminal: pass `--yes`
-        hint: if you want this to run, say `gantry approve --yes`
+        hint: to approve it, run `gantry approve --yes`
         --- exit 1
         "#);
         assert_snapshot!(run(&folder, &["approve", "other.json"]), @"
         --- stderr
-        error: `other.json` is no file that is found by itself
+        error: `other.json` is not one of the discovered files
         hint: name it with `gantry up --config FILE`, which needs no approval
         --- exit 2
         ");
@@ -140,7 +140,7 @@ fn approve() {
         --- exit 0
         "#);
         assert_snapshot!(run(&folder, &["approve"]), @"
-        nothing waits for approval
+        nothing needs approval
         --- exit 0
         ");
         folder.write("gantry.toml", "[servers");
@@ -148,7 +148,7 @@ fn approve() {
         --- stderr
         config.syntax
 
-          × this is no TOML: unclosed table, expected `]`
+          × invalid TOML: unclosed table, expected `]`
           ╭─[gantry.toml:1:9]
          1 │ [servers
           ╰────
@@ -251,7 +251,7 @@ fn import() {
         assert_snapshot!(run(&folder, &["import", "cursor"]), @"
         --- stderr
         error: [home]/.cursor/mcp.json:1:48: unexpected token in object
-        hint: mend it there; nothing was written
+        hint: fix it there; nothing was written
         --- exit 1
         ");
         assert_snapshot!(run(&folder, &["import", "nothing.json"]), @"
@@ -303,7 +303,7 @@ fn connect() {
         "#);
         assert_snapshot!(run(&folder, &["connect", "cursor"]), @"
         ✓ Cursor is connected over HTTP at http://[address]/mcp
-          `gantry` is in `[home]/.cursor/mcp.json`; what it was is in `[home]/.cursor/mcp.json.bak`
+          `gantry` is in `[home]/.cursor/mcp.json`; backup in `[home]/.cursor/mcp.json.bak`
           Restart Cursor to load the change.
         --- exit 0
         ");
@@ -318,7 +318,7 @@ fn connect() {
         --- exit 2
         ");
         assert_snapshot!(run(&folder, &["connect", "cursor", "--remove"]), @"
-        `gantry` is gone from `[home]/.cursor/mcp.json`; what it was is in `[home]/.cursor/mcp.json.bak.1`
+        `gantry` is gone from `[home]/.cursor/mcp.json`; backup in `[home]/.cursor/mcp.json.bak.1`
         ✓ its key is revoked
         --- exit 0
         ");
@@ -340,7 +340,7 @@ fn connect() {
         assert_snapshot!(run(&folder, &["connect", "cursor"]), @"
         --- stderr
         error: [home]/.cursor/mcp.json:1:16: unterminated array
-        hint: mend it there; nothing was written
+        hint: fix it there; nothing was written
         --- exit 1
         ");
         assert_snapshot!(run(&folder, &["connect", "emacs"]), @"

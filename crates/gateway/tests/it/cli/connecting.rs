@@ -130,7 +130,7 @@ fn connect_over_stdio_needs_no_gateway() {
         "#);
         assert_snapshot!(run(&folder, &["connect", "cursor", "--stdio"]), @"
         ✓ Cursor is connected by starting `gantry stdio`
-          `gantry` is in `[home]/.cursor/mcp.json`; what it was is in `[home]/.cursor/mcp.json.bak`
+          `gantry` is in `[home]/.cursor/mcp.json`; backup in `[home]/.cursor/mcp.json.bak`
           Restart Cursor to load the change.
         --- exit 0
         ");
@@ -177,8 +177,8 @@ fn connect_over_stdio_needs_no_gateway() {
         client(&folder, ".cursor/mcp.json", "{\"mcpServers\": 5}");
         assert_snapshot!(run(&folder, &["connect", "cursor", "--stdio"]), @"
         --- stderr
-        error: [home]/.cursor/mcp.json:1:1: what leads to the servers is no object
-        hint: mend it there; nothing was written
+        error: [home]/.cursor/mcp.json:1:1: the path to the servers is not an object
+        hint: fix it there; nothing was written
         --- exit 1
         ");
     });
@@ -298,7 +298,7 @@ fn import_takes_everything_that_is_found() {
         assert_snapshot!(run(&folder, &["import", "--all"]), @"
         --- stderr
         error: [home]/.gemini/settings.json:1:1: unterminated object
-        hint: mend it there; nothing was written
+        hint: fix it there; nothing was written
         --- exit 1
         ");
     });

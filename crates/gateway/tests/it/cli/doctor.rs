@@ -68,7 +68,7 @@ fn a_healthy_gateway_is_well_and_each_server_has_what_it_needs() {
           [✓!] own user
 
         The data folder
-          ✓ folder  [home]/data is yours alone
+          ✓ folder  [home]/data is private
           ✓ admin key  only you can read it, and the gateway accepts it
           ✓ agent key  only you can read it, and the gateway accepts it
           ✓ disk  [room] free

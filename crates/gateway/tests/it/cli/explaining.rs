@@ -127,7 +127,7 @@ fn config_explain() {
         --- stderr
         config.syntax
 
-          × this is no TOML: unclosed table, expected `]`
+          × invalid TOML: unclosed table, expected `]`
           ╭─[gantry.toml:1:9]
          1 │ [servers
           ╰────

@@ -71,7 +71,7 @@ fn without_a_gateway_every_verb_says_so_and_exits_with_3() {
         ");
         assert_snapshot!(alone(&["status", "--url", "https://example.com", "--key-file", key]), @"
         --- stderr
-        error: `https://example.com` is no URL of a gateway
+        error: `https://example.com` is not the URL of a gateway
         hint: write for example `http://[address]`
         --- exit 2
         ");
@@ -149,7 +149,7 @@ fn wrong_usage_exits_with_2() {
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &["call", "a__echo", "hello"]), @"
         --- stderr
-        error: `hello` is no argument
+        error: `hello` is not an argument
         hint: write `--name value` or `name=value`
         --- exit 2
         ");
@@ -160,7 +160,7 @@ fn wrong_usage_exits_with_2() {
         ");
         assert_snapshot!(run(&gantry, &["call", "a__echo", "--json-args", "{"]), @"
         --- stderr
-        error: `--json-args` is no JSON
+        error: `--json-args` is not valid JSON
           because: EOF while parsing an object at line 1 column 1
         --- exit 2
         ");

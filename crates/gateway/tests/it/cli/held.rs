@@ -64,7 +64,7 @@ fn what_does_not_run_is_listed_with_the_reason() {
         };
         assert!(row("runs").contains("ready"), "{told}");
         assert!(
-            row("off").contains("disabled") && row("off").contains("switched off at"),
+            row("off").contains("disabled") && row("off").contains("disabled at"),
             "{told}"
         );
         assert!(row("unset").contains("misconfigured"), "{told}");
@@ -73,7 +73,7 @@ fn what_does_not_run_is_listed_with_the_reason() {
     }
     let one = folder.told(&["status", "off"]);
     assert!(
-        one.contains("disabled") && one.contains("switched off at"),
+        one.contains("disabled") && one.contains("disabled at"),
         "{one}"
     );
     let explained = folder.told(&["config", "explain", "off", "--config", "a.json"]);

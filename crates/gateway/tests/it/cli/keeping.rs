@@ -48,7 +48,7 @@ fn a_server_is_added_listed_and_removed() {
         ");
         assert_snapshot!(run(&gantry, &["add", "other", "--env", "=1", "--", peer]), @"
         --- stderr
-        error: `=1` is no variable
+        error: `=1` is not a variable
         hint: write `--env NAME=VALUE`
         --- exit 2
         ");
@@ -165,14 +165,14 @@ fn a_remote_server_is_added_by_its_url() {
         ");
         assert_snapshot!(run(&gantry, &["add", "x", "example.com", "--no-wait"]), @"
         --- stderr
-        error: invalid value 'example.com' for '[URL]': it has no scheme; a command stands after `--`
+        error: invalid value 'example.com' for '[URL]': it has no scheme; a command goes after `--`
 
         For more information, try '--help'.
         --- exit 2
         ");
         assert_snapshot!(run(&gantry, &["add", "x", &url, "--header", "X"]), @"
         --- stderr
-        error: `X` is no header
+        error: `X` is not a header
         hint: write `--header NAME=VALUE`
         --- exit 2
         ");

@@ -104,13 +104,13 @@ fn what_leaves_the_terminal_has_no_colours() {
     let check = "gantry config check --config broken.json";
     let seen = on_a_terminal(&gantry, &[], check);
     assert!(
-        seen.contains('\x1b') && seen.contains("this is no JSON"),
+        seen.contains('\x1b') && seen.contains("invalid JSON"),
         "{seen:?}"
     );
     on_a_terminal(&gantry, &[], &format!("{check} 2>errors"));
     let kept = fs::read_to_string(&file).unwrap();
     assert!(
-        kept.contains("this is no JSON") && !kept.contains('\x1b'),
+        kept.contains("invalid JSON") && !kept.contains('\x1b'),
         "{kept:?}"
     );
 }

@@ -161,7 +161,7 @@ fn up_refuses_a_broken_file() {
         --- stderr
         config.syntax
 
-          × this is no JSON: unterminated array
+          × invalid JSON: unterminated array
           ╭─[bad.json:2:17]
          1 │ {
          2 │  "mcpServers": [

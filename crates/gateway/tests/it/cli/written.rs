@@ -229,8 +229,8 @@ fn what_is_no_gateway_is_told_in_words() {
     let url = format!("http://{address}");
     let words = ["--url", &url, "--key-file", key.to_str().unwrap(), "status"];
     for because in [
-        "what answers there does not speak HTTP/1.1",
-        "the connection was closed before the answer was complete",
+        "the other side does not speak HTTP/1.1",
+        "the connection was closed before the response was complete",
     ] {
         let told = super::alone(&words);
         assert!(told.contains("error: the gateway did not answer"), "{told}");

@@ -60,9 +60,9 @@ fn what_the_client_also_starts_itself_is_told() {
     let file = json!({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}});
     home.write(".cursor/mcp.json", &file.to_string());
     let told = home.told(&["connect", "cursor"]);
-    assert!(told.contains("so that it has them twice: a\n"), "{told}");
+    assert!(told.contains("so it has them twice: a\n"), "{told}");
     assert!(
-        told.contains("past Gantry: b\n") && told.contains(" import cursor`"),
+        told.contains("bypassing Gantry: b\n") && told.contains(" import cursor`"),
         "{told}"
     );
 }
@@ -148,7 +148,7 @@ fn links_stay_and_a_file_that_others_could_read_is_closed_to_them() {
     symlink(&file, &link).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let told = home.told(&["connect", "cursor", "--dry-run"]);
-    assert!(told.contains("connecting takes that from them"), "{told}");
+    assert!(told.contains("connecting makes it private"), "{told}");
     assert_eq!(mode(&file), 0o644);
     let told = home.told(&["connect", "cursor"]);
     assert!(

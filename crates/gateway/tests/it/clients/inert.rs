@@ -34,7 +34,7 @@ fn what_is_imported_starts_nothing_until_it_is_approved() {
     assert_eq!(starts(&journal), 0, "importing runs nothing");
     let checked = home.told(&["config", "check"]);
     assert!(
-        checked.contains("`gantry.toml` waits for approval"),
+        checked.contains("`gantry.toml` needs approval"),
         "{checked}"
     );
     let explained = home.told(&["config", "explain", "theirs"]);

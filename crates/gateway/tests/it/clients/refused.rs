@@ -34,7 +34,7 @@ fn a_broken_file_is_left_alone_and_its_mistake_has_a_place() {
         let place = format!("error: {}:4:26: expected comma", file.display());
         assert!(told.contains(&place), "{told}");
         assert!(
-            told.contains("hint: mend it there; nothing was written"),
+            told.contains("hint: fix it there; nothing was written"),
             "{told}"
         );
     }
@@ -48,7 +48,7 @@ fn a_broken_file_is_left_alone_and_its_mistake_has_a_place() {
     );
     let told = home.refused(1, &["connect", "cursor"]);
     assert!(
-        told.contains("mcp.json:1:26: `a` stands here a second time"),
+        told.contains("mcp.json:1:26: `a` is defined twice"),
         "{told}"
     );
     home.write(".cursor/mcp.json", "{\"mcpServers\": []}");

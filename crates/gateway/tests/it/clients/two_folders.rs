@@ -176,18 +176,18 @@ fn the_entry_of_another_folder_is_neither_replaced_nor_removed_without_a_word() 
         &["connect", "cursor", "--stdio"],
     ] {
         let told = person.refused("blog", arguments);
-        assert!(told.contains("leads to another gateway"), "{told}");
+        assert!(told.contains("points to another gateway"), "{told}");
         assert!(told.contains(place.to_str().unwrap()), "{told}");
         assert!(told.contains("--name gantry-blog"), "{told}");
         assert!(told.contains("gantry connect cursor --yes"), "{told}");
     }
     let told = person.refused("blog", &["connect", "cursor", "--remove"]);
-    assert!(told.contains("leads to another gateway"), "{told}");
+    assert!(told.contains("points to another gateway"), "{told}");
     assert_eq!(fs::read_to_string(person.file()).unwrap(), text);
     assert!(opens(&first) && person.labels("blog").is_empty());
     // What would happen can be seen.
     let told = person.told("blog", &["connect", "cursor", "--dry-run"]);
-    assert!(told.contains("leads to another gateway"), "{told}");
+    assert!(told.contains("points to another gateway"), "{told}");
     assert_eq!(fs::read_to_string(person.file()).unwrap(), text);
 
     // Both, side by side; each folder removes its own.
@@ -238,7 +238,7 @@ fn connect_asks_at_a_terminal() {
         let mut terminal = Terminal::open(&person.path(), &person.path().join("blog"), &line);
         let shown = terminal.reads("Replace it? [y/N] ");
         assert!(
-            shown.contains("leads to another gateway: that of the folder"),
+            shown.contains("points to another gateway: that of the folder"),
             "{shown}"
         );
         terminal.types(answer);
@@ -261,7 +261,7 @@ fn a_gateway_on_the_port_of_another_folders_does_not_take_its_entry() {
     person.down();
     person.up("blog", &port);
     let told = person.refused("blog", &["connect", "cursor"]);
-    assert!(told.contains("leads to another gateway"), "{told}");
+    assert!(told.contains("points to another gateway"), "{told}");
     person.refused("blog", &["connect", "cursor", "--remove"]);
     assert_eq!(person.entry("gantry"), entry);
 }
@@ -279,9 +279,9 @@ fn a_key_is_revoked_also_if_no_gateway_runs_when_its_entry_is_removed() {
     fs::copy(person.file(), &old).unwrap();
     fs::set_permissions(&old, fs::Permissions::from_mode(0o644)).unwrap();
     let told = person.told("shop", &["connect", "cursor", "--remove"]);
-    assert!(told.contains("revoked when it starts again"), "{told}");
+    assert!(told.contains("revoked at its next start"), "{told}");
     assert!(
-        told.contains("a key was taken out of `") && told.contains(".bak.3`"),
+        told.contains("a key was removed from `") && told.contains(".bak.3`"),
         "{told}"
     );
     assert!(!holds_a_key(&old));
@@ -355,7 +355,7 @@ fn a_key_is_revoked_at_the_next_start_of_another_folders_gateway() {
         }
         person.up("blog", "0");
         let told = person.told("blog", &["connect", "cursor", "--yes"]);
-        assert!(told.contains("revoked when it starts again"), "{told}");
+        assert!(told.contains("revoked at its next start"), "{told}");
         assert!(opens(&person.entry("gantry")));
         person.up("shop", "0");
         assert!(person.labels("shop").is_empty(), "noted: {is_noted}");
@@ -420,7 +420,7 @@ fn a_revocation_that_waits_spares_a_key_that_was_made_later() {
     let keys = person.data("shop").join("keys");
     fs::rename(keys.join("admin.key"), keys.join("away")).unwrap();
     let told = person.told("blog", &["connect", "cursor", "--yes"]);
-    assert!(told.contains("revoked when it starts again"), "{told}");
+    assert!(told.contains("revoked at its next start"), "{told}");
     fs::rename(keys.join("away"), keys.join("admin.key")).unwrap();
     person.told("shop", &["connect", "cursor", "--yes"]);
     let label = person.labels("shop").concat();

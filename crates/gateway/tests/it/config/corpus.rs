@@ -66,7 +66,7 @@ fn yaml_is_not_read() {
     assert_snapshot!(String::from_utf8_lossy(&output.stderr), @"
     config.syntax
 
-      × this is no JSON: unexpected word
+      × invalid JSON: unexpected word
        ╭─[bomb.yaml:1:1]
      1 │ *: ** [*, *]
        · ┬

@@ -57,7 +57,7 @@ fn an_edit_stops_nothing_that_it_did_not_change() {
     let changed = folder.wait("changed", "needs_approval");
     let reason = changed["reason"].as_str().unwrap();
     assert!(reason.starts_with("changed in `.mcp.json`"), "{reason}");
-    notices(&folder, "waits for approval: new (new), changed (changed)");
+    notices(&folder, "needs approval: new (new), changed (changed)");
     let mut names = folder.names();
     names.sort();
     assert_eq!(
@@ -106,11 +106,7 @@ fn an_edit_stops_nothing_that_it_did_not_change() {
     assert_ne!(status["pid"], old);
     assert_eq!(folder.status("kept")["pid"], pid, "nobody touched it");
     assert_eq!(starts(), 1);
-    folder.warnings(|warnings| {
-        !warnings
-            .iter()
-            .any(|told| told.contains("waits for approval"))
-    });
+    folder.warnings(|warnings| !warnings.iter().any(|told| told.contains("needs approval")));
 
     // Layout, comments and order are not asked about, neither now nor at the next start.
     let text = servers(&[
@@ -120,7 +116,7 @@ fn an_edit_stops_nothing_that_it_did_not_change() {
     ]);
     folder.write(".mcp.json", &format!("// mine\n{text}"));
     folder.wait_until("it was looked at", || {
-        folder.told(&["approve"]).contains("nothing waits")
+        folder.told(&["approve"]).contains("nothing needs approval")
     });
     assert_eq!(folder.status("kept")["pid"], pid);
     folder.down();
@@ -136,7 +132,7 @@ fn a_file_that_was_approved_as_a_whole_is_asked_about_by_entry_from_now_on() {
     let mut folder = Folder::new();
     folder.write(".mcp.json", &servers(&[("a", peer()), ("b", peer())]));
     folder.told(&["approve", "--yes"]);
-    let file = folder.data().join("approved.json");
+    let file = folder.data().join("approvals/approved.json");
     let mut approved: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     approved.as_object_mut().unwrap().remove("parts").unwrap();
     fs::write(&file, approved.to_string()).unwrap();
@@ -170,10 +166,7 @@ fn changed_settings_of_the_gateway_wait_and_its_servers_run_on() {
     let told = notices(&folder, "b (new)");
     assert!(!told.concat().contains("gateway"), "{told:?}");
     folder.write("gantry.toml", &text("qualified", ""));
-    notices(
-        &folder,
-        "`gantry.toml` waits for approval: [gateway] (changed)",
-    );
+    notices(&folder, "`gantry.toml` needs approval: [gateway] (changed)");
     assert_eq!(folder.status("a")["pid"], pid);
     let asked = folder.run(&["approve", "gantry.toml"]);
     let asked = String::from_utf8_lossy(&asked.stdout).into_owned();
@@ -202,7 +195,7 @@ fn the_terminal_of_up_says_what_waits_and_what_to_type() {
     up.reads("Stop with Ctrl-C.");
     let pid = folder.wait("a", "ready")["pid"].clone();
     folder.write(".mcp.json", &servers(&[("a", peer()), ("b", peer())]));
-    up.reads("! `.mcp.json` waits for approval: b (new); what is as you approved it runs on");
+    up.reads("! `.mcp.json` needs approval: b (new); approved entries keep running");
     up.reads(" approve .mcp.json");
     let mut approve = open(&folder, "approve .mcp.json");
     let shown = approve.reads("Let it run? [y/N] ");
@@ -220,12 +213,12 @@ fn the_terminal_of_up_says_what_waits_and_what_to_type() {
         ".mcp.json",
         &servers(&[("a", peer()), ("b", described("x"))]),
     );
-    up.reads("waits for approval: b (changed)");
+    up.reads("needs approval: b (changed)");
     folder.write(
         ".mcp.json",
         &servers(&[("a", peer()), ("b", described("y"))]),
     );
-    up.reads("waits for approval: b (changed)");
+    up.reads("needs approval: b (changed)");
     folder.write(".mcp.json", &servers(&[("a", peer())]));
     up.reads("configuration applied; removed: b");
     up.stops();

@@ -170,10 +170,10 @@ fn variables_are_filled_from_the_environment_and_folders() {
     folder.write("vars.json", &servers(&[("a", entry)]));
     let told = folder.told(&["config", "check", "--config", "vars.json"]);
     assert!(
-        told.contains("`${A%b}` in `args[1]` is no variable and stays as it is"),
+        told.contains("`${A%b}` in `args[1]` is not a variable and is kept as written"),
         "{told}"
     );
-    assert!(told.contains("1 server in 1 file, no mistakes"), "{told}");
+    assert!(told.contains("1 server in 1 file, no errors"), "{told}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn a_trusted_entry_wins_until_the_stronger_file_is_approved_and_the_shadow_is_sh
     folder.wait("search", "ready");
     assert_eq!(starts(&ours), 1, "once approved, the project wins");
     let again = folder.told(&["approve"]);
-    assert!(again.contains("nothing waits for approval"), "{again}");
+    assert!(again.contains("nothing needs approval"), "{again}");
     let unknown = folder.run(&["approve", "--yes", "other.json"]);
     assert_eq!(unknown.status.code(), Some(2));
 }
@@ -94,7 +94,7 @@ fn a_disabled_or_broken_entry_of_an_unapproved_file_hides_nothing() {
 fn an_unapproved_file_that_cannot_be_used_does_not_keep_the_gateway_from_starting() {
     let wrong = [
         (".mcp.json", "{\"mcpServers\": {", ".mcp.json:1:"),
-        (".mcp.json", "{\"servers\": {}}", "no member `mcpServers`"),
+        (".mcp.json", "{\"servers\": {}}", "`mcpServers` is missing"),
         (".mcprc", "[]", ".mcprc:1:1: the file must hold a table"),
         ("gantry.toml", "[gateway]\nlisten = 1\n", "gantry.toml:2:10"),
         ("gantry.toml", "version = 2\n", "`version` must be 1"),

@@ -97,11 +97,7 @@ fn rm_takes_an_entry_out_of_its_file_and_leaves_the_rest_approved_and_running() 
         ["b", "d"].map(|name| folder.status(name)["pid"].clone()),
         pids
     );
-    assert!(
-        folder
-            .told(&["approve"])
-            .contains("nothing waits for approval")
-    );
+    assert!(folder.told(&["approve"]).contains("nothing needs approval"));
     folder.down();
     folder.up(&[]);
     folder.wait("b", "ready");
@@ -121,7 +117,7 @@ fn rm_asks_at_a_terminal_and_says_which_entry_counts_then() {
     folder.wait("a", "ready");
     for (answer, code) in [("n\n", 1), ("y\n", 0)] {
         let mut rm = open(&folder, "rm a");
-        let shown = rm.reads("Take `a` out of the file? [y/N] ");
+        let shown = rm.reads("Remove `a` from the file? [y/N] ");
         assert!(shown.contains("`a` comes from `"), "{shown}");
         assert!(!shown.contains("s3cr3t"), "{shown}");
         rm.types(answer);
@@ -129,7 +125,7 @@ fn rm_asks_at_a_terminal_and_says_which_entry_counts_then() {
         if code == 0 {
             assert!(rm.shown().contains("a is removed from `"), "{}", rm.shown());
             assert!(
-                rm.shown().contains(".kode.json`, and that one counts now"),
+                rm.shown().contains(".kode.json`, which takes effect now"),
                 "{}",
                 rm.shown()
             );

@@ -94,7 +94,7 @@ fn a_changed_file_that_is_named_asks_again_also_while_the_gateway_runs() {
     folder.down();
     // And so it is for the next start.
     folder.told(&["approve", "--yes"]);
-    assert!(folder.told(&["approve"]).contains("nothing waits"));
+    assert!(folder.told(&["approve"]).contains("nothing needs approval"));
     folder.write("ca.pem", "three");
     assert!(!folder.run(&["approve"]).status.success());
 }

@@ -66,7 +66,7 @@ fn anything_but_a_yes_is_a_no_and_the_rest_comes_up() {
         terminal.stops();
     }
     assert_eq!(starts(&journal), 0);
-    assert!(!folder.data().join("approved.json").exists());
+    assert!(!folder.data().join("approvals/approved.json").exists());
 }
 
 // fault G5
@@ -85,7 +85,7 @@ fn approve_asks_at_a_terminal() {
         assert!(terminal.shown().contains(told), "{}", terminal.shown());
     }
     let mut terminal = open(&folder, "approve");
-    terminal.sees("nothing waits for approval");
+    terminal.sees("nothing needs approval");
     assert_eq!(terminal.ends(), 0);
 }
 

@@ -37,7 +37,7 @@ fn an_untrusted_checkout_starts_nothing_until_it_is_approved_and_any_change_asks
     assert_eq!(call.status.code(), Some(1));
     let shown = folder.told(&["status"]);
     assert!(shown.contains("needs_approval"), "{shown}");
-    assert!(shown.contains("`.mcp.json` waits for approval"), "{shown}");
+    assert!(shown.contains("`.mcp.json` needs approval"), "{shown}");
     assert_eq!(starts(&journal), 0, "nothing of it ran");
     // Nobody is there to ask, so that asking is not enough.
     let asked = folder.run(&["approve"]);
@@ -82,7 +82,7 @@ fn a_pipe_in_a_files_place_is_not_waited_for() {
     let output = folder.run(&["config", "check"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(
-        told.contains(".mcp.json: the configuration file is no plain file"),
+        told.contains(".mcp.json: the configuration file is not a regular file"),
         "{told}"
     );
 }

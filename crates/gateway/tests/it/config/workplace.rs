@@ -79,7 +79,7 @@ fn the_homes_servers_work_in_folders_of_their_own_until_the_folder_is_trusted() 
     folder.told(&["approve", "--yes", "."]);
     folder.wait_until("it works in the checkout", || mark.exists());
     folder.wait_until("so does the other", || place(&folder, "b") == shop);
-    assert!(folder.told(&["approve"]).contains("nothing waits"));
+    assert!(folder.told(&["approve"]).contains("nothing needs approval"));
     let explained = folder.told(&["config", "explain", "a"]);
     assert!(!explained.contains("not trusted"), "{explained}");
 }

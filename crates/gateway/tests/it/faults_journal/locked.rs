@@ -55,7 +55,7 @@ fn a_locked_database_degrades_the_health_and_stops_neither_calls_nor_restarts() 
         assert_eq!(problem["fault"], "gateway");
         let detail = problem["detail"].as_str().unwrap();
         assert!(
-            detail.contains("nothing was changed, and calls go on"),
+            detail.contains("nothing was changed, and calls continue"),
             "{problem:#}"
         );
         assert!(

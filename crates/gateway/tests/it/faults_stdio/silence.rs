@@ -252,34 +252,3 @@ fn a_server_that_stops_reading_fails_its_calls_after_five_seconds() {
         ],
     );
 }
-
-// fault S13
-#[test]
-fn small_calls_that_lie_unread_in_the_pipe_fail_after_five_seconds_too() {
-    let peer = Evilpeer::new().fault("no-read=call");
-    let more = json!({"calls": {"timeout": "20s", "timeout_max": "30s"}});
-    let rig = Rig::new(&peer, &more);
-    all_echoed(&[rig.call(EVIL, "echo", 1, echo(1))]);
-    let message = "server `evil` has stopped reading its input";
-    let watch = Stopwatch::start();
-    let replies = rig.at_once("echo", echo);
-    for reply in &replies {
-        reply.fails(-31502, message, "server.not_reading");
-        let waited = reply.took + watch.stood_still();
-        assert!(waited >= 4 * SECOND, "{waited:?}");
-    }
-    all_within(&replies, 9 * SECOND);
-    let replies = rig.at_once("echo", echo);
-    replies
-        .iter()
-        .for_each(|reply| reply.fails(-31502, message, "server.not_reading"));
-    all_within(&replies, SECOND);
-    rig.never_restarted();
-    rig.audited(
-        EVIL,
-        &[
-            (1, "ok", None),
-            (2 * CALLS, "error", Some("server.not_reading")),
-        ],
-    );
-}

@@ -178,7 +178,7 @@ impl FirstHour {
         let (files, extra) = (&self.files.0, &self.extra.0);
         let runs_on = || assert_eq!(person.status("shop", "files")["pid"], *pid, "it runs on");
         person.write("shop/.mcp.json", &[("files", files), ("extra", extra)]);
-        up.reads("`.mcp.json` waits for approval: extra (new)");
+        up.reads("`.mcp.json` needs approval: extra (new)");
         up.reads("gantry approve .mcp.json");
         person.wait("shop", "extra", "needs_approval");
         runs_on();
@@ -196,7 +196,7 @@ impl FirstHour {
         let mut slower = extra.clone();
         slower["timeout"] = json!(90_000);
         person.write("shop/.mcp.json", &[("files", files), ("extra", &slower)]);
-        up.reads("waits for approval: extra (changed)");
+        up.reads("needs approval: extra (changed)");
         approve(person, "+   timeout = 90000", "files: runs ");
         person.wait("shop", "extra", "ready");
         runs_on();
@@ -232,7 +232,7 @@ impl FirstHour {
     /// A server that comes from a file is taken out of the file, and the rest stays approved.
     fn remove(&self, person: &Person, up: &mut Terminal, pid: &Value) {
         let mut rm = person.types("shop", "rm extra");
-        let shown = rm.reads("Take `extra` out of the file? [y/N] ");
+        let shown = rm.reads("Remove `extra` from the file? [y/N] ");
         assert!(shown.contains(".mcp.json`"), "{shown}");
         rm.types("y\n");
         assert_eq!(rm.ends(), 0, "{}", rm.shown());

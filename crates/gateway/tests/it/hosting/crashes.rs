@@ -19,8 +19,14 @@ fn an_exit_is_seen_at_once_and_kept_with_code_and_stderr() {
         let status = rig.gantry.wait_status(rung, 5 * SECOND, again);
         let attempts = status["attempts"].as_array().unwrap();
         let first = &attempts[0];
-        assert_eq!((&first["exit_code"], &first["was_ready"]), (&json!(7), &json!(true)));
-        assert!(first["stderr"].as_str().unwrap().contains("boom"), "{first}");
+        assert_eq!(
+            (&first["exit_code"], &first["was_ready"]),
+            (&json!(7), &json!(true))
+        );
+        assert!(
+            first["stderr"].as_str().unwrap().contains("boom"),
+            "{first}"
+        );
         assert_eq!(attempts.last().unwrap()["ended_ms"], Value::Null);
     }
 }
@@ -58,11 +64,21 @@ fn a_server_that_never_came_up_keeps_its_attempts_and_logs() {
     let status = rig.gantry.wait_status("a", 20 * SECOND, failed);
     let attempt = &status["attempts"][0];
     assert_eq!(attempt["was_ready"], false);
-    assert!(attempt["stderr"].as_str().unwrap().contains("no such database"));
-    let logs = rig.gantry.rest("GET", "/api/v1/mcp/servers/a/logs?attempt=1", None);
+    assert!(
+        attempt["stderr"]
+            .as_str()
+            .unwrap()
+            .contains("no such database")
+    );
+    let logs = rig
+        .gantry
+        .rest("GET", "/api/v1/mcp/servers/a/logs?attempt=1", None);
     assert!(logs.text().contains("no such database"), "{}", logs.text());
     rig.register("b", "namespaces", &json!({"entrypoint": ["/bin/nothing"]}));
     let failed = |now: &Value| now["state"] == "failed";
     let status = rig.gantry.wait_status("b", 20 * SECOND, failed);
-    assert!(status["reason"].as_str().unwrap().contains("/bin/nothing"), "{status:#}");
+    assert!(
+        status["reason"].as_str().unwrap().contains("/bin/nothing"),
+        "{status:#}"
+    );
 }

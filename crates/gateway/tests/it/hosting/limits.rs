@@ -63,7 +63,8 @@ fn a_processor_hog_stays_near_its_share() {
         std::thread::sleep(2 * SECOND);
         let share = (used() - before) / begun.elapsed().as_secs_f64();
         assert!((0.2..=0.7).contains(&share), "{rung}: {share}");
-        rig.gantry.rest("DELETE", &format!("/api/v1/mcp/servers/{rung}"), None);
+        rig.gantry
+            .rest("DELETE", &format!("/api/v1/mcp/servers/{rung}"), None);
     }
 }
 
@@ -102,7 +103,11 @@ fn where_the_disk_cannot_be_bounded_the_server_over_its_limit_is_stopped_with_th
     let limits = status["hosting"]["limits"].as_array().unwrap();
     let disk = limits.iter().find(|limit| limit["name"] == "disk").unwrap();
     assert_eq!(disk["state"], "not_enforced", "{disk}");
-    rig.call("a", "shell", json!({"script": "dd if=/dev/zero of=/data/big bs=1M count=32; sleep 5"}));
+    rig.call(
+        "a",
+        "shell",
+        json!({"script": "dd if=/dev/zero of=/data/big bs=1M count=32; sleep 5"}),
+    );
     let mut reason = String::new();
     let stopped = eventually(20 * SECOND, || {
         let status = rig.gantry.status("a");

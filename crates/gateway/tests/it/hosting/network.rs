@@ -31,14 +31,19 @@ fn nothing_is_reached_without_a_grant_and_only_what_is_named_with_one() {
         let rig = Rig::new(user);
         for rung in RUNGS {
             rig.server(rung, rung, &json!({}));
-            let said = rig.shell(rung, &format!("wget -T 2 -qO- http://127.0.0.1:{port}/ 2>&1"));
+            let said = rig.shell(
+                rung,
+                &format!("wget -T 2 -qO- http://127.0.0.1:{port}/ 2>&1"),
+            );
             assert!(!said.contains("pong"), "{rung}: {said}");
             let granted = format!("{rung}-net");
             let grant = json!({"network": [format!("localhost:{port}")]});
             let status = rig.server(&granted, rung, &grant);
             assert_eq!(status["hosting"]["network"], "egress");
             let wget = |to: u16| {
-                format!("http_proxy=http://127.0.0.1:3128 wget -T 5 -Y on -qO- http://localhost:{to}/ 2>&1")
+                format!(
+                    "http_proxy=http://127.0.0.1:3128 wget -T 5 -Y on -qO- http://localhost:{to}/ 2>&1"
+                )
             };
             // The variables of the environment tell a program without settings of its own.
             let env = rig.tool(&granted, "env", json!({}));
@@ -48,7 +53,10 @@ fn nothing_is_reached_without_a_grant_and_only_what_is_named_with_one() {
             assert!(said.contains("pong"), "{rung}: {said}");
             let said = rig.shell(&granted, &wget(other));
             assert!(!said.contains("pong"), "{rung}: {said}");
-            let said = rig.shell(&granted, &format!("nc -w 2 127.0.0.1 {port} < /dev/null; echo $?"));
+            let said = rig.shell(
+                &granted,
+                &format!("nc -w 2 127.0.0.1 {port} < /dev/null; echo $?"),
+            );
             assert!(!said.contains("pong"), "the host's own loopback: {said}");
         }
     }

@@ -23,8 +23,15 @@ fn an_image_is_registered_called_and_shown_on_every_rung() {
             let env: Value = serde_json::from_str(&rig.tool(rung, "env", json!({}))).unwrap();
             assert_eq!(env["FROM_IMAGE"], "yes");
             assert_ne!(env["API_TOKEN"], Value::Null);
-            assert_eq!(env["HOME"].as_str().map(|home| home.contains("tmp")), Some(false));
-            let text = rig.gantry.rest("GET", "/api/v1/mcp/servers", None).text().to_owned();
+            assert_eq!(
+                env["HOME"].as_str().map(|home| home.contains("tmp")),
+                Some(false)
+            );
+            let text = rig
+                .gantry
+                .rest("GET", "/api/v1/mcp/servers", None)
+                .text()
+                .to_owned();
             assert!(text.contains(IMAGE) && !text.contains("s3cret-canary"));
             assert!(!status.to_string().contains("s3cret-canary"));
             let image = &status["hosting"]["image"];

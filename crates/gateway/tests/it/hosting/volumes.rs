@@ -12,7 +12,8 @@ fn volumes_survive_crashes_restarts_and_removal() {
         for rung in RUNGS {
             let members = json!({"volumes": ["/data", "/var/lib/state"]});
             rig.server(rung, rung, &members);
-            let write = format!("echo {rung} > /data/kept; echo 2 > /var/lib/state/x; cat /data/kept");
+            let write =
+                format!("echo {rung} > /data/kept; echo 2 > /var/lib/state/x; cat /data/kept");
             assert_eq!(rig.shell(rung, &write), rung);
             rig.call(rung, "crash", json!({"code": 1}));
             let again = |now: &Value| now["state"] == "ready" && now["restart_count"] == 1;
@@ -25,7 +26,10 @@ fn volumes_survive_crashes_restarts_and_removal() {
             let own = own.filter(|volume| volume["server"] == rung);
             assert_eq!(own.count(), 2, "{volumes:#}");
             rig.server(rung, rung, &members);
-            assert_eq!(rig.shell(rung, "cat /data/kept /var/lib/state/x"), format!("{rung}\n2"));
+            assert_eq!(
+                rig.shell(rung, "cat /data/kept /var/lib/state/x"),
+                format!("{rung}\n2")
+            );
             // What is no volume is gone with the instance.
             assert_eq!(rig.shell(rung, "echo 1 > /tmp/gone; cat /tmp/gone"), "1");
             let path = format!("/api/v1/mcp/servers/{rung}/restart");
@@ -38,6 +42,9 @@ fn volumes_survive_crashes_restarts_and_removal() {
         assert!(rig.gantry.rest("DELETE", &path, None).status < 300);
         let volumes = rig.gantry.rest("GET", "/api/v1/volumes", None).json();
         let gone = volumes["items"].as_array().unwrap().iter();
-        assert_eq!(gone.filter(|volume| volume["server"] == RUNGS[0]).count(), 0);
+        assert_eq!(
+            gone.filter(|volume| volume["server"] == RUNGS[0]).count(),
+            0
+        );
     }
 }

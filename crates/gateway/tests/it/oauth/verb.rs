@@ -77,7 +77,7 @@ fn a_person_who_says_no_is_told_of_it() {
         [link]
         --- stderr
         sign in to safe here:
-        error: the sign-in to `safe` came to nothing
+        error: the sign-in to `safe` failed
           because: the sign-in to `safe` was refused: access_denied
         --- exit 1
         ");
@@ -94,8 +94,8 @@ fn nobody_is_waited_for_longer_than_was_said() {
         [link]
         --- stderr
         sign in to safe here:
-        error: nobody has signed in to `safe` within 300ms
-        hint: the link stays good for ten minutes; `gantry status` tells what came of it
+        error: no one signed in to `safe` within 300ms
+        hint: the link stays valid for ten minutes; `gantry status` shows the result
         --- exit 1
         ");
     });

@@ -213,7 +213,7 @@ fn a_panic_fails_its_own_call_is_counted_and_ends_nothing_else() {
         "{message:#}"
     );
     // Clients are told no more of a fault of ours.
-    let told = "the gateway failed; its log knows more under this code";
+    let told = "the gateway failed; see its log for this code";
     assert_eq!(error["message"], told, "{message:#}");
     assert!(error["data"]["call"].is_string(), "{message:#}");
     let body = json!({"name": "native:join", "arguments": panics});

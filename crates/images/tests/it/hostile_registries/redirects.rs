@@ -1,4 +1,4 @@
-//! Redirects that lead inward, around in circles, or away with our credentials.
+//! Redirects that lead inward, around in circles, or away with our credentials. faults H3 and H4
 
 use std::sync::Arc;
 

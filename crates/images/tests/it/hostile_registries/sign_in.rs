@@ -1,4 +1,4 @@
-//! Registries and token servers that want our credentials, or never have enough.
+//! Registries and token servers that want our credentials, or never have enough. faults H3 and H4
 
 use std::io;
 use std::net::TcpStream;

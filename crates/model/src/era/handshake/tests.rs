@@ -8,7 +8,7 @@ use crate::jsonrpc::{Limits, Message, parse};
 fn our_greetings() {
     let identity = Identity::new("gantry", "1.2.3");
     assert_eq!(
-        initialize_params(&identity, ClientCan::NOTHING).text(),
+        initialize_params(&identity, ClientCapabilities::NOTHING).text(),
         r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"gantry","version":"1.2.3"}}"#
     );
     assert_eq!(
@@ -84,7 +84,7 @@ fn greetings_are_read() {
     let result = raw(
         r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"use\nit","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
     );
-    let Probe::Stateless(Hello {
+    let Probe::Stateless(HandshakeResult {
         era,
         server_info,
         capabilities,
@@ -109,25 +109,25 @@ fn greetings_are_read() {
     for (text, error) in [
         (
             r#"{"capabilities":{}}"#,
-            HelloError::Malformed {
+            HandshakeError::Malformed {
                 member: "protocolVersion",
             },
         ),
         (
             r#"{"protocolVersion":"2025-11-25"}"#,
-            HelloError::Malformed {
+            HandshakeError::Malformed {
                 member: "capabilities",
             },
         ),
         (
             r#"{"protocolVersion":"2026-07-28","capabilities":{}}"#,
-            HelloError::NoCommonVersion {
+            HandshakeError::NoCommonVersion {
                 offered: "2026-07-28".to_owned(),
             },
         ),
         (
             "[]",
-            HelloError::Malformed {
+            HandshakeError::Malformed {
                 member: "protocolVersion",
             },
         ),

@@ -1,4 +1,5 @@
-//! Where an option stands in a spec, whatever its type: read and written as JSON, times as text.
+//! Where an option is stored in a spec, whatever its type: read and written as JSON, durations as
+//! text.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What may be written for an option, and within which range.
+//! The type and range of an option's value.
 
 use std::time::Duration;
 

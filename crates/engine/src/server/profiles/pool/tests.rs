@@ -1,32 +1,36 @@
-//! Which life a call gets.
+//! Which instance a call gets.
 
 use super::*;
 
-const ONE: ClientCan = ClientCan {
+const ONE: ClientCapabilities = ClientCapabilities {
     sample: true,
-    ..ClientCan::NOTHING
+    ..ClientCapabilities::NOTHING
 };
-const OTHER: ClientCan = ClientCan {
+const OTHER: ClientCapabilities = ClientCapabilities {
     list_roots: true,
-    ..ClientCan::NOTHING
+    ..ClientCapabilities::NOTHING
 };
 const IDLE: Duration = Duration::from_secs(300);
-/// How many calls a life takes.
+/// How many calls an instance takes.
 const LANES: u32 = 2;
 
 /// Returns a client of an agent's, in a session.
-fn party(agent: &str, session: u128) -> Party {
-    Party {
+fn owner(agent: &str, session: u128) -> InstanceOwner {
+    InstanceOwner {
         agent: agent.parse().unwrap(),
         key: KeyId::from_random(1),
         session: Some(session),
     }
 }
 
-fn wish(can: ClientCan, party: &Party, most: usize) -> Wish<'_, u64> {
-    Wish {
-        can,
-        party,
+fn request(
+    capabilities: ClientCapabilities,
+    owner: &InstanceOwner,
+    most: usize,
+) -> PoolRequest<'_, u64> {
+    PoolRequest {
+        capabilities,
+        owner,
         lanes: LANES,
         most,
         shares: false,
@@ -35,20 +39,24 @@ fn wish(can: ClientCan, party: &Party, most: usize) -> Wish<'_, u64> {
     }
 }
 
-/// Finds as a call does, and says what it found: a life, a new one, or none.
-fn find(pool: &mut Pool<u64>, can: ClientCan, agent: &str) -> (&'static str, u64) {
-    find_for(pool, &wish(can, &party(agent, 1), 4))
+/// Finds as a call does, and says what it found: an instance, a new one, or none.
+fn find(
+    pool: &mut Pool<u64>,
+    capabilities: ClientCapabilities,
+    agent: &str,
+) -> (&'static str, u64) {
+    find_for(pool, &request(capabilities, &owner(agent, 1), 4))
 }
 
-fn find_for(pool: &mut Pool<u64>, wish: &Wish<'_, u64>) -> (&'static str, u64) {
+fn find_for(pool: &mut Pool<u64>, request: &PoolRequest<'_, u64>) -> (&'static str, u64) {
     let now = Instant::now();
-    match pool.find(wish, now) {
-        Found::Free(number, _) => ("free", number),
-        Found::Room(number, ended) => {
-            pool.insert(number, (wish.can, wish.party), number, now);
+    match pool.find(request, now) {
+        Allocation::Free(number, _) => ("free", number),
+        Allocation::Room(number, ended) => {
+            pool.insert(number, (request.capabilities, request.owner), number, now);
             (if ended.is_some() { "instead" } else { "new" }, number)
         }
-        Found::Wait(_) => ("wait", 0),
+        Allocation::Wait(_) => ("wait", 0),
     }
 }
 
@@ -71,54 +79,69 @@ async fn calls_of_a_client_share_its_life_and_another_begins_before_one_waits() 
 #[tokio::test(start_paused = true)]
 async fn one_agent_uses_all_that_is_free_and_keeps_nobody_from_its_share() {
     let mut pool = Pool::default();
-    let own: Vec<Party> = (1..=5).map(|session| party("a", session)).collect();
-    for (number, party) in (1..=4).zip(&own) {
-        assert_eq!(find_for(&mut pool, &wish(ONE, party, 4)), ("new", number));
+    let own: Vec<InstanceOwner> = (1..=5).map(|session| owner("a", session)).collect();
+    for (number, owner) in (1..=4).zip(&own) {
+        assert_eq!(
+            find_for(&mut pool, &request(ONE, owner, 4)),
+            ("new", number)
+        );
     }
-    let full = pool.find(&wish(ONE, &own[4], 4), Instant::now());
-    assert!(matches!(full, Found::Wait(Full::Processes(4))));
+    let full = pool.find(&request(ONE, &own[4], 4), Instant::now());
+    assert!(matches!(full, Allocation::Wait(Full::Processes(4))));
     // Who comes has its half at once, and no more.
-    let theirs: Vec<Party> = (1..=3).map(|session| party("b", session)).collect();
-    assert_eq!(find_for(&mut pool, &wish(ONE, &theirs[0], 4)), ("new", 5));
-    assert_eq!(find_for(&mut pool, &wish(ONE, &theirs[1], 4)), ("new", 6));
-    let full = pool.find(&wish(ONE, &theirs[2], 4), Instant::now());
-    assert!(matches!(full, Found::Wait(Full::OfAgent(2))));
+    let theirs: Vec<InstanceOwner> = (1..=3).map(|session| owner("b", session)).collect();
+    assert_eq!(
+        find_for(&mut pool, &request(ONE, &theirs[0], 4)),
+        ("new", 5)
+    );
+    assert_eq!(
+        find_for(&mut pool, &request(ONE, &theirs[1], 4)),
+        ("new", 6)
+    );
+    let full = pool.find(&request(ONE, &theirs[2], 4), Instant::now());
+    assert!(matches!(full, Allocation::Wait(Full::OfAgent(2))));
     // Whoever has more gives way until there are as many as there should be.
     for number in [1, 2] {
         pool.leave(number, Instant::now());
-        let full = pool.find(&wish(ONE, &own[0], 4), Instant::now());
-        assert!(matches!(full, Found::Wait(Full::OfAgent(_))));
+        let full = pool.find(&request(ONE, &own[0], 4), Instant::now());
+        assert!(matches!(full, Allocation::Wait(Full::OfAgent(_))));
     }
     pool.leave(3, Instant::now());
-    assert_eq!(find_for(&mut pool, &wish(ONE, &own[4], 4)), ("instead", 7));
-    assert_eq!(find_for(&mut pool, &wish(ONE, &theirs[2], 4)), ("wait", 0));
+    assert_eq!(
+        find_for(&mut pool, &request(ONE, &own[4], 4)),
+        ("instead", 7)
+    );
+    assert_eq!(
+        find_for(&mut pool, &request(ONE, &theirs[2], 4)),
+        ("wait", 0)
+    );
     // What goes on takes further calls all the same.
-    assert_eq!(find_for(&mut pool, &wish(ONE, &own[3], 4)), ("free", 4));
+    assert_eq!(find_for(&mut pool, &request(ONE, &own[3], 4)), ("free", 4));
 }
 
 #[tokio::test(start_paused = true)]
 async fn there_are_never_more_than_twice_as_many() {
     let mut pool = Pool::default();
     for session in 1..=2 {
-        find_for(&mut pool, &wish(ONE, &party("a", session), 2));
+        find_for(&mut pool, &request(ONE, &owner("a", session), 2));
     }
     for agent in ["b", "c"] {
         assert_eq!(
-            find_for(&mut pool, &wish(ONE, &party(agent, 1), 2)).0,
+            find_for(&mut pool, &request(ONE, &owner(agent, 1), 2)).0,
             "new"
         );
     }
     assert_eq!(
-        find_for(&mut pool, &wish(ONE, &party("d", 1), 2)),
+        find_for(&mut pool, &request(ONE, &owner("d", 1), 2)),
         ("wait", 0)
     );
     pool.leave(2, Instant::now());
     assert_eq!(
-        find_for(&mut pool, &wish(ONE, &party("a", 2), 2)),
+        find_for(&mut pool, &request(ONE, &owner("a", 2), 2)),
         ("wait", 0)
     );
     assert_eq!(
-        find_for(&mut pool, &wish(ONE, &party("d", 1), 2)),
+        find_for(&mut pool, &request(ONE, &owner("d", 1), 2)),
         ("instead", 5)
     );
 }
@@ -128,18 +151,18 @@ async fn the_idle_life_of_whoever_has_the_most_gives_way() {
     let mut pool = Pool::default();
     assert_eq!(find(&mut pool, ONE, "b"), ("new", 1));
     pool.leave(1, Instant::now());
-    let third = ClientCan {
+    let third = ClientCapabilities {
         list_roots: true,
         ..ONE
     };
-    for (number, can) in [(2, OTHER), (3, third)] {
+    for (number, capabilities) in [(2, OTHER), (3, third)] {
         tokio::time::advance(IDLE / 10).await;
-        assert_eq!(find(&mut pool, can, "a"), ("new", number));
+        assert_eq!(find(&mut pool, capabilities, "a"), ("new", number));
         pool.leave(number, Instant::now());
     }
     // The oldest is another's, and stays.
-    let other = party("c", 1);
-    let found = find_for(&mut pool, &wish(ClientCan::NOTHING, &other, 3));
+    let other = owner("c", 1);
+    let found = find_for(&mut pool, &request(ClientCapabilities::NOTHING, &other, 3));
     assert_eq!(found, ("instead", 4));
     assert_eq!(find(&mut pool, ONE, "b"), ("free", 1));
     assert_eq!(find(&mut pool, third, "a"), ("free", 3));
@@ -149,14 +172,14 @@ async fn the_idle_life_of_whoever_has_the_most_gives_way() {
 #[tokio::test(start_paused = true)]
 async fn a_life_serves_the_client_that_it_began_for_and_no_other() {
     let mut pool = Pool::default();
-    let (own, other) = (party("a", 1), party("a", 2));
-    assert_eq!(find_for(&mut pool, &wish(ONE, &own, 4)), ("new", 1));
+    let (own, other) = (owner("a", 1), owner("a", 2));
+    assert_eq!(find_for(&mut pool, &request(ONE, &own, 4)), ("new", 1));
     pool.leave(1, Instant::now());
     // The same key in another session is somebody else.
-    assert_eq!(find_for(&mut pool, &wish(ONE, &other, 4)), ("new", 2));
+    assert_eq!(find_for(&mut pool, &request(ONE, &other, 4)), ("new", 2));
     pool.leave(2, Instant::now());
-    assert_eq!(find_for(&mut pool, &wish(ONE, &own, 4)), ("free", 1));
-    assert_eq!(find_for(&mut pool, &wish(OTHER, &own, 4)), ("new", 3));
+    assert_eq!(find_for(&mut pool, &request(ONE, &own, 4)), ("free", 1));
+    assert_eq!(find_for(&mut pool, &request(OTHER, &own, 4)), ("new", 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,16 +198,16 @@ async fn a_life_that_nobody_uses_ends() {
 #[tokio::test]
 async fn where_requests_say_their_call_clients_share_lives_when_there_is_no_room() {
     let mut pool = Pool::default();
-    let (first, second) = (party("a", 1), party("a", 2));
-    let sharing = |party| Wish {
+    let (first, second) = (owner("a", 1), owner("a", 2));
+    let sharing = |owner| PoolRequest {
         shares: true,
-        ..wish(ONE, party, 2)
+        ..request(ONE, owner, 2)
     };
     assert_eq!(find_for(&mut pool, &sharing(&first)), ("new", 1));
     for _ in 0..=LANES {
         assert_eq!(find_for(&mut pool, &sharing(&first)), ("free", 1));
     }
-    let (other, third) = (party("b", 1), party("c", 1));
+    let (other, third) = (owner("b", 1), owner("c", 1));
     assert_eq!(find_for(&mut pool, &sharing(&other)), ("new", 2));
     assert_eq!(find_for(&mut pool, &sharing(&second)), ("free", 1));
     // Never with another agent.
@@ -194,14 +217,14 @@ async fn where_requests_say_their_call_clients_share_lives_when_there_is_no_room
 #[tokio::test]
 async fn a_call_of_what_one_life_alone_offers_waits_for_that() {
     let mut pool = Pool::default();
-    let own = party("a", 1);
+    let own = owner("a", 1);
     for number in [1, 1, 2] {
-        assert_eq!(find_for(&mut pool, &wish(ONE, &own, 8)).1, number);
+        assert_eq!(find_for(&mut pool, &request(ONE, &own, 8)).1, number);
     }
-    let grown = Wish {
-        offers: &|life| *life == 1,
+    let grown = PoolRequest {
+        offers: &|instance| *instance == 1,
         is_common: false,
-        ..wish(ONE, &own, 8)
+        ..request(ONE, &own, 8)
     };
     assert_eq!(find_for(&mut pool, &grown), ("wait", 0));
     pool.leave(1, Instant::now());

@@ -13,7 +13,7 @@ async fn lines_arrive_whole_and_in_order_when_many_send() {
     let task = {
         let w = Arc::clone(&writer);
         async move {
-            w.run(Duration::from_secs(5), |_| Verdict::GivenUp).await;
+            w.run(Duration::from_secs(5), |_| ()).await;
         }
     };
     let work = async {
@@ -26,9 +26,9 @@ async fn lines_arrive_whole_and_in_order_when_many_send() {
                     Some(i),
                     line,
                     if i % 3 == 0 {
-                        Company::Many
+                        Batching::Many
                     } else {
-                        Company::Alone
+                        Batching::Alone
                     },
                 )
                 .unwrap();
@@ -66,19 +66,16 @@ async fn a_child_that_stops_reading_gives_calls_back() {
     let back = AtomicU64::new(0);
     let mut big = vec![b'x'; 1 << 20];
     big.push(b'\n');
-    writer.send(Some(1), big.clone(), Company::Alone).unwrap();
-    writer.send(Some(2), big.clone(), Company::Alone).unwrap();
-    let run = writer.run(Duration::from_millis(50), |unheard| {
-        if let Unheard::TakenBack(call) = unheard {
-            back.fetch_add(call, Ordering::Relaxed);
-        }
-        Verdict::GivenUp
+    writer.send(Some(1), big.clone(), Batching::Alone).unwrap();
+    writer.send(Some(2), big.clone(), Batching::Alone).unwrap();
+    let run = writer.run(Duration::from_millis(50), |call| {
+        back.fetch_add(call, Ordering::Relaxed);
     });
     let waited = tokio::time::timeout(Duration::from_millis(500), run).await;
     assert!(waited.is_err());
     assert_eq!(back.load(Ordering::Relaxed), 3);
     assert_eq!(
-        writer.send(Some(3), big, Company::Alone),
+        writer.send(Some(3), big, Batching::Alone),
         Err(SendError::NotReading)
     );
 }
@@ -96,10 +93,10 @@ async fn what_waits_for_a_child_that_does_not_read_is_bounded() {
     };
     // Longer than the pipe holds: whatever follows has to wait behind its rest.
     let first = 1 << 20;
-    writer.send(Some(1), line(first), Company::Alone).unwrap();
+    writer.send(Some(1), line(first), Batching::Alone).unwrap();
     let mut waiting = 0;
     for length in [LIMIT / 2, LIMIT / 4, LIMIT / 4] {
-        let company = [Company::Alone, Company::Many][waiting % 2];
+        let company = [Batching::Alone, Batching::Many][waiting % 2];
         writer.send(Some(2), line(length), company).unwrap();
         waiting += length;
         assert_eq!(writer.lock().queued_bytes, waiting);
@@ -107,14 +104,14 @@ async fn what_waits_for_a_child_that_does_not_read_is_bounded() {
     assert_eq!(waiting, LIMIT);
     // Full to the byte: the shortest line is one too many, of a call or of nobody.
     for call in [Some(3), None] {
-        for company in [Company::Alone, Company::Many] {
+        for company in [Batching::Alone, Batching::Many] {
             let refused = writer.send(call, line(1), company);
             assert_eq!(refused, Err(SendError::NotReading));
         }
     }
     assert_eq!(writer.lock().queued_bytes, LIMIT);
     // What was taken is written as soon as the child reads, and there is room again.
-    let run = writer.run(Duration::from_secs(60), |_| Verdict::GivenUp);
+    let run = writer.run(Duration::from_secs(60), |_| ());
     let mut all = vec![0; first + LIMIT];
     tokio::select! {
         read = receiver.read_exact(&mut all) => assert_eq!(read.unwrap(), first + LIMIT),
@@ -136,23 +133,20 @@ async fn what_was_taken_back_is_never_written() {
     };
     // The first fills the pipe; the second and third are gathered into the batch behind it.
     writer
-        .send(Some(1), line(b'a', 1 << 20), Company::Alone)
+        .send(Some(1), line(b'a', 1 << 20), Batching::Alone)
         .unwrap();
     let back = Mutex::new(Vec::new());
     let stalled = Notify::new();
-    let run = writer.run(Duration::from_millis(50), |unheard| {
-        if let Unheard::TakenBack(call) = unheard {
-            back.lock().push(call);
-        }
+    let run = writer.run(Duration::from_millis(50), |call| {
+        back.lock().push(call);
         stalled.notify_one();
-        Verdict::GivenUp
     });
     let work = async {
         stalled.notified().await;
         let mut text = vec![0; (1 << 20) + 1];
         receiver.read_exact(&mut text).await.unwrap();
         while writer
-            .send(Some(3), line(b'c', 10), Company::Alone)
+            .send(Some(3), line(b'c', 10), Batching::Alone)
             .is_err()
         {
             tokio::task::yield_now().await;
@@ -162,7 +156,7 @@ async fn what_was_taken_back_is_never_written() {
         next
     };
     writer
-        .send(Some(2), line(b'b', 10), Company::Alone)
+        .send(Some(2), line(b'b', 10), Batching::Alone)
         .unwrap();
     tokio::select! {
         next = work => assert_eq!(next, line(b'c', 10)),
@@ -190,74 +184,4 @@ fn only_the_line_that_was_begun_stays_in_a_batch() {
     assert_eq!(batch(4), ("aa\nbb\n".into(), vec![2]));
     assert_eq!(batch(8), ("aa\nbb\ncc\n".into(), vec![2]));
     assert_eq!(batch(9), ("aa\nbb\ncc\n".into(), vec![]));
-}
-
-#[tokio::test]
-async fn small_lines_that_lie_unread_are_told_and_forgiven_when_they_are_read() {
-    // fault S13
-    let (sender, mut receiver) = pipe::pipe().unwrap();
-    let writer = LineWriter::new(sender, 64 << 20);
-    for call in 1..=3 {
-        let line = b"small\n".to_vec();
-        writer.send(Some(call), line, Company::Alone).unwrap();
-    }
-    let (told, heard) = (Notify::new(), Mutex::new(Vec::new()));
-    let run = writer.run(Duration::from_millis(100), |unheard| {
-        heard.lock().push(unheard);
-        told.notify_one();
-        Verdict::GivenUp
-    });
-    let work = async {
-        let mut first = [0; 6];
-        receiver.read_exact(&mut first).await.unwrap();
-        told.notified().await;
-        let line = || b"more\n".to_vec();
-        let refused = writer.send(Some(4), line(), Company::Alone);
-        assert_eq!(refused, Err(SendError::NotReading));
-        // Nobody waits for the answer to a notification.
-        writer.send(None, line(), Company::Alone).unwrap();
-        let mut rest = [0; 17];
-        receiver.read_exact(&mut rest).await.unwrap();
-        assert_eq!(&rest, b"small\nsmall\nmore\n");
-        while writer.send(Some(5), line(), Company::Alone).is_err() {
-            tokio::task::yield_now().await;
-        }
-    };
-    let patience = Duration::from_secs(20);
-    tokio::select! {
-        done = tokio::time::timeout(patience, work) => done.unwrap(),
-        _ = run => panic!("the writer task ended"),
-    }
-    assert_eq!(*heard.lock(), [Unheard::Unread(vec![2, 3])]);
-}
-
-// fault S13
-#[tokio::test]
-async fn a_child_that_is_busy_with_what_it_has_read_is_still_written_to() {
-    let (sender, mut receiver) = pipe::pipe().unwrap();
-    let writer = LineWriter::new(sender, 64 << 20);
-    for call in 1..=2 {
-        let line = b"small\n".to_vec();
-        writer.send(Some(call), line, Company::Alone).unwrap();
-    }
-    let told = Notify::new();
-    let run = writer.run(Duration::from_millis(50), |_unheard| {
-        told.notify_one();
-        Verdict::Busy
-    });
-    let work = async {
-        let mut first = [0; 6];
-        receiver.read_exact(&mut first).await.unwrap();
-        for call in 3..=5 {
-            // Each time the deadline is over again.
-            told.notified().await;
-            tokio::task::yield_now().await;
-            let line = b"more\n".to_vec();
-            writer.send(Some(call), line, Company::Alone).unwrap();
-        }
-    };
-    tokio::select! {
-        done = tokio::time::timeout(Duration::from_secs(20), work) => done.unwrap(),
-        _ = run => panic!("the writer task ended"),
-    }
 }

@@ -26,7 +26,7 @@ fn schema() -> Value {
 
 fn read(words: &[&str]) -> Result<Parsed, Failure> {
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    Words::of(&words)?.read(&schema())
+    Tokens::of(&words)?.read(&schema())
 }
 
 fn arguments(words: &[&str]) -> Value {
@@ -82,7 +82,7 @@ fn pairs_are_typed_too_and_what_does_not_fit_is_the_gateways_to_judge() {
     let words = ["text=5", "maxCount=three", "other=[true]", "more=x=y"];
     let expected = json!({"text": "5", "maxCount": "three", "other": [true], "more": "x=y"});
     assert_eq!(arguments(&words), expected);
-    assert!(refused(&["nothing"]).contains("is no argument"));
+    assert!(refused(&["nothing"]).contains("is not an argument"));
 }
 
 #[test]
@@ -111,6 +111,6 @@ fn a_mistake_is_named_and_a_near_name_suggested() {
 #[test]
 fn without_a_schema_everything_goes() {
     let words = ["--a", "1", "b=two"].map(str::to_owned);
-    let parsed = Words::of(&words).unwrap().read(&Value::Null).unwrap();
+    let parsed = Tokens::of(&words).unwrap().read(&Value::Null).unwrap();
     assert_eq!(Value::Object(parsed.arguments), json!({"a": 1, "b": "two"}));
 }

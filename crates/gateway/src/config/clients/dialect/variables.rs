@@ -1,4 +1,4 @@
-//! `$NAME`, as Gemini CLI writes variables, and `${NAME}`, as everybody does.
+//! Converts `$NAME`, as Gemini CLI writes variables, to `${NAME}` and back.
 
 /// Writes every `$NAME` as `${NAME}`.
 pub(super) fn braced(text: &str) -> String {
@@ -21,7 +21,7 @@ pub(super) fn braced(text: &str) -> String {
     done + rest
 }
 
-/// Writes every `${NAME}` as `$NAME` where nothing follows that would lengthen the name.
+/// Converts every `${NAME}` to `$NAME` where the next character cannot extend the name.
 pub(super) fn dollared(text: &str) -> String {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;
@@ -44,7 +44,7 @@ pub(super) fn dollared(text: &str) -> String {
     done + rest
 }
 
-/// Returns the variable's name that a text begins with; nothing if there is none.
+/// Returns the variable name at the start of a text, if any.
 fn name(text: &str) -> &str {
     let end = text.find(|letter| !is_letter(letter)).unwrap_or(text.len());
     let name = &text[..end];

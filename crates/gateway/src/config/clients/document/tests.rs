@@ -119,7 +119,7 @@ fn broken_files_are_refused_with_their_place() {
     );
     assert_eq!(
         refused("{\"a\": 1,\n \"a\": 2}"),
-        "f:2:2: `a` stands here a second time"
+        "f:2:2: `a` is defined twice"
     ); // fault G1
     assert_eq!(
         refused("{\n\"é\": 'x'}"),

@@ -1,8 +1,8 @@
-//! A part of a file without what may be secret, for what is remembered of an approval: each such value is
-//! replaced by its hash, so that a change of it is still seen.
+//! A part of a file without secrets, as stored with an approval: each secret is replaced by its
+//! hash, so that a change is still detected.
 //!
-//! Equal values stay equal, and different ones stay different: the whole hash is kept, and no text that is
-//! kept as it is looks like one. A person is shown the beginning of it. Entry points: [`hide`], [`short`].
+//! Equal values stay equal and different ones different: the whole hash is kept, and no plain text
+//! can look like one. Users see the first digits. Entry points: [`hide`], [`short`].
 
 use gantry_model::secret::{hide_arguments, is_credential, looks_secret};
 
@@ -11,24 +11,24 @@ use crate::config::clients::hide::{ADDRESSES, HIDDEN, PRIVATE, url};
 use crate::config::document::{Member, Node, Table, Value};
 use crate::config::expand::{Reference, references};
 
-/// A longer text is remembered by its hash.
+/// Longer texts are stored by their hash.
 const LONGEST: usize = 1024;
-/// What stands between the mark of something hidden and its hash.
+/// The prefix of a hash.
 const SHA256: &str = "sha256:";
 /// How many digits a hash has.
 const DIGITS: usize = 64;
-/// How many of them a person is shown.
+/// How many digits are shown.
 const SHOWN: usize = 16;
 
-/// What becomes of the texts at a place.
+/// How texts at a path are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Secrecy {
     Plain,
     Private,
     Address,
 }
 
-impl Place {
+impl Secrecy {
     fn under(self, name: &str) -> Self {
         if self == Self::Private || PRIVATE.contains(&name) || is_credential(name) {
             Self::Private
@@ -40,15 +40,15 @@ impl Place {
     }
 }
 
-/// Returns a copy of a value in which nothing secret stands.
+/// Returns a copy of a value without secrets.
 pub(super) fn hide(node: &Node) -> Node {
-    hidden(node, Place::Plain)
+    hidden(node, Secrecy::Plain)
 }
 
-fn hidden(node: &Node, place: Place) -> Node {
+fn hidden(node: &Node, place: Secrecy) -> Node {
     let value = match &node.value {
         Value::Text(text) => Value::Text(hidden_text(text, place)),
-        Value::Number(text) if place == Place::Private => {
+        Value::Number(text) if place == Secrecy::Private => {
             Value::Text(stand_in(&format!("number\0{text}")))
         }
         Value::List(list) => {
@@ -56,7 +56,7 @@ fn hidden(node: &Node, place: Place) -> Node {
                 .iter()
                 .map(|node| node.as_text().map(str::to_owned))
                 .collect();
-            let list = match words.filter(|_| place == Place::Plain) {
+            let list = match words.filter(|_| place == Secrecy::Plain) {
                 Some(words) => hidden_words(list, &words),
                 None => list.iter().map(|inner| hidden(inner, place)).collect(),
             };
@@ -77,7 +77,7 @@ fn hidden(node: &Node, place: Place) -> Node {
     }
 }
 
-fn below(member: &Member, place: Place) -> Member {
+fn below(member: &Member, place: Secrecy) -> Member {
     Member {
         key: member.key.clone(),
         key_span: member.key_span.clone(),
@@ -85,7 +85,7 @@ fn below(member: &Member, place: Place) -> Member {
     }
 }
 
-/// Hides what seems secret among words that belong together, such as `--token x`.
+/// Hides secrets among related words, such as `--token x`.
 fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
     let shown = hide_arguments(words, HIDDEN);
     let pairs = list.iter().zip(words).zip(shown);
@@ -93,9 +93,9 @@ fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
         .map(|((node, word), shown)| Node {
             span: node.span.clone(),
             value: Value::Text(match shown == *word {
-                // Nobody knows what stands in the place of a missing variable.
+                // A variable's default may be a secret.
                 true if word.contains("${") && word.contains(":-") => stand_in(word),
-                true => hidden_text(word, Place::Plain),
+                true => hidden_text(word, Secrecy::Plain),
                 false if word.contains(HIDDEN) => stand_in(word),
                 false => format!("{}{}", shown.trim_end_matches(HIDDEN), stand_in(word)),
             }),
@@ -103,23 +103,23 @@ fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
         .collect()
 }
 
-fn hidden_text(text: &str, place: Place) -> String {
+fn hidden_text(text: &str, place: Secrecy) -> String {
     match place {
-        // A mere reference tells nothing.
-        Place::Private if is_only_references(text) && !looks_secret(text) => text.to_owned(),
-        Place::Private => stand_in(text),
-        // What looks as if it were hidden must not pass for it.
-        Place::Address | Place::Plain if text.contains(HIDDEN) => stand_in(text),
-        Place::Address => match url(text) {
+        // A plain reference reveals nothing.
+        Secrecy::Private if is_only_references(text) && !looks_secret(text) => text.to_owned(),
+        Secrecy::Private => stand_in(text),
+        // A text that looks hidden must not pass as hidden.
+        Secrecy::Address | Secrecy::Plain if text.contains(HIDDEN) => stand_in(text),
+        Secrecy::Address => match url(text) {
             shown if shown == text => text.to_owned(),
             shown => format!("{shown} {}", stand_in(text)),
         },
-        Place::Plain if text.len() > LONGEST || looks_secret(text) => stand_in(text),
-        Place::Plain => text.to_owned(),
+        Secrecy::Plain if text.len() > LONGEST || looks_secret(text) => stand_in(text),
+        Secrecy::Plain => text.to_owned(),
     }
 }
 
-/// Tells whether a text is references and nothing else, also nothing for a variable that is missing.
+/// Returns whether a text consists only of references, without defaults.
 fn is_only_references(text: &str) -> bool {
     let mut rest = text;
     while let Some(end) = rest.find('}').filter(|_| rest.starts_with("${")) {
@@ -142,7 +142,7 @@ fn stand_in(text: &str) -> String {
     format!("{HIDDEN}{SHA256}{}", digest.as_str())
 }
 
-/// Returns a line that was kept as a person is shown it, with the beginnings of hashes.
+/// Shortens the hashes in a stored line for display.
 pub(super) fn short(line: &str) -> String {
     let mark = format!("{HIDDEN}{SHA256}");
     let mut parts = line.split(mark.as_str());

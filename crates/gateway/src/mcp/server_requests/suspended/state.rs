@@ -1,6 +1,6 @@
-//! The state that a client carries while its call waits: sealed with a key of this boot, so that
-//! nobody else can make or change one. Knows nothing of the calls. Entry points: [`Seal::close`],
-//! [`Seal::open`], [`binding`].
+//! The state that a client carries while its call is suspended, sealed with a key of this boot, so
+//! that nobody else can create or change one. Entry points: [`Seal::close`], [`Seal::open`],
+//! [`binding`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,9 +12,9 @@ use gantry_model::jsonrpc::Raw;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// The length of what is drawn for each seal.
+/// The length of the nonce.
 const NONCE: usize = 24;
-/// The length of what is sealed.
+/// The length of the plain text.
 const PLAIN: usize = 8 + 8 + 32;
 /// What a retry may change.
 const FREE: [&str; 3] = ["_meta", "inputResponses", "requestState"];
@@ -24,9 +24,9 @@ const FREE: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 pub(super) struct State {
     /// Which call it is.
     pub(super) number: u64,
-    /// Which of its states it is; each is good once.
+    /// Its sequence number; each is valid once.
     pub(super) nonce: u64,
-    /// Whose request it belongs to, and which.
+    /// The caller and request it is bound to.
     pub(super) binding: [u8; 32],
 }
 
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// Makes a seal that nobody else has.
+    /// Creates a seal with a random key.
     pub(super) fn new() -> Self {
         Self(XChaCha20Poly1305::new(&drawn::<32>().into()))
     }
@@ -58,7 +58,7 @@ impl Seal {
         URL_SAFE_NO_PAD.encode(text)
     }
 
-    /// Returns what a state says, if it is one of ours and unchanged.
+    /// Returns the content of a state, if it is ours and unchanged.
     pub(super) fn open(&self, text: &str) -> Option<State> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE>()?;
@@ -84,7 +84,7 @@ fn drawn<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Tells requests apart by who asks, where, and what: all but what a retry may change.
+/// Identifies a request by caller, endpoint and content, except for what a retry may change.
 pub(super) fn binding(
     key: KeyId,
     scope: &Scope,

@@ -116,7 +116,7 @@ fn a_wrong_key_is_an_answer_and_a_missing_gateway_an_exit_code() {
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &["stdio", "--key-file", wrong.to_str().unwrap()]), @"
         --- stderr
-        error: the key file holds something that is no key
+        error: the key file does not contain a key
         hint: name another with `--key-file FILE`
         --- exit 1
         ");

@@ -1,0 +1,177 @@
+//! What is stored of a sign-in, sealed: the tokens, bound to the URL they are for, and the registered
+//! client. Entry points: [`StoredTokens`], [`Registration`] and [`Token`].
+
+use std::time::Duration;
+
+use gantry_model::secret::SecretText;
+use reqwest::header::HeaderValue;
+use rmcp::transport::StoredCredentials;
+use serde::{Deserialize, Serialize};
+
+use super::Target;
+use super::issuer::is_same;
+use crate::clock::unix_ms;
+
+/// The longest token that is sent.
+const LONGEST_TOKEN: usize = 64 << 10;
+/// A token that ends within this time is renewed first.
+const SOON: Duration = Duration::from_secs(60);
+
+/// The tokens of one server.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct StoredTokens {
+    /// The server's URL when they were got; they are sent nowhere else.
+    pub(super) url: String,
+    /// What the authorization server gave, and which one that was.
+    pub(super) stored: StoredCredentials,
+    /// Whom it was given to.
+    pub(super) client: Registration,
+}
+
+impl StoredTokens {
+    /// Tells whether the tokens are for this server, by the authorization server that it may have.
+    pub(super) fn is_of(&self, target: &Target) -> bool {
+        let given = self.stored.issuer.as_deref();
+        let wanted = target.auth.issuer.as_deref();
+        let is_wanted = |wanted| given.is_some_and(|given| is_same(given, wanted));
+        self.url == target.url.as_str() && wanted.is_none_or(is_wanted)
+    }
+}
+
+/// The client that a person's sign-in is made with.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Registration {
+    /// Who registered it.
+    pub(super) issuer: Option<String>,
+    pub(super) client_id: String,
+    pub(super) client_secret: Option<String>,
+    /// Where its answers go.
+    pub(super) redirect_uri: String,
+}
+
+/// The answer of a token endpoint, as far as it is used.
+#[derive(Deserialize)]
+struct Answer {
+    access_token: String,
+    token_type: String,
+    expires_in: Option<u64>,
+    refresh_token: Option<String>,
+}
+
+impl Answer {
+    fn of(stored: &StoredCredentials) -> Option<Self> {
+        let answer = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
+        serde_json::from_value(answer).ok()
+    }
+}
+
+/// A token in use.
+#[derive(Clone)]
+pub(super) struct Token {
+    /// The value of `Authorization`.
+    pub(super) header: HeaderValue,
+    /// When it was got, in milliseconds since 1970.
+    pub(super) received_ms: u64,
+    /// How long it lasts from then on.
+    pub(super) lifetime: Option<Duration>,
+    /// Whether another can be got without a person.
+    pub(super) renewable: bool,
+    /// Whether it replaced one that the server refused.
+    pub(super) after_refusal: bool,
+}
+
+impl Token {
+    /// Reads the token of what was stored; `None` if there is none that can be sent.
+    pub(super) fn of(stored: &StoredCredentials) -> Option<Self> {
+        let answer = Answer::of(stored)?;
+        let is_bearer = answer.token_type.eq_ignore_ascii_case("bearer");
+        if !is_bearer || answer.access_token.len() > LONGEST_TOKEN {
+            return None;
+        }
+        let mut header = HeaderValue::try_from(format!("Bearer {}", answer.access_token)).ok()?;
+        header.set_sensitive(true);
+        Some(Self {
+            header,
+            received_ms: stored.token_received_at.unwrap_or_default() * 1000,
+            lifetime: answer.expires_in.map(Duration::from_secs),
+            renewable: answer.refresh_token.is_some(),
+            after_refusal: false,
+        })
+    }
+
+    /// Returns when it ends, in milliseconds since 1970.
+    pub(super) fn ends_ms(&self) -> Option<u64> {
+        let lifetime = u64::try_from(self.lifetime?.as_millis()).unwrap_or(u64::MAX);
+        Some(self.received_ms.saturating_add(lifetime))
+    }
+
+    /// Tells whether it can be sent now.
+    pub(super) fn is_valid(&self) -> bool {
+        self.ends_ms().is_none_or(|end| unix_ms() < end)
+    }
+
+    /// Tells whether it need not be renewed yet. A short one is used for half its lifetime.
+    pub(super) fn is_fresh(&self) -> bool {
+        let Some(lifetime) = self.lifetime else {
+            return true;
+        };
+        let soon = u64::try_from(SOON.min(lifetime / 2).as_millis()).unwrap_or_default();
+        self.ends_ms()
+            .is_none_or(|end| unix_ms().saturating_add(soon) < end)
+    }
+
+    /// Tells whether it was got a moment ago.
+    pub(super) fn is_new(&self) -> bool {
+        let age = unix_ms().saturating_sub(self.received_ms);
+        Duration::from_millis(age) < SOON
+    }
+}
+
+/// Returns the refresh token of what was stored, to have it revoked.
+pub(super) fn refresh_token(stored: &StoredCredentials) -> Option<String> {
+    let answer = Answer::of(stored)?;
+    answer.refresh_token.or(Some(answer.access_token))
+}
+
+/// Returns everything secret of what was stored and of clients that were registered.
+pub(super) fn secrets<'a>(
+    stored: Option<&StoredCredentials>,
+    clients: impl IntoIterator<Item = &'a Registration>,
+) -> Vec<SecretText> {
+    let answer = stored.and_then(Answer::of);
+    let tokens = answer.map(|answer| [Some(answer.access_token), answer.refresh_token]);
+    let tokens = tokens.into_iter().flatten().flatten();
+    let clients = clients.into_iter();
+    let clients = clients.filter_map(|client| client.client_secret.clone());
+    let short_enough = |secret: &String| secret.len() <= LONGEST_TOKEN;
+    let all = tokens.chain(clients).filter(short_enough);
+    all.map(SecretText::new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(json: serde_json::Value, received_at: u64) -> StoredCredentials {
+        let response = serde_json::from_value(json).unwrap();
+        StoredCredentials::new("c".into(), Some(response), Vec::new(), Some(received_at))
+    }
+
+    #[test]
+    fn a_token_is_renewed_a_minute_before_its_end() {
+        let now = unix_ms() / 1000;
+        let answer = |life: u64| serde_json::json!({"access_token": "a", "token_type": "bearer", "expires_in": life, "refresh_token": "r"});
+        let token = |life, age| Token::of(&stored(answer(life), now - age)).unwrap();
+        assert!(token(3600, 0).is_fresh());
+        assert!(!token(3600, 3541).is_fresh());
+        assert!(token(3600, 3541).is_valid());
+        assert!(!token(3600, 3601).is_valid());
+        assert!(token(30, 5).is_fresh(), "a short one for half its lifetime");
+        assert!(!token(30, 16).is_fresh());
+        let endless = serde_json::json!({"access_token": "a", "token_type": "bearer"});
+        let endless = Token::of(&stored(endless, 0)).unwrap();
+        assert!(endless.is_fresh() && !endless.renewable);
+        let shown = format!("{:?}", endless.header);
+        assert_eq!(shown, "Sensitive", "it is never shown");
+    }
+}

@@ -1,0 +1,52 @@
+//! Attacks from inside: a program of more than a hundred probes that a server in a sandbox must not be able
+//! to do, and the world outside that they are judged by.
+//!
+//! [`build`] compiles the program (`probes/*.c`, static: it runs in a root with nothing else in it, and in
+//! gVisor); [`World`] is what it attacks; [`World::judge`] looks at what became of it. A probe is judged by
+//! its effect outside; what it says itself is for the table in `docs/isolation.md`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+mod verdict;
+mod world;
+
+pub use verdict::{Kernel, Seen, read, table};
+pub use world::World;
+
+const SOURCES: [(&str, &str); 7] = [
+    ("probe.h", include_str!("../probes/probe.h")),
+    ("main.c", include_str!("../probes/main.c")),
+    ("hold.c", include_str!("../probes/hold.c")),
+    ("network.c", include_str!("../probes/network.c")),
+    ("files.c", include_str!("../probes/files.c")),
+    ("processes.c", include_str!("../probes/processes.c")),
+    ("kernel.c", include_str!("../probes/kernel.c")),
+];
+
+/// Compiles the program into a folder; returns its path.
+pub fn build(folder: &Path) -> PathBuf {
+    let program = folder.join("probes");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-static", "-o"]).arg(&program);
+    for (name, text) in SOURCES {
+        let source = folder.join(name);
+        fs::write(&source, text).expect("the folder is writable");
+        if name.ends_with(".c") {
+            compiler.arg(source);
+        }
+    }
+    let output = compiler
+        .output()
+        .expect("the compiler that Rust links with");
+    assert!(
+        output.status.success(),
+        "compiling the probes failed:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for (name, _) in SOURCES {
+        fs::remove_file(folder.join(name)).expect("it was just written");
+    }
+    program
+}
