@@ -74,6 +74,8 @@ impl Supervisor {
     ) -> Result<(ServerView, Vec<LogLine>), EngineError> {
         spec.check()?;
         spec.start = Start::Eager;
+        // One that fails is not started again before its status was read.
+        spec.lifecycle.restart.at_once = 0;
         let bound = spec.lifecycle.handshake + BESIDE_HANDSHAKE;
         let turn = self.turn(&spec.name).await?;
         if self.find(spec.name.as_str()).is_some() {
