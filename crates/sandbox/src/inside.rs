@@ -174,9 +174,11 @@ impl Channel {
         command[..2].copy_from_slice(&[COMMAND_SOCKET, what]);
         command[2..4].copy_from_slice(&port.to_le_bytes());
         command[4..].copy_from_slice(&id.to_le_bytes());
-        self.command(&command).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => busy(),
-            _ => ended(),
+        self.command(&command).map_err(|error| {
+            match error.kind() == io::ErrorKind::WouldBlock {
+                true => busy(),
+                false => ended(),
+            }
         })?;
         requests.next = id.wrapping_add(1);
         requests.outstanding += 1;

@@ -190,9 +190,15 @@ impl Given<'_> {
     }
 
     fn environment(&self, report: &mut Report) {
-        let names = self.command.env.iter().map(|(name, _)| name.as_str());
-        let mut listed: Vec<&str> = names.take(MOST_NAMES).collect();
-        if self.command.env.len() > MOST_NAMES {
+        let names: Vec<&str> = match &self.plan.own {
+            Some(plan) => plan.variables.iter().map(String::as_str).collect(),
+            None => {
+                let given = self.command.env.iter();
+                given.map(|(name, _)| name.as_str()).collect()
+            }
+        };
+        let mut listed: Vec<&str> = names.iter().copied().take(MOST_NAMES).collect();
+        if names.len() > MOST_NAMES {
             listed.push("…");
         }
         let detail = match listed.is_empty() {

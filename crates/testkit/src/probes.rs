@@ -50,3 +50,24 @@ pub fn build(folder: &Path) -> PathBuf {
     }
     program
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_probe_is_in_the_table_and_the_other_way_round() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/isolation.md");
+        let page = fs::read_to_string(folder).expect("the page is in the repository");
+        let listed: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .collect();
+        let probes: Vec<&str> = SOURCES
+            .iter()
+            .flat_map(|(_, text)| text.lines())
+            .filter_map(|line| line.strip_prefix("    {\"")?.split('"').next())
+            .collect();
+        assert_eq!(listed, probes);
+    }
+}

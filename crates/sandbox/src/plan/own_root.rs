@@ -32,6 +32,8 @@ pub(crate) struct OwnPlan {
     /// Its users outside: the first and how many; one, the gateway's own, for a plain user.
     pub(crate) ids: (u32, u32),
     pub(crate) runtime: Runtime,
+    /// The names of the variables that it has.
+    pub(crate) variables: Vec<String>,
 }
 
 impl Plan {
@@ -95,6 +97,7 @@ impl Plan {
                 layout
             }
         };
+        let variables = variables(command, &job);
         let (data_limit, process_limit) = match command.runtime {
             Runtime::Kernel => limits(command, mode, group, &mut job),
             Runtime::GVisor(_) => {
@@ -114,6 +117,7 @@ impl Plan {
                 writable: layout.writable,
                 ids,
                 runtime: command.runtime.clone(),
+                variables,
             }),
         })
     }
@@ -197,6 +201,25 @@ fn enter(
     job.arguments = words.cloned().collect();
     job.environment.clone_from(&command.env);
     Ok((filters.refused, filters.allowed))
+}
+
+/// Returns the names of the variables that the program gets.
+fn variables(command: &Command, job: &Job) -> Vec<String> {
+    let names = |pairs: &[(String, String)]| -> Vec<String> {
+        pairs.iter().map(|(name, _)| name.clone()).collect()
+    };
+    let (mut found, always): (_, &[&str]) = match command.runtime {
+        Runtime::Kernel if job.flags & FLAG_HOME != 0 => (names(&job.environment), &["HOME"]),
+        Runtime::Kernel => (names(&job.environment), &[]),
+        // It adds the home itself.
+        Runtime::GVisor(_) => (names(&command.env), &["PATH", "HOME"]),
+    };
+    for name in always {
+        if !found.iter().any(|known| known == name) {
+            found.push((*name).to_owned());
+        }
+    }
+    found
 }
 
 fn has(job: &Job, name: &str) -> bool {

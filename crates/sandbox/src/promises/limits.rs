@@ -75,8 +75,8 @@ impl Given<'_> {
     pub(super) fn descriptors(&self, report: &mut Report) {
         let inherited = "only 0, 1 and 2 are inherited";
         let nofile = self.plan.job.limits.iter();
-        let nofile = nofile.filter(|(resource, _)| *resource == RLIMIT_NOFILE);
-        match (self.limit_failure(RLIMIT_NOFILE), nofile.last()) {
+        let mut nofile = nofile.filter(|(resource, _)| *resource == RLIMIT_NOFILE);
+        match (self.limit_failure(RLIMIT_NOFILE), nofile.next_back()) {
             (None, Some((_, most))) => {
                 let detail = format!("{inherited}; each process has at most {most} open");
                 report.add("descriptors", Enforced, detail);

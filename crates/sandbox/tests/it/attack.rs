@@ -35,6 +35,10 @@ async fn attack(mut command: Command, program: &str, arguments: Vec<String>) -> 
 }
 
 /// Prints the table and expects no effect.
+#[expect(
+    clippy::print_stdout,
+    reason = "the table of docs/isolation.md is made from it"
+)]
 fn judge(name: &str, world: &mut World, seen: Vec<Seen>, kernel: Kernel) {
     let harm = world.judge(&seen, kernel);
     println!("{}", probes::table(&[(name, seen)]));

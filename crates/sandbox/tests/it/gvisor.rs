@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_sandbox::{
-    Command, GVisor, Ids, Limits, Mount, MountKind, Network, Runtime, SpawnError,
+    Command, GVisor, Ids, Limits, Mount, MountKind, Network, RootBase, Runtime, SpawnError,
 };
 
 use crate::harness::{eventually, line, output, processes, sandbox};
-use crate::own_root::{Layers, ids, script_in};
+use crate::own_root::{Layers, ids, own, script_in};
 use crate::owner::{Owner, Rights};
 
 fn runsc() -> PathBuf {
@@ -111,6 +111,27 @@ async fn serves_an_image_with_its_user_its_root_and_its_volumes() {
         assert!(told.contains("'/secret': Permission denied"), "{told}");
         assert_eq!(fs::metadata(data.join("file")).unwrap().uid(), first + 1000);
     }
+}
+
+#[tokio::test]
+async fn serves_a_hosted_command_too() {
+    let root = own(RootBase::HostParts);
+    let text = "cat /proc/version; ls -d /usr/bin/env /boot /srv; touch /etc/x; echo $HOME
+        echo kept > $HOME/file && cat $HOME/file; python3 -c 'print(6*7)'";
+    let (out, err, exit) = output(&sandbox(), &guest(script_in(root, text)))
+        .await
+        .unwrap();
+    let told = out + &err;
+    assert!(
+        told.contains("4.4.0") && told.contains("/usr/bin/env\n"),
+        "{told}"
+    );
+    assert!(told.contains("/home/server\nkept\n42\n"), "{told}");
+    assert!(
+        told.contains("'/boot': No such file") && exit.success(),
+        "{told}"
+    );
+    assert!(told.contains("touch: cannot touch '/etc/x'"), "{told}");
 }
 
 #[tokio::test]

@@ -32,6 +32,10 @@ while True:
 }
 
 #[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test waits for its tasks itself"
+)]
 async fn a_server_with_a_port_is_reached_inside() {
     let sandbox = sandbox();
     // The same port outside is somebody else's.

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use gantry_sandbox::{
-    Command, Exit, Ids, Mount, MountKind, Network, OwnRoot, Root, RootBase, Scratch, SpawnError,
-    Syscalls,
+    Command, Exit, Hidden, Ids, Mount, MountKind, Network, OwnRoot, Root, RootBase, Scratch,
+    SpawnError, Syscalls,
 };
 
 mod denied;
@@ -201,6 +201,43 @@ async fn its_own_folder_is_there_and_what_lies_beside_it_is_not() {
     command.cwd = PathBuf::from("/");
     let told = said(&command).await;
     assert!(told.contains("ran") && !told.contains("beside"), "{told}");
+}
+
+#[tokio::test]
+async fn what_is_hidden_stays_hidden_in_a_folder_that_is_shown() {
+    // fault F5
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let data = home.path().join("data");
+    fs::create_dir_all(data.join("keys")).unwrap();
+    fs::create_dir_all(data.join("servers/a")).unwrap();
+    fs::write(data.join("keys/admin.key"), "canary").unwrap();
+    fs::write(data.join("servers/a/own"), "mine\n").unwrap();
+    fs::write(home.path().join("seen"), "seen\n").unwrap();
+    let sandbox = sandbox().hiding(Hidden {
+        folders: vec![data.clone()],
+        private: vec![data.join("keys")],
+        shared: Some(data.clone()),
+    });
+    let told = async |cwd: PathBuf| {
+        let mut command = hosted_parts("cat seen own data/keys/admin.key admin.key; ls data");
+        command.cwd = cwd;
+        match output(&sandbox, &command).await {
+            Ok((out, err, _)) => out + &err,
+            Err(error) => error.to_string(),
+        }
+    };
+    let around = told(home.path().to_owned()).await;
+    assert!(
+        around.contains("seen\n") && !around.contains("canary"),
+        "{around}"
+    );
+    let own = told(data.join("servers/a")).await;
+    assert!(own.contains("mine\n"), "{own}");
+    for private in ["", "keys"] {
+        let told = told(data.join(private)).await;
+        assert!(told.contains("does not exist"), "{told}");
+    }
 }
 
 #[tokio::test]

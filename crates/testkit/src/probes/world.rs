@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -161,6 +161,7 @@ impl World {
         if let Some(listener) = &self.tcp6 {
             all.push(format!("port6={}", port(listener)));
         }
+        all.extend(outer_address().map(|address| format!("address={address}")));
         all
     }
 
@@ -314,6 +315,13 @@ impl Drop for World {
         self.victim.wait().ok();
         fs::remove_file(&self.shared).ok();
     }
+}
+
+/// The host's own address, if it has one beside the loopback. Nothing is sent to find out.
+fn outer_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 /// A file or folder in words: what it is, whose, since when, with what in it.
