@@ -55,18 +55,20 @@ pub(crate) fn opacity(folder: BorrowedFd<'_>) -> Result<Opacity, Errno> {
 
 /// Tells whether a name in a folder is a whiteout, of either form.
 pub(crate) fn is_whiteout(folder: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> Result<bool, Errno> {
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice => Ok(stat.st_rdev == makedev(0, 0)),
-        FileType::RegularFile if stat.st_size == 0 && opacity(folder)? == Opacity::Whiteouts => {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = openat(folder, name, flags, Mode::empty())?;
-            match fgetxattr_query(&file, ATTRIBUTE_WHITEOUT) {
-                Ok(_) => Ok(true),
-                Err(Errno::NODATA) => Ok(false),
-                Err(error) => Err(error),
-            }
-        }
-        _ => Ok(false),
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if kind == FileType::CharacterDevice {
+        return Ok(stat.st_rdev == makedev(0, 0));
+    }
+    let empty = kind == FileType::RegularFile && stat.st_size == 0;
+    if !empty || opacity(folder)? != Opacity::Whiteouts {
+        return Ok(false);
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(folder, name, flags, Mode::empty())?;
+    match fgetxattr_query(&file, ATTRIBUTE_WHITEOUT) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODATA) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
