@@ -127,7 +127,11 @@ impl Work<'_> {
                 .map_err(failed())?,
             FileType::Fifo => self.copy_fifo(into, name, &stat).map_err(failed())?,
             // The unpacker makes nothing else.
-            _ => {}
+            FileType::Directory
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => {}
         }
         Ok(())
     }

@@ -175,15 +175,16 @@ impl Importer<'_> {
         file: &str,
         image: &str,
     ) -> Result<HeldLayer, ImageError> {
-        let failed = |error: LayerError| match error {
-            LayerError::Cancelled => ImageError::Cancelled {
-                image: image.to_owned(),
-            },
-            source => ImageError::Layer {
-                image: image.to_owned(),
+        let failed = |error: LayerError| {
+            let image = image.to_owned();
+            if matches!(error, LayerError::Cancelled) {
+                return ImageError::Cancelled { image };
+            }
+            ImageError::Layer {
+                image,
                 layer: *diff_id,
-                source: Box::new(source),
-            },
+                source: Box::new(error),
+            }
         };
         let layers = &self.store.shared.layers;
         if let Some(layer) = layers.find(diff_id).map_err(failed)? {
@@ -248,11 +249,9 @@ impl From<Invalid> for Problem {
 
 impl From<LayerError> for Problem {
     fn from(error: LayerError) -> Self {
-        match error {
-            LayerError::Refused { .. } | LayerError::Read(_) => {
-                Self::Invalid(gantry_model::diagnose::chain(&error))
-            }
-            error => Self::Layer(error),
+        if matches!(error, LayerError::Refused { .. } | LayerError::Read(_)) {
+            return Self::Invalid(gantry_model::diagnose::chain(&error));
         }
+        Self::Layer(error)
     }
 }

@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags, fchmod, fsetxattr, fsync, makedev,
-    mkdirat, mknodat, openat, renameat, renameat_with, syncfs, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, XattrFlags, fchmod, fsetxattr,
+    fsync, makedev, mkdirat, mknodat, openat, renameat, renameat_with, syncfs, unlinkat,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub(crate) use self::held::HeldLayer;
 pub(crate) use self::scratch::{Scratch, each_name, remove_tree};
 
 use self::held::Description;
-use self::lock::{NameLock, StoreLock};
+use self::lock::{NameLock, StoreLock, try_lock};
 use crate::digest::Digest;
 use crate::store::{Limits, Owners};
 use crate::tar::Bounds;
@@ -292,6 +292,9 @@ impl Vacant {
         let store = StoreLock::shared(self.store.root())?;
         let layers = self.store.layers();
         let name = short_name(&self.diff_id);
+        // Whoever finds the layer from now on shares it. Sweepers of `tmp/` need the store lock.
+        try_lock(scratch.folder(), FlockOperation::NonBlockingLockShared)
+            .map_err(LayerError::store("lock", &name))?;
         match scratch.publish(layers, &name) {
             Ok(folder) => {
                 fsync(layers).map_err(LayerError::store("write to the disk", "layers"))?;

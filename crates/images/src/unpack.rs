@@ -197,3 +197,5 @@ impl Work {
 
 #[cfg(test)]
 mod fuzz;
+#[cfg(test)]
+mod tests;

@@ -59,17 +59,17 @@ impl Source {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = openat(rustix::fs::CWD, path, flags, Mode::empty()).map_err(unreadable)?;
         let stat = fstat(&opened).map_err(unreadable)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => return Ok(Self::Folder(opened)),
-            FileType::RegularFile => {}
-            _ => {
-                let why = "it is neither a file nor a folder".to_owned();
-                return Err(Problem::Invalid(why));
-            }
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Directory {
+            return Ok(Self::Folder(opened));
+        }
+        if kind != FileType::RegularFile {
+            let why = "it is neither a file nor a folder".to_owned();
+            return Err(Problem::Invalid(why));
         }
         let mut file = Arc::new(File::from(opened));
         let mut whole = Part::new(&file, 0, u64::MAX);
-        let start = whole.peek().map_err(|error| LayerError::Read(error))?;
+        let start = whole.peek().map_err(LayerError::Read)?;
         let compression = Compression::of_content(&start);
         let mut scratch = None;
         if compression != Compression::None {

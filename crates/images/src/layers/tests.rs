@@ -197,7 +197,7 @@ fn two_who_want_one_layer_unpack_it_once() {
             };
             stores[0].add(&diff_id, &mut tar, &stop).unwrap().bytes
         });
-        while names(&folder.path().join("locks")).is_empty() {
+        while names(&folder.path().join("tmp")).is_empty() {
             thread::yield_now();
         }
         let second = scope.spawn(|| {

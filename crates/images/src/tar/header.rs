@@ -13,7 +13,7 @@ pub(crate) struct Header<'a>(&'a [u8; BLOCK]);
 impl<'a> Header<'a> {
     /// Checks the checksum, which some old programs summed with signed bytes.
     pub(crate) fn parse(block: &'a [u8; BLOCK]) -> Result<Self, Refusal> {
-        let recorded = number(&block[148..156], "checksum")?;
+        let recorded = number(&block[148..156], "checksum").map_err(|_| Refusal::Checksum)?;
         let field = |at: usize| (148..156).contains(&at);
         let (mut unsigned, mut signed) = (0_i64, 0_i64);
         for (at, &byte) in block.iter().enumerate() {

@@ -41,6 +41,8 @@ impl Random {
     }
 }
 
+/// How many of the names are right.
+const RIGHT_NAMES: usize = 9;
 const NAMES: &[&str] = &[
     "a",
     "b",
@@ -48,16 +50,16 @@ const NAMES: &[&str] = &[
     "a/b/c",
     "./a",
     "/a",
-    "a/",
+    "c/",
+    ".wh.a",
+    "a/.wh..wh..opq",
     ".",
     "..",
     "../canary/x",
     "a/../b",
     "../../canary/secret",
-    ".wh.a",
     "a/.wh.b",
     ".wh..wh..opq",
-    "a/.wh..wh..opq",
     ".wh.",
     ".wh..",
     ".wh.a/b",
@@ -66,28 +68,38 @@ const NAMES: &[&str] = &[
     "/proc/self/root/tmp/x",
 ];
 
+/// Mostly names that are right: a layer ends at its first wrong entry.
+fn name(random: &mut Random) -> &'static str {
+    let all = if random.below(5) == 0 {
+        NAMES
+    } else {
+        &NAMES[..RIGHT_NAMES]
+    };
+    random.pick(all)
+}
+
 fn piece(random: &mut Random, canary: &str) -> Vec<u8> {
-    let name = random.pick(NAMES);
-    let other = random.pick(NAMES);
+    let name = name(random);
+    let other = self::name(random);
     let target = random.pick(&[other, canary, "..", "/", "a"]);
     let content = vec![b'x'; random.below(1_500)];
-    match random.below(13) {
-        0..=2 => file(name, content).bytes(),
-        3 => folder(name).mode(random.below(0o10000) as u32).bytes(),
-        4 => symlink(name, target).bytes(),
-        5 => hard_link(name, target).bytes(),
-        6 => item(random.next() as u8, name).bytes(),
-        7 => item(b"67S34gxLK"[random.below(9)], name)
+    match random.below(16) {
+        0..=5 => file(name, content).bytes(),
+        6 => folder(name).mode(random.below(0o10000) as u32).bytes(),
+        7 => symlink(name, target).bytes(),
+        8 => hard_link(name, target).bytes(),
+        9 => item(random.next() as u8, name).bytes(),
+        10 => item(b"67S34gxLK"[random.below(9)], name)
             .content(content)
             .bytes(),
-        8 => long(b"LK"[random.below(2)], other),
-        9 => pax(&[("path", other.as_bytes())]),
-        10 => pax(&[
+        11 => long(b"LK"[random.below(2)], other),
+        12 => pax(&[("path", other.as_bytes())]),
+        13 => pax(&[
             ("linkpath", target.as_bytes()),
             ("mtime", b"1.5"),
             ("uid", b"7"),
         ]),
-        11 => {
+        14 => {
             let key = random.pick(&[
                 "user.x",
                 "user.overlay.opaque",
@@ -107,7 +119,7 @@ fn piece(random: &mut Random, canary: &str) -> Vec<u8> {
 }
 
 fn make(random: &mut Random, canary: &str) -> Vec<u8> {
-    let count = 1 + random.below(12);
+    let count = 1 + random.below(8);
     let mut parts: Vec<Vec<u8>> = (0..count).map(|_| piece(random, canary)).collect();
     for _ in 0..random.below(4) {
         let at = random.below(parts.len());
@@ -249,5 +261,5 @@ fn mutated_layers_touch_nothing_outside_and_end() {
     let tried = seed.wrapping_sub(first);
     println!("{tried} layers, of which {fine} were unpacked");
     // Neither all right nor all wrong: both would prove little.
-    assert!(fine > tried / 100 && fine < tried, "{fine} of {tried}");
+    assert!(fine > tried / 40 && fine < tried, "{fine} of {tried}");
 }

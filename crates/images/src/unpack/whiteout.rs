@@ -7,10 +7,12 @@
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, XattrFlags, fgetxattr, fgetxattr_query, fremovexattr,
-    fsetxattr, makedev, mknodat, openat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, XattrFlags, fgetxattr, fgetxattr_query, fsetxattr,
+    makedev, mknodat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+
+use crate::layers::each_name;
 
 /// On a folder: whether it hides what lower layers have in it.
 pub(crate) const ATTRIBUTE_OPAQUE: &str = "user.overlay.opaque";
@@ -53,61 +55,56 @@ pub(crate) fn opacity(folder: BorrowedFd<'_>) -> Result<Opacity, Errno> {
 
 /// Tells whether a name in a folder is a whiteout, of either form.
 pub(crate) fn is_whiteout(folder: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> Result<bool, Errno> {
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice => Ok(stat.st_rdev == makedev(0, 0)),
-        FileType::RegularFile if stat.st_size == 0 && opacity(folder)? == Opacity::Whiteouts => {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = openat(folder, name, flags, Mode::empty())?;
-            match fgetxattr_query(&file, ATTRIBUTE_WHITEOUT) {
-                Ok(_) => Ok(true),
-                Err(Errno::NODATA) => Ok(false),
-                Err(error) => Err(error),
-            }
-        }
-        _ => Ok(false),
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if kind == FileType::CharacterDevice {
+        return Ok(stat.st_rdev == makedev(0, 0));
+    }
+    let empty = kind == FileType::RegularFile && stat.st_size == 0;
+    if !empty || opacity(folder)? != Opacity::Whiteouts {
+        return Ok(false);
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(folder, name, flags, Mode::empty())?;
+    match fgetxattr_query(&file, ATTRIBUTE_WHITEOUT) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODATA) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
 /// Hides a name that the folder does not have.
 pub(super) fn hide(folder: BorrowedFd<'_>, name: &[u8], form: WhiteoutForm) -> Result<(), Errno> {
+    let opacity = opacity(folder)?;
+    // There is nothing to hide in an opaque folder, and an overlay would show what hides it.
+    if opacity == Opacity::Opaque {
+        return Ok(());
+    }
     if form == WhiteoutForm::Device {
         let mode = Mode::empty();
         return mknodat(folder, name, FileType::CharacterDevice, mode, makedev(0, 0));
     }
-    match opacity(folder)? {
-        // A file in an opaque folder would be seen; there is nothing to hide there.
-        Opacity::Opaque => return Ok(()),
-        Opacity::Whiteouts => {}
-        Opacity::Transparent => {
-            fsetxattr(folder, ATTRIBUTE_OPAQUE, b"x", XattrFlags::empty())?;
-        }
+    if opacity == Opacity::Transparent {
+        fsetxattr(folder, ATTRIBUTE_OPAQUE, b"x", XattrFlags::empty())?;
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?;
     fsetxattr(&file, ATTRIBUTE_WHITEOUT, b"", XattrFlags::empty())
 }
 
-/// Hides everything that lower layers have in a folder.
+/// Hides everything that lower layers have in a folder, instead of what was hidden one by one.
 pub(super) fn hide_all(folder: BorrowedFd<'_>) -> Result<(), Errno> {
-    if opacity(folder)? == Opacity::Whiteouts {
-        remove_whiteout_files(folder)?;
-        fremovexattr(folder, ATTRIBUTE_OPAQUE)?;
+    if opacity(folder)? == Opacity::Opaque {
+        return Ok(());
     }
-    fsetxattr(folder, ATTRIBUTE_OPAQUE, b"y", XattrFlags::empty())
-}
-
-/// Removes whiteouts of the second form, which an opaque folder would show as files.
-fn remove_whiteout_files(folder: BorrowedFd<'_>) -> Result<(), Errno> {
-    for entry in rustix::fs::Dir::read_from(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
+    each_name(folder, |name, kind| {
+        if !matches!(kind, FileType::CharacterDevice | FileType::RegularFile) {
+            return Ok(());
         }
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if is_whiteout(folder, name.to_bytes(), &stat)? {
+        if is_whiteout(folder, name, &stat)? {
             unlinkat(folder, name, AtFlags::empty())?;
         }
-    }
-    Ok(())
+        Ok(())
+    })?;
+    fsetxattr(folder, ATTRIBUTE_OPAQUE, b"y", XattrFlags::empty())
 }

@@ -247,7 +247,7 @@ async fn layers_that_blow_up_or_are_damaged() {
     let unnamed = gzip_bomb(vec![0; 1024]);
     let three = (0..3).map(|n| Blob {
         media_type: ZSTD,
-        bytes: zstd_bomb(15, 1000 + n),
+        bytes: zstd_bomb(14, 1000 + n),
         diff_id: Digest::of(&[n as u8]),
     });
     check(vec![
