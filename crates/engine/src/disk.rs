@@ -14,6 +14,7 @@
 mod command;
 mod loop_image;
 mod measure;
+mod tree;
 mod volumes;
 mod watch;
 
@@ -21,7 +22,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use gantry_model::id::{ProjectName, ServerName};
 use parking_lot::Mutex;
@@ -56,11 +57,23 @@ pub(crate) enum DiskError {
         #[source]
         source: io::Error,
     },
+    /// The place is of a kind that this host cannot give now.
+    #[error(
+        "its volumes are on a file system of their own (`{}`), which cannot be mounted now: {why}",
+        image.display()
+    )]
+    NotMounted { image: PathBuf, why: String },
     /// The server has used up what it may use, and starting it would not change that.
     #[error(
-        "its files use {used} of {limit} bytes on disk; remove a volume, or raise `limits.disk`"
+        "its files use {used} of {limit} bytes on disk, {files} of {inodes} files; remove a volume, or \
+         raise `limits.disk`"
     )]
-    Over { used: u64, limit: u64 },
+    Over {
+        used: u64,
+        limit: u64,
+        files: u64,
+        inodes: u64,
+    },
     /// The disk of the gateway itself is nearly full.
     #[error(
         "the disk of the data folder is nearly full ({free} bytes free); hosted servers start when \
@@ -97,11 +110,16 @@ pub(crate) struct Disks {
 
 struct Inner {
     folder: PathBuf,
-    bound: Bound,
+    /// Set once file systems of their own work; until then every use tries again.
+    loops: OnceLock<()>,
+    /// Never uses loop devices.
+    is_measured: bool,
     /// The places in use; one that nobody uses any more stays mounted until the gateway ends.
     used: Mutex<HashMap<Owner, Weak<Place>>>,
     /// File systems that are mounted now.
     mounted: Mutex<HashMap<Owner, PathBuf>>,
+    /// Places that backups read.
+    reading: Mutex<HashMap<Owner, Arc<()>>>,
     /// One file system at a time is made, mounted or removed.
     changing: Mutex<()>,
 }
@@ -110,12 +128,15 @@ struct Inner {
 pub(crate) struct Place {
     owner: Owner,
     root: PathBuf,
-    /// What holds its bytes on the disk of the gateway.
-    backing: PathBuf,
+    /// The file system of its own, if it has one.
+    image: Option<PathBuf>,
     limit: u64,
-    enforced: bool,
     detail: String,
+    /// What is only measured: all of it, or what lies outside of its file system.
+    loose: Vec<PathBuf>,
     measured: measure::Measured,
+    /// Held by every instance and every backup.
+    uses: Arc<()>,
     /// Set when the server has to stop, with the reason.
     over: channel::Sender<Option<String>>,
 }
@@ -124,16 +145,14 @@ impl Disks {
     /// Opens the folder, and unmounts what an earlier process of this gateway left mounted.
     pub(crate) fn open(folder: PathBuf) -> Self {
         loop_image::unmount_below(&folder);
-        let bound = match loop_image::probe(&folder) {
-            Ok(()) => Bound::Loop,
-            Err(why) => Bound::Measured(why),
-        };
         Self {
             inner: Arc::new(Inner {
                 folder,
-                bound,
+                loops: OnceLock::new(),
+                is_measured: false,
                 used: Mutex::default(),
                 mounted: Mutex::default(),
+                reading: Mutex::default(),
                 changing: Mutex::default(),
             }),
         }
@@ -141,9 +160,42 @@ impl Disks {
 
     /// Returns how disk limits are enforced here, or why they are only measured.
     pub(crate) fn how(&self) -> Result<&'static str, String> {
-        match &self.inner.bound {
+        match self.bound() {
             Bound::Loop => Ok("a file system of its own per server"),
             Bound::Measured(why) => Err(format!("measured, not enforced: {why}")),
+        }
+    }
+
+    /// Returns how places are bounded now; what does not work is tried again with the next use.
+    fn bound(&self) -> Bound {
+        if self.inner.is_measured {
+            return Bound::Measured("asked for".to_owned());
+        }
+        if self.inner.loops.get().is_some() {
+            return Bound::Loop;
+        }
+        match loop_image::probe(&self.inner.folder) {
+            Ok(()) => {
+                drop(self.inner.loops.set(()));
+                Bound::Loop
+            }
+            Err(why) => Bound::Measured(why),
+        }
+    }
+
+    /// Returns how the place of a server is bounded: what is on disk decides, so that no server finds
+    /// its volumes empty.
+    fn bound_of(&self, home: &Path) -> Result<Bound, DiskError> {
+        let image = home.join(IMAGE);
+        let bound = self.bound();
+        let has_files = std::fs::read_dir(home.join(FILES).join(VOLUMES))
+            .is_ok_and(|mut volumes| volumes.next().is_some());
+        match bound {
+            Bound::Measured(why) if image.is_file() => Err(DiskError::NotMounted { image, why }),
+            Bound::Loop if has_files && !image.is_file() => Ok(Bound::Measured(
+                "its volumes were made where disks could not be bounded".to_owned(),
+            )),
+            bound => Ok(bound),
         }
     }
 
@@ -153,27 +205,35 @@ impl Disks {
         self.admit()?;
         let home = self.home(&request.owner);
         make_private(&home)?;
-        let limit = request.limit_bytes.max(SMALLEST);
-        let (root, backing, enforced, detail) = match &self.inner.bound {
+        let mut limit = request.limit_bytes.max(SMALLEST);
+        let mut loose = request.outside.to_vec();
+        let (root, image, mut detail) = match self.bound_of(&home)? {
             Bound::Loop => {
                 let image = home.join(IMAGE);
                 let root = home.join(MOUNT);
                 make_private(&root)?;
                 let is_mounted = self.inner.mounted.lock().contains_key(&request.owner);
                 let detail = loop_image::provide(&image, &root, limit, is_mounted);
-                let detail = detail.map_err(|source| folder_error(&image, source))?;
+                let made = detail.map_err(|source| folder_error(&image, source))?;
                 let mut mounted = self.inner.mounted.lock();
                 mounted.insert(request.owner.clone(), root.clone());
-                (root, image, true, detail)
+                limit = made.bytes;
+                (root, Some(image), made.detail)
             }
             Bound::Measured(why) => {
                 let root = home.join(FILES);
                 make_private(&root)?;
-                (root.clone(), root, false, format!("measured: {why}"))
+                loose.push(root.clone());
+                (root, None, format!("measured: {why}"))
             }
         };
+        if let (Some(_), Some(path)) = (&image, loose.first()) {
+            let path = path.display();
+            detail =
+                format!("{detail}; `{path}` lies on the gateway's own disk and is only measured");
+        }
         let scratch = root.join(SCRATCH);
-        empty(&scratch).map_err(|source| folder_error(&scratch, source))?;
+        tree::remove(&scratch).map_err(|source| folder_error(&scratch, source))?;
         open_to_all(&scratch, 0o1777)?;
         open_to_all(&root.join(WORK), 0o777)?;
         make(&root.join(VOLUMES), 0o755)?;
@@ -183,17 +243,24 @@ impl Disks {
         let place = Arc::new(Place {
             owner: request.owner.clone(),
             root,
-            backing,
+            image,
             limit,
-            enforced,
             detail,
+            loose,
             measured: measure::Measured::default(),
+            uses: Arc::default(),
             over: channel::Sender::new(None),
         });
-        if !enforced {
-            let used = place.measure().bytes;
-            if used > limit {
-                return Err(DiskError::Over { used, limit });
+        if !place.loose.is_empty() {
+            let found = place.measure();
+            let (used, files, inodes) = (found.bytes, found.files, place.inodes());
+            if used > limit || files > inodes {
+                return Err(DiskError::Over {
+                    used,
+                    limit,
+                    files,
+                    inodes,
+                });
             }
         }
         let mut used = self.inner.used.lock();
@@ -252,6 +319,8 @@ pub(crate) struct PlaceRequest<'a> {
     pub(crate) owner: Owner,
     pub(crate) limit_bytes: u64,
     pub(crate) volumes: &'a [PathBuf],
+    /// Folders elsewhere that the server may write to.
+    pub(crate) outside: &'a [PathBuf],
 }
 
 impl Place {
@@ -275,17 +344,34 @@ impl Place {
         self.limit
     }
 
-    /// Tells whether the kernel holds the limit, and how or why not.
+    /// Tells whether the kernel holds the limit of everything that the server may write to, and how or
+    /// why not.
     pub(crate) fn enforced(&self) -> (bool, &str) {
-        (self.enforced, &self.detail)
+        (self.loose.is_empty(), &self.detail)
+    }
+
+    /// Tells whether scratch and volumes are on a file system of their own.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.image.is_some()
+    }
+
+    /// Returns what keeps the place from being removed, for an instance or a backup.
+    pub(crate) fn hold(&self) -> Arc<()> {
+        Arc::clone(&self.uses)
     }
 
     /// Returns how many bytes the server's files take, as last seen. Never waits.
     pub(crate) fn used_bytes(&self) -> Option<u64> {
-        match self.enforced {
-            true => loop_image::used(&self.root),
-            false => self.measured.last().map(|found| found.bytes),
-        }
+        let own = match &self.image {
+            Some(_) => loop_image::used(&self.root)?,
+            None => 0,
+        };
+        let loose = self.measured.last().map_or(0, |found| found.bytes);
+        Some(own + loose)
+    }
+
+    fn inodes(&self) -> u64 {
+        (self.limit / BYTES_PER_INODE).max(FEWEST_INODES)
     }
 
     /// Returns a receiver of the reason for which the server has to stop, once there is one.
@@ -294,7 +380,7 @@ impl Place {
     }
 
     fn measure(&self) -> measure::Found {
-        self.measured.measure(&self.root)
+        self.measured.measure(&self.loose)
     }
 }
 
@@ -365,20 +451,6 @@ fn open_to_all(path: &Path, mode: u32) -> Result<(), DiskError> {
     make(path, 0o700)?;
     let opened = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
     opened.map_err(|source| folder_error(path, source))
-}
-
-/// Removes a folder with everything in it, if it is there. What a server made unreadable for itself
-/// is made readable first.
-fn empty(path: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            measure::make_readable(path);
-            std::fs::remove_dir_all(path)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod files;
 mod registered;
+mod sealed;
 mod spawn;
 mod test_run;
 
@@ -89,7 +90,7 @@ impl Supervisor {
     /// Starts the runners of everything that is registered.
     pub(crate) async fn boot(&self) -> Result<(), EngineError> {
         let _one = self.changing.lock().await;
-        for row in self.store.servers(&self.project).await? {
+        for row in self.opened_rows().await? {
             // Servers of files and built-in ones are read from their files again.
             if row.enabled && row.spec.source == Source::Api {
                 let handle = self.launch(row.id, row.spec, row.created_ms).await;
@@ -107,7 +108,7 @@ impl Supervisor {
     ) -> Result<Arc<ServerHandle>, EngineError> {
         spec.check()?;
         let _one = self.turn_to_register(&spec.name).await?;
-        let row = self.new_row(&spec);
+        let row = self.new_row(&spec)?;
         self.store.put_server(&row).await.map_err(|error| {
             if matches!(error, StoreError::Conflict { .. }) {
                 EngineError::Conflict {
@@ -160,16 +161,16 @@ impl Supervisor {
         }
     }
 
-    fn new_row(&self, spec: &ServerSpec) -> ServerRow {
+    fn new_row(&self, spec: &ServerSpec) -> Result<ServerRow, EngineError> {
         let now = unix_ms();
-        ServerRow {
+        Ok(ServerRow {
             id: ServerId::from_random(u128::from_le_bytes(random())),
             project: self.project.clone(),
-            spec: files::stored(spec),
+            spec: self.sealed(files::stored(spec))?,
             enabled: true,
             created_ms: now,
             updated_ms: now,
-        }
+        })
     }
 
     /// Starts the runner of a stored server, at its old place in the order if it had one.

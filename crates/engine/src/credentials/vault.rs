@@ -25,6 +25,8 @@ use crate::random::random;
 const FILE: &str = "data.key";
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
+/// What a sealed text begins with, and no other is stored with.
+const SEALED: &str = "gantry-sealed-1:";
 
 /// All sealed values of a project. Cheap to clone.
 #[derive(Clone)]
@@ -101,11 +103,62 @@ impl Vault {
         Ok(self.inner.key.get_or_init(key))
     }
 
+    /// Seals a text for a row of the store, bound to what `place` names.
+    pub(crate) fn seal(&self, place: &[&str], text: &str) -> Result<String, SignInError> {
+        let key = self.key()?;
+        let nonce: [u8; NONCE_BYTES] = random();
+        let bound = self.bound_to(place);
+        let payload = Payload {
+            msg: text.as_bytes(),
+            aad: &bound,
+        };
+        // Encryption of what fits memory does not fail.
+        let ciphertext = key.cipher.encrypt(&XNonce::from(nonce), payload);
+        let ciphertext = ciphertext.unwrap_or_default();
+        Ok(format!("{SEALED}{}{}", hex(&nonce), hex(&ciphertext)))
+    }
+
+    /// Opens a text that was sealed for this place; returns one that never was as it is, nothing if it
+    /// was sealed with another key or for another place.
+    pub(crate) fn unseal(&self, place: &[&str], text: &str) -> Option<String> {
+        let Some(sealed) = text.strip_prefix(SEALED) else {
+            return Some(text.to_owned());
+        };
+        let bytes = unhex(sealed)?;
+        let (nonce, ciphertext) = bytes.split_at_checked(NONCE_BYTES)?;
+        let nonce: [u8; NONCE_BYTES] = nonce.try_into().ok()?;
+        let bound = self.bound_to(place);
+        let payload = Payload {
+            msg: ciphertext,
+            aad: &bound,
+        };
+        let key = self.key().ok()?;
+        let plain = key.cipher.decrypt(&XNonce::from(nonce), payload).ok()?;
+        String::from_utf8(plain).ok()
+    }
+
+    fn bound_to(&self, place: &[&str]) -> Vec<u8> {
+        let mut bound = vec!["sealed text", self.project.as_str()];
+        bound.extend(place);
+        bound.join("\0").into_bytes()
+    }
+
     /// Returns what tells a secret from another without telling it.
     pub(crate) fn fingerprint(&self, secret: &str) -> Result<String, SignInError> {
         let print = hmac(&self.key()?.prints, secret.as_bytes());
         Ok(hex(&print[..8]))
     }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2);
+    let bytes = digits.map(|pair| {
+        let pair = std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2)?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    bytes.collect()
 }
 
 /// HMAC-SHA256 (RFC 2104) under a key of 32 bytes.
@@ -295,6 +348,32 @@ mod tests {
         assert!(matches!(stranger, Err(SignInError::Sealed { .. })));
         one.remove("tokens").await.unwrap();
         assert_eq!(one.get::<String>("tokens").await.unwrap(), None);
+    }
+
+    // row 1.3, fault K6
+    #[tokio::test]
+    async fn a_sealed_text_opens_only_at_its_place_and_with_its_key() {
+        let temp = tempfile::tempdir().unwrap();
+        let (first, store) = vault(temp.path()).await;
+        let place = ["a", "TOKEN"];
+        let sealed = first.seal(&place, "hunter22").unwrap();
+        assert!(!sealed.contains("hunter22"));
+        assert_ne!(sealed, first.seal(&place, "hunter22").unwrap());
+        assert_eq!(first.unseal(&place, &sealed).as_deref(), Some("hunter22"));
+        assert_eq!(first.unseal(&["a", "OTHER"], &sealed), None);
+        assert_eq!(
+            first.of(&"p".parse().unwrap()).unseal(&place, &sealed),
+            None
+        );
+        assert_eq!(first.unseal(&place, &sealed[..sealed.len() - 2]), None);
+        // What an earlier release stored.
+        assert_eq!(first.unseal(&place, "plain").as_deref(), Some("plain"));
+        // A text that looks sealed is sealed as any other.
+        let twice = first.seal(&place, &sealed).unwrap();
+        assert_eq!(first.unseal(&place, &twice), Some(sealed.clone()));
+        std::fs::write(temp.path().join(FILE), [7; 32]).unwrap();
+        let second = Vault::open(temp.path(), ProjectName::local(), store);
+        assert_eq!(second.unseal(&place, &sealed), None);
     }
 
     #[tokio::test]

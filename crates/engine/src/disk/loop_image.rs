@@ -6,19 +6,22 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::command::run;
 use super::{BYTES_PER_INODE, FEWEST_INODES, SMALLEST};
+
+/// How long a file system may be in use after it was unmounted.
+const RELEASED: Duration = Duration::from_secs(5);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Tries to make, mount and unmount a small file system; says why that does not work.
 pub(super) fn probe(folder: &Path) -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("only root can mount a file system of fixed size".to_owned());
     }
-    // Not in a folder that does not exist yet: nothing is made before it is needed.
-    let near = folder.ancestors().find(|path| path.is_dir());
-    let near = near.unwrap_or(Path::new("/"));
-    let trial = tempdir(near).map_err(|error| error.to_string())?;
+    let trial = tempdir(folder).map_err(|error| error.to_string())?;
     let (image, root) = (trial.join("probe.img"), trial.join("mnt"));
     let tried = std::fs::create_dir(&root)
         .and_then(|()| provide(&image, &root, SMALLEST, false))
@@ -29,47 +32,63 @@ pub(super) fn probe(folder: &Path) -> Result<(), String> {
 }
 
 fn tempdir(near: &Path) -> io::Result<PathBuf> {
-    let name = format!(".gantry-probe-{}", std::process::id());
-    let path = near.join(name);
+    use std::os::unix::fs::DirBuilderExt;
+    // No server and no project has such a name.
+    let path = near.join(".probe");
     drop(std::fs::remove_dir_all(&path));
-    std::fs::create_dir(&path)?;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.mode(0o700).recursive(true).create(&path)?;
     Ok(path)
 }
 
-/// Makes the file system if it is not there, gives it its size, and mounts it; says how it is held.
-pub(super) fn provide(
-    image: &Path,
-    root: &Path,
-    bytes: u64,
-    is_mounted: bool,
-) -> io::Result<String> {
+/// A file system that is mounted.
+pub(super) struct Made {
+    pub(super) bytes: u64,
+    /// How its size is held.
+    pub(super) detail: String,
+}
+
+/// Makes the file system if it is not there, lets it grow to its size, and mounts it.
+pub(super) fn provide(image: &Path, root: &Path, bytes: u64, is_mounted: bool) -> io::Result<Made> {
     let bytes = bytes.next_multiple_of(1 << 20);
     let has = std::fs::metadata(image).map(|found| found.len());
     let inodes = (bytes / BYTES_PER_INODE).max(FEWEST_INODES);
     match has {
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(image, bytes, inodes)?,
         Err(error) => return Err(error),
-        Ok(has) if has == bytes => {}
+        Ok(has) if has >= bytes => {
+            if !is_mounted {
+                mount(image, root)?;
+            }
+            return Ok(held(has, bytes));
+        }
         Ok(_) => {
             if is_mounted {
                 unmount(root);
             }
-            resize(image, bytes)?;
+            grow(image, bytes)?;
             mount(image, root)?;
-            return Ok(held(bytes));
+            return Ok(held(bytes, bytes));
         }
     }
     if !is_mounted {
         mount(image, root)?;
     }
-    Ok(held(bytes))
+    Ok(held(bytes, bytes))
 }
 
-fn held(bytes: u64) -> String {
-    format!(
-        "an ext4 file system of {} MiB, its inodes bounded",
-        bytes >> 20
-    )
+fn held(bytes: u64, wanted: u64) -> Made {
+    let smaller = match bytes > wanted {
+        true => "; it does not shrink: a smaller limit holds once its volumes are removed",
+        false => "",
+    };
+    Made {
+        bytes,
+        detail: format!(
+            "an ext4 file system of {} MiB, its inodes bounded{smaller}",
+            bytes >> 20
+        ),
+    }
 }
 
 /// Made under another name first, so that one that is there is whole.
@@ -94,19 +113,38 @@ fn make(image: &Path, bytes: u64, inodes: u64) -> io::Result<()> {
     std::fs::rename(&unfinished, image)
 }
 
-fn resize(image: &Path, bytes: u64) -> io::Result<()> {
-    let has = std::fs::metadata(image)?.len();
+fn grow(image: &Path, bytes: u64) -> io::Result<()> {
+    let mut waited = Duration::ZERO;
+    // A mount that somebody still looks into is in use until they leave.
+    while is_attached(image) {
+        if waited >= RELEASED {
+            return Err(io::Error::other(
+                "its file system is still in use, and cannot grow now",
+            ));
+        }
+        std::thread::sleep(LOOK);
+        waited += LOOK;
+    }
     // 1 says that something was repaired.
     run("e2fsck", &[OsStr::new("-fp"), image.as_os_str()], 1)?;
-    if bytes > has {
-        File::options().write(true).open(image)?.set_len(bytes)?;
-    }
-    let size = format!("{}K", bytes >> 10);
-    run("resize2fs", &[image.as_os_str(), OsStr::new(&size)], 0)?;
-    if bytes < has {
-        File::options().write(true).open(image)?.set_len(bytes)?;
-    }
-    Ok(())
+    File::options().write(true).open(image)?.set_len(bytes)?;
+    run("resize2fs", &[image.as_os_str()], 0)
+}
+
+/// Tells whether a loop device has the file.
+fn is_attached(image: &Path) -> bool {
+    let Ok(image) = image.canonicalize() else {
+        return false;
+    };
+    let devices = std::fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut files = devices.filter_map(|device| {
+        let file = device.path().join("loop/backing_file");
+        std::fs::read_to_string(file).ok()
+    });
+    files.any(|file| Path::new(file.trim_end()) == image)
 }
 
 fn mount(image: &Path, root: &Path) -> io::Result<()> {

@@ -3,11 +3,12 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::{ProjectName, ServerName};
 
-use super::{Disks, FILES, IMAGE, MOUNT, Owner, VOLUMES, decoded, empty, encoded, measure};
+use super::{Disks, FILES, IMAGE, MOUNT, Owner, VOLUMES, decoded, encoded, tree};
 use super::{loop_image, make_private};
 
 /// One volume.
@@ -89,15 +90,21 @@ impl Disks {
     /// Returns the volumes of a project, by server and path. Blocks.
     pub(crate) fn volumes(&self, project: &ProjectName) -> Result<Vec<VolumeView>, VolumeError> {
         let mut volumes = Vec::new();
+        let turn = self.inner.changing.lock();
+        let mut places = Vec::new();
         for server in self.servers(project) {
             let owner = Owner {
                 project: project.clone(),
                 server,
             };
             let root = self.reach(&owner)?;
+            places.push((owner, root));
+        }
+        drop(turn);
+        for (owner, root) in places {
             let in_use = self.is_used(&owner);
             for path in paths(&root) {
-                let found = measure::measure(&root.join(VOLUMES).join(encoded(&path)));
+                let found = tree::measure(&root.join(VOLUMES).join(encoded(&path)));
                 volumes.push(VolumeView {
                     server: owner.server.clone(),
                     path,
@@ -118,13 +125,11 @@ impl Disks {
         path: &Path,
         to: impl Write,
     ) -> Result<(), VolumeError> {
+        let turn = self.inner.changing.lock();
         let folder = self.find(owner, path)?;
-        let failed = |source| files_error(owner, source);
-        let mut archive = tar::Builder::new(to);
-        archive.follow_symlinks(false);
-        archive.append_dir_all(".", &folder).map_err(failed)?;
-        let mut to = archive.into_inner().map_err(failed)?;
-        to.flush().map_err(failed)
+        let _used = self.hold(owner);
+        drop(turn);
+        tree::archive(&folder, to).map_err(|source| files_error(owner, source))
     }
 
     /// Removes a volume that no instance uses. Blocks.
@@ -137,7 +142,7 @@ impl Disks {
                 path: path.to_owned(),
             });
         }
-        empty(&folder).map_err(|source| files_error(owner, source))?;
+        tree::remove(&folder).map_err(|source| files_error(owner, source))?;
         if paths(&self.root_of(owner)).is_empty() {
             self.remove_place(owner)?;
         }
@@ -147,8 +152,14 @@ impl Disks {
     /// Removes everything of a server that is gone, its volumes too if that was asked for. Blocks.
     pub(crate) fn forget(&self, owner: &Owner, with_volumes: bool) -> Result<(), VolumeError> {
         let _one = self.inner.changing.lock();
-        if !self.home(owner).is_dir() || self.is_used(owner) {
+        if !self.home(owner).is_dir() {
             return Ok(());
+        }
+        if self.is_used(owner) {
+            return Err(VolumeError::InUse {
+                server: owner.server.clone(),
+                path: PathBuf::from("/"),
+            });
         }
         let root = self.reach(owner)?;
         let failed = |source| files_error(owner, source);
@@ -156,7 +167,7 @@ impl Disks {
             return self.remove_place(owner);
         }
         for folder in [super::SCRATCH, super::WORK] {
-            empty(&root.join(folder)).map_err(failed)?;
+            tree::remove(&root.join(folder)).map_err(failed)?;
         }
         Ok(())
     }
@@ -195,13 +206,26 @@ impl Disks {
         if let Some(root) = self.inner.mounted.lock().remove(owner) {
             loop_image::unmount(&root);
         }
-        empty(&self.home(owner)).map_err(|source| files_error(owner, source))
+        tree::remove(&self.home(owner)).map_err(|source| files_error(owner, source))
+    }
+
+    /// Counts a backup as a use of the place, if an instance has it open or not.
+    fn hold(&self, owner: &Owner) -> Arc<()> {
+        let mut reading = self.inner.reading.lock();
+        Arc::clone(reading.entry(owner.clone()).or_default())
     }
 
     fn is_used(&self, owner: &Owner) -> bool {
-        let used = self.inner.used.lock();
-        used.get(owner)
-            .is_some_and(|place| place.strong_count() > 0)
+        let is_read = self
+            .inner
+            .reading
+            .lock()
+            .get(owner)
+            .map_or(0, Arc::strong_count)
+            > 1;
+        let place = self.inner.used.lock().get(owner).and_then(Weak::upgrade);
+        // Whoever only looks at a place holds it, but does not use it.
+        is_read || place.is_some_and(|place| Arc::strong_count(&place.uses) > 1)
     }
 
     fn find(&self, owner: &Owner, path: &Path) -> Result<PathBuf, VolumeError> {
@@ -244,7 +268,7 @@ impl Disks {
         if !mounted.contains_key(owner) {
             make_private(&root).map_err(|error| files_error(owner, io::Error::other(error)))?;
             let size = std::fs::metadata(&image).map(|found| found.len());
-            size.and_then(|size| loop_image::provide(&image, &root, size, false))
+            size.and_then(|size| loop_image::provide(&image, &root, size, false).map(drop))
                 .map_err(|source| files_error(owner, source))?;
             mounted.insert(owner.clone(), root.clone());
         }

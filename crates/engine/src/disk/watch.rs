@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{BYTES_PER_INODE, Disks, FEWEST_INODES, Owner, Place, measure};
+use super::{Disks, Owner, Place, measure};
 
 /// What hosted servers leave free on the disk of the gateway, for its journal and store; on a small
 /// disk a part of it.
@@ -29,7 +29,7 @@ impl Disks {
     pub(crate) async fn watch(self, stop: CancellationToken) {
         let mut due: HashMap<Owner, Instant> = HashMap::new();
         let mut before: HashMap<Owner, u64> = HashMap::new();
-        let mut pause = EVERY;
+        let (mut pause, mut is_scarce) = (EVERY, false);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -40,9 +40,9 @@ impl Disks {
             if places.is_empty() {
                 continue;
             }
-            for place in places.iter().filter(|place| !place.enforced) {
+            for place in places.iter().filter(|place| !place.loose.is_empty()) {
                 let now = Instant::now();
-                if due.get(&place.owner).is_none_or(|due| *due <= now) {
+                if is_scarce || due.get(&place.owner).is_none_or(|due| *due <= now) {
                     let (walked, took) = walk(place).await;
                     place.judge(walked);
                     due.insert(place.owner.clone(), now + (took * SHARE).max(EVERY));
@@ -58,7 +58,8 @@ impl Disks {
             if free < kept {
                 stop_who_fills(&places, &before, &now);
             }
-            if free / SCARCE < kept {
+            is_scarce = free / SCARCE < kept;
+            if is_scarce {
                 pause = OFTEN;
             }
             before = now;
@@ -110,7 +111,12 @@ impl Disks {
 impl Place {
     /// Stops the server if it is over what it may use.
     fn judge(&self, found: measure::Found) {
-        let inodes = (self.limit / BYTES_PER_INODE).max(FEWEST_INODES);
+        let inodes = self.inodes();
+        if let Some(hides) = found.hides {
+            return self.stop(format!(
+                "stopped: what it uses on disk cannot be measured: {hides}"
+            ));
+        }
         let what = if found.bytes > self.limit {
             format!("{} of {} bytes on disk", found.bytes, self.limit)
         } else if found.files > inodes {
@@ -129,11 +135,10 @@ impl Place {
     /// Returns how many bytes of the gateway's own disk the place takes.
     fn on_disk(&self) -> u64 {
         use std::os::unix::fs::MetadataExt;
-        if !self.enforced {
-            return self.measured.last().map_or(0, |found| found.bytes);
-        }
-        let found = std::fs::metadata(&self.backing);
-        found.map_or(0, |found| found.blocks() * 512)
+        let loose = self.measured.last().map_or(0, |found| found.bytes);
+        let image = self.image.as_ref().map(std::fs::metadata);
+        let own = image.and_then(Result::ok);
+        own.map_or(0, |found| found.blocks() * 512) + loose
     }
 }
 
@@ -150,10 +155,18 @@ fn stop_who_fills(places: &[Arc<Place>], before: &HashMap<Owner, u64>, now: &Has
         let now = now.get(&place.owner).copied().unwrap_or_default();
         now.saturating_sub(before.get(&place.owner).copied().unwrap_or(now))
     };
-    let Some(place) = places.iter().max_by_key(grown) else {
+    let running = places.iter().filter(|place| place.over.borrow().is_none());
+    let Some(most) = running.clone().max_by_key(grown) else {
         return;
     };
-    if grown(&place) > 0 && place.over.borrow().is_none() {
+    // Growth that no measure shows, such as a file without a name, is that of one that is only measured.
+    let place = match grown(&most) {
+        0 => running
+            .filter(|place| !place.loose.is_empty())
+            .max_by_key(|place| now.get(&place.owner).copied()),
+        _ => Some(most),
+    };
+    if let Some(place) = place {
         let used = now.get(&place.owner).copied().unwrap_or_default() >> 20;
         place.stop(format!(
             "stopped: the disk of the data folder is nearly full, and this server fills it ({used} MiB)"

@@ -158,12 +158,22 @@ impl Hosted {
         Ok(Ids::Range { first })
     }
 
+    /// Returns the digest of the image with which a registered server was ready last.
+    pub(super) async fn known_digest(&self, labels: &Labels, image: &str) -> Option<String> {
+        let rows = self.store.get()?.workspaces(&labels.project).await.ok()?;
+        let mut rows = rows.into_iter();
+        let row = rows.find(|row| row.name == labels.server)?;
+        row.image_digest
+            .filter(|_| row.image.as_deref() == Some(image))
+    }
+
     /// Makes the place of a server on disk ready for a start.
     pub(super) async fn place(
         &self,
         labels: &Labels,
         limits: &ResourceLimits,
         volumes: &[PathBuf],
+        outside: &[PathBuf],
     ) -> Result<Arc<Place>, DriverError> {
         let (disks, volumes) = (self.disks.clone(), volumes.to_vec());
         let owner = Owner {
@@ -171,12 +181,13 @@ impl Hosted {
             server: labels.server.clone(),
         };
         let limit_bytes = limits.disk_bytes.unwrap_or(DISK_BYTES);
-        let known = volumes.clone();
+        let (known, outside) = (volumes.clone(), outside.to_vec());
         let preparing = tokio::task::spawn_blocking(move || {
             disks.prepare(&PlaceRequest {
                 owner,
                 limit_bytes,
                 volumes: &volumes,
+                outside: &outside,
             })
         });
         let prepared = preparing.await.map_err(DriverError::new)?;
@@ -267,7 +278,8 @@ impl Hosted {
                 .map(|path| path.display().to_string())
                 .collect(),
         };
-        let (meter, place) = (spawned.tree.meter(), Arc::clone(&start.place));
+        // Whoever shows the usage does not keep the place from being removed.
+        let (meter, place) = (spawned.tree.meter(), Arc::downgrade(&start.place));
         let mut held = start.held;
         let Spawned {
             tree,
@@ -305,7 +317,7 @@ impl Hosted {
                     cpu: usage.cpu,
                     memory_bytes: usage.memory_bytes,
                     pids: usage.pids,
-                    disk_bytes: place.used_bytes(),
+                    disk_bytes: place.upgrade().and_then(|place| place.used_bytes()),
                 })
             }),
             isolation: Some(isolation),
@@ -341,7 +353,7 @@ pub(super) fn sandbox_limits(limits: &ResourceLimits) -> Limits {
 
 /// Returns where a server's scratch lies: on its bounded place, or in memory that counts as its own.
 pub(super) fn scratch(place: &Place, limits: &ResourceLimits) -> Scratch {
-    let (is_bounded, _) = place.enforced();
+    let is_bounded = place.is_bounded();
     let memory = limits.memory_bytes.unwrap_or(MOST_SCRATCH * SCRATCH_SHARE);
     let bytes = (memory / SCRATCH_SHARE).clamp(LEAST_SCRATCH, MOST_SCRATCH);
     Scratch {

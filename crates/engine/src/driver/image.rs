@@ -76,11 +76,18 @@ impl ImageDriver {
         );
         let (rung, reason) = chosen.map_err(DriverError::new)?;
         let labels = &request.labels;
-        let own = labels.project == self.hosted.options.project;
-        let record = pull::record(&self.images, own, &request, launch).await?;
+        let wanted = pull::Wanted {
+            is_own: labels.project == self.hosted.options.project,
+            pinned: self.hosted.known_digest(labels, &launch.image).await,
+            launch,
+        };
+        let record = pull::record(&self.images, &request, wanted).await?;
         let plan = Plan::new(launch, &record.config).map_err(DriverError::new)?;
         let limits = launch.limits_in_force();
-        let place = self.hosted.place(labels, &limits, &plan.volumes).await?;
+        let place = self
+            .hosted
+            .place(labels, &limits, &plan.volumes, &[])
+            .await?;
         let layers = self.layers(&record).await?;
         let base = self.base(&record, &layers, &request).await?;
         let mounts = plan.volumes.iter().map(|path| Mount {

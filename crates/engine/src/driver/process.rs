@@ -128,13 +128,13 @@ impl ProcessDriver {
     }
 
     /// Refuses a working folder that would let the server out, wherever links lead by now.
-    async fn check_cwd(
+    async fn checked_cwd(
         &self,
         spec: &ServerSpec,
         launch: &ProcessLaunch,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Option<PathBuf>, DriverError> {
         let Some(cwd) = &launch.cwd else {
-            return Ok(());
+            return Ok(None);
         };
         let failed =
             |error: std::io::Error| DriverError::new(format!("`cwd` `{}`: {error}", cwd.display()));
@@ -150,7 +150,8 @@ impl ProcessDriver {
         let file = spec.file.iter();
         let file = file.map(|file| (file.clone(), GuardedPath::ConfigurationFile));
         let guarded = Guarded::new(folders.chain(home).chain(file));
-        guarded.check(&cwd).map_err(DriverError::new)
+        guarded.check(&cwd).map_err(DriverError::new)?;
+        Ok(Some(cwd))
     }
 
     async fn start_hosted(
@@ -160,11 +161,16 @@ impl ProcessDriver {
         launch: &ProcessLaunch,
     ) -> Result<Instance, DriverError> {
         check_rung(launch)?;
-        self.check_cwd(spec, launch).await?;
+        let cwd = self.checked_cwd(spec, launch).await?;
         let (hosted, limits) = (&self.hosted, launch.limits_in_force());
         let volumes = launch.hosting.volumes.clone();
-        let place = hosted.place(&labels, &limits, &volumes).await?;
+        let outside: Vec<PathBuf> = cwd.iter().cloned().collect();
+        let place = hosted.place(&labels, &limits, &volumes, &outside).await?;
         let mut command = self.hosted(&labels.project, &spec.name, launch);
+        // The folder that was checked, wherever a link leads by now.
+        if let Some(cwd) = cwd {
+            (command.writable, command.cwd) = (vec![cwd.clone()], cwd);
+        }
         command.ids = hosted.ids(&labels).await?;
         let own = launch.cwd.is_none().then(|| (WORK.into(), place.work()));
         let volume = |path: &PathBuf| (path.clone(), place.volume(path));

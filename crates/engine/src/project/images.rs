@@ -116,8 +116,13 @@ impl Project {
     async fn prune(&self, kept: &[ImageReference]) -> Result<Pruned, ImageError> {
         let images = &self.machine.images;
         let mut freed = Pruned::default();
+        // A server may name by its digest what is recorded under a tag.
+        let mut used = Vec::new();
+        for reference in kept {
+            used.extend(images.find(reference).await?.map(|record| record.reference));
+        }
         for record in images.list().await? {
-            if !kept.contains(&record.reference) {
+            if !kept.contains(&record.reference) && !used.contains(&record.reference) {
                 let removed = images.remove(&record.reference).await?;
                 freed.layers += removed.layers;
                 freed.bytes += removed.bytes;

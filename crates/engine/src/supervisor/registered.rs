@@ -55,7 +55,7 @@ impl Supervisor {
 
     /// Returns what differs between the store and the memory; only by who has the turn to change.
     async fn steps(&self) -> Result<Vec<Step>, EngineError> {
-        let rows = self.store.servers(&self.project).await?;
+        let rows = self.opened_rows().await?;
         let is_registered = |row: &ServerRow| row.enabled && row.spec.source == Source::Api;
         let rows: Vec<_> = rows.into_iter().filter(is_registered).collect();
         let gone = self.all().into_iter().filter(|handle| {

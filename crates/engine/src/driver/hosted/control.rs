@@ -18,6 +18,7 @@ pub(super) struct HostedControl {
     stopped: Option<String>,
     tasks: JoinSet<()>,
     /// After the tree: what the instance uses.
+    _used: Arc<()>,
     _place: Arc<Place>,
     _held: Box<dyn Send>,
 }
@@ -34,6 +35,7 @@ impl HostedControl {
             over: place.over(),
             stopped: None,
             tasks,
+            _used: place.hold(),
             _place: place,
             _held: held,
         }

@@ -11,27 +11,49 @@ use tracing::warn;
 use crate::driver::{DriverError, StartRequest};
 use crate::image_store::Images;
 
-/// Returns the record of the image that a start needs. `own`: the server is of the person's own
-/// project, whose registry credentials it may use.
+/// Whose image it is.
+pub(super) struct Wanted<'a> {
+    /// The server is of the person's own project, whose registry credentials and imports it may use.
+    pub(super) is_own: bool,
+    /// The digest with which the server was ready before, if it was registered with the same name.
+    pub(super) pinned: Option<String>,
+    pub(super) launch: &'a ImageLaunch,
+}
+
+/// Returns the record of the image that a start needs.
 pub(super) async fn record(
     images: &Images,
-    own: bool,
     request: &StartRequest<'_>,
-    launch: &ImageLaunch,
+    wanted: Wanted<'_>,
 ) -> Result<ImageRecord, DriverError> {
-    let reference: ImageReference = launch.image.parse().map_err(DriverError::new)?;
+    let launch = wanted.launch;
+    let mut reference: ImageReference = launch.image.parse().map_err(DriverError::new)?;
+    let asks = launch.pull == Pull::Always;
+    // A server keeps its image, whoever moves the tag, until its spec asks for the newest.
+    let pinned = wanted.pinned.and_then(|digest| digest.parse().ok());
+    if let Some(digest) = pinned.filter(|_| !asks && reference.digest().is_none()) {
+        reference = reference.pinned(digest);
+    }
     let known = images.find(&reference).await.map_err(DriverError::new)?;
+    let known = match known {
+        // Another project's image is used only by who could pull it as well.
+        Some(record) if !wanted.is_own && reference.digest().is_none() && !asks => {
+            confirmed(images, request, &reference, record).await
+        }
+        known => known,
+    };
+    let is_own = wanted.is_own;
     match (launch.pull, known) {
         (Pull::Missing | Pull::Never, Some(record)) => Ok(record),
         (Pull::Never, None) => {
             let image = launch.image.clone();
             Err(DriverError::new(ImageError::Absent { image }))
         }
-        (Pull::Missing | Pull::Always, None) => pull(images, own, request, &reference).await,
-        (Pull::Always, Some(record)) => match pull(images, own, request, &reference).await {
+        (Pull::Missing | Pull::Always, None) => pull(images, is_own, request, &reference).await,
+        (Pull::Always, Some(record)) => match pull(images, is_own, request, &reference).await {
             Ok(record) => Ok(record),
-            // A registry that is away does not keep a server down that can run.
-            Err(error) if !request.stop.is_cancelled() => {
+            // A registry that is away does not keep a server of one's own down that can run.
+            Err(error) if is_own && !request.stop.is_cancelled() => {
                 let why = gantry_model::diagnose::chain(&error);
                 warn!(image = %reference, why, "the image that is there is used");
                 Ok(record)
@@ -39,6 +61,18 @@ pub(super) async fn record(
             Err(error) => Err(error),
         },
     }
+}
+
+/// Returns a record that somebody else pulled or imported, if the registry shows the same image to
+/// everybody.
+async fn confirmed(
+    images: &Images,
+    request: &StartRequest<'_>,
+    reference: &ImageReference,
+    record: ImageRecord,
+) -> Option<ImageRecord> {
+    let digest = images.resolve(reference, None, request.stop).await.ok()?;
+    (digest == record.digest || digest == record.manifest).then_some(record)
 }
 
 async fn pull(

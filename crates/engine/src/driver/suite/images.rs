@@ -72,6 +72,10 @@ impl World for ImageWorld {
         ServerSpec::image("fake".parse().unwrap(), launch)
     }
 
+    fn looks_first(&self) -> bool {
+        self.provider != Provider::Gvisor
+    }
+
     /// The kernel closes the descriptors of a killed gateway, which is what dropping does.
     fn lose(&self, control: Box<dyn Control>) {
         drop(control);

@@ -1,0 +1,300 @@
+//! Folders that servers write to, handled without trusting them: by descriptors, without following
+//! links, and with neither stack nor open files that grow with their depth. The server may change
+//! them meanwhile.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, fstat, openat,
+    openat2, readlinkat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::measure::Found;
+
+/// Deeper folders are not looked into.
+const DEEPEST: usize = 128;
+/// More files than this are not counted; a folder that has them is over every limit.
+const MOST_FILES: u64 = 1_000_000;
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Removes a folder with everything in it, if it is there: nested folders are moved up before they are
+/// emptied. Nobody uses it.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let parent = match openat(CWD, parent, FOLDER, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        opened => opened?,
+    };
+    let name = CString::new(name.as_bytes())?;
+    let top = match own_folder(parent.as_fd(), &name) {
+        Err(Errno::NOENT) => return Ok(()),
+        opened => opened?,
+    };
+    let mut moved = 0;
+    loop {
+        let mut folders = false;
+        each_name(top.as_fd(), |name, kind| {
+            if kind == FileType::Directory {
+                folders = true;
+                lift(top.as_fd(), name, &mut moved)
+            } else {
+                unlinkat(&top, name, AtFlags::empty())
+            }
+        })?;
+        if !folders {
+            break;
+        }
+    }
+    Ok(unlinkat(parent, &name, AtFlags::REMOVEDIR)?)
+}
+
+/// Removes a folder of `top`, whose own folders move to `top`.
+fn lift(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), Errno> {
+    let folder = own_folder(top, name)?;
+    each_name(folder.as_fd(), |inner, kind| {
+        if kind != FileType::Directory {
+            return unlinkat(&folder, inner, AtFlags::empty());
+        }
+        loop {
+            *moved += 1;
+            let there = format!("moved-{moved}");
+            match renameat_with(&folder, inner, top, &there, RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => {}
+                done => return done,
+            }
+        }
+    })?;
+    unlinkat(top, name, AtFlags::REMOVEDIR)
+}
+
+/// Opens a folder, also one that a server of our own user has closed to itself.
+fn own_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let is_closed = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
+        FileType::from_raw_mode(found.st_mode) == FileType::Directory
+            && found.st_mode & 0o700 != 0o700
+    });
+    if is_closed {
+        chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
+    }
+    openat(parent, name, FOLDER, Mode::empty())
+}
+
+fn each_name(
+    folder: BorrowedFd<'_>,
+    mut each: impl FnMut(&CStr, FileType) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_own(name) {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(found.st_mode)
+            }
+            kind => kind,
+        };
+        each(name, kind)?;
+    }
+    Ok(())
+}
+
+fn is_own(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+/// Returns what a folder takes on disk, with everything below it; what cannot be looked into is told.
+pub(super) fn measure(root: &Path) -> Found {
+    let mut found = Found::default();
+    let opened = openat(CWD, root, FOLDER, Mode::empty()).and_then(Dir::new);
+    let mut folders = match opened {
+        Ok(folder) => vec![folder],
+        Err(_) => return found,
+    };
+    while let Some(folder) = folders.last_mut() {
+        let entry = match folder.next() {
+            None => {
+                folders.pop();
+                continue;
+            }
+            Some(Err(_)) => {
+                found.hides = Some("it has a folder that cannot be read");
+                folders.pop();
+                continue;
+            }
+            Some(Ok(entry)) => entry,
+        };
+        let name = entry.file_name();
+        if is_own(name) {
+            continue;
+        }
+        let Ok(fd) = folder.fd() else { continue };
+        // What is gone by now counts nothing.
+        let Ok(stat) = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            continue;
+        };
+        found.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        found.files += 1;
+        if found.files >= MOST_FILES {
+            return found;
+        }
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            continue;
+        }
+        match openat(fd, name, FOLDER, Mode::empty()).and_then(Dir::new) {
+            Ok(inner) if folders.len() < DEEPEST => folders.push(inner),
+            Ok(_) => found.hides = Some("its folders are nested too deep"),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(_) => found.hides = Some("it has a folder that cannot be read"),
+        }
+    }
+    found
+}
+
+/// Writes a folder as a tar archive: folders, regular files and links, the rest is left out. Nothing
+/// outside of it is read, whatever the server puts in the place of a file meanwhile.
+pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
+    let mut archive = tar::Builder::new(to);
+    let opened = openat(CWD, root, FOLDER, Mode::empty()).and_then(Dir::new)?;
+    let mut folders = vec![(opened, PathBuf::from("."))];
+    while let Some((folder, path)) = folders.last_mut() {
+        let Some(entry) = folder.next() else {
+            folders.pop();
+            continue;
+        };
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_own(name) {
+            continue;
+        }
+        let inner = path.join(OsStr::from_bytes(name.to_bytes()));
+        let fd = folder.fd()?;
+        let Ok(stat) = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            continue;
+        };
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(stat.st_mode & 0o7777);
+        header.set_mtime(u64::try_from(stat.st_mtime).unwrap_or(0));
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let Some(opened) = beneath(fd, name, FOLDER) else {
+                    continue;
+                };
+                header.set_entry_type(tar::EntryType::Directory);
+                header.set_size(0);
+                archive.append_data(&mut header, &inner, io::empty())?;
+                if folders.len() >= DEEPEST {
+                    return Err(io::Error::other("its folders are nested too deep"));
+                }
+                folders.push((Dir::new(opened)?, inner));
+            }
+            FileType::RegularFile => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let Some(opened) = beneath(fd, name, flags) else {
+                    continue;
+                };
+                // Of what was opened: something else may have the name by now.
+                let stat = fstat(&opened)?;
+                if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                    continue;
+                }
+                let size = u64::try_from(stat.st_size).unwrap_or(0);
+                header.set_size(size);
+                // As long as the header says, whether it grows or shrinks meanwhile.
+                let content = File::from(opened).chain(io::repeat(0)).take(size);
+                archive.append_data(&mut header, &inner, content)?;
+            }
+            FileType::Symlink => {
+                let Ok(target) = readlinkat(fd, name, Vec::new()) else {
+                    continue;
+                };
+                header.set_entry_type(tar::EntryType::Symlink);
+                header.set_size(0);
+                let target = OsStr::from_bytes(target.to_bytes());
+                archive.append_link(&mut header, &inner, target)?;
+            }
+            _ => {}
+        }
+    }
+    archive.into_inner()?.flush()
+}
+
+/// Opens what a folder has under a name, if that is no link and on the same file system.
+fn beneath(folder: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Option<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    openat2(folder, name, flags, Mode::empty(), resolve).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // fault P9
+    #[test]
+    fn however_deep_a_folder_is_it_is_measured_and_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        let mut folder = openat(CWD, &root, FOLDER, Mode::empty()).unwrap();
+        for _ in 0..4_000 {
+            rustix::fs::mkdirat(&folder, "d", Mode::RWXU).unwrap();
+            folder = openat(&folder, "d", FOLDER, Mode::empty()).unwrap();
+        }
+        drop(folder);
+        let found = measure(&root);
+        assert!(found.files >= DEEPEST as u64 - 1);
+        assert_eq!(found.hides, Some("its folders are nested too deep"));
+        assert!(archive(&root, io::sink()).is_err());
+        remove(&root).unwrap();
+        assert!(!root.exists());
+        remove(&root).unwrap();
+    }
+
+    // fault F5
+    #[test]
+    fn an_archive_holds_nothing_from_outside_while_files_are_swapped_for_links() {
+        let temp = tempfile::tempdir().unwrap();
+        let (root, secret) = (temp.path().join("root"), temp.path().join("secret"));
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(&secret, "the canary").unwrap();
+        for n in 0..200 {
+            std::fs::write(root.join(n.to_string()), "plain").unwrap();
+        }
+        std::os::unix::fs::symlink(&secret, root.join("link")).unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (file, link) = (root.join("100"), temp.path().join("new"));
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::os::unix::fs::symlink(&secret, &link).unwrap();
+                    std::fs::rename(&link, &file).unwrap();
+                    std::fs::write(&link, "plain").unwrap();
+                    std::fs::rename(&link, &file).unwrap();
+                }
+            });
+            for _ in 0..50 {
+                let mut archived = Vec::new();
+                archive(&root, &mut archived).unwrap();
+                let text = String::from_utf8_lossy(&archived);
+                assert!(text.contains("plain") && !text.contains("the canary"));
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+}
