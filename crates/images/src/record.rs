@@ -113,16 +113,19 @@ impl Records {
         reference: &ImageReference,
     ) -> Result<Option<ImageRecord>, ImageError> {
         let path = self.path(reference);
-        if let Some(record) = read(&path).map_err(failed("read", &path))? {
-            return Ok(Some(record));
-        }
+        let named = read(&path).map_err(failed("read", &path))?;
         let Some(digest) = reference.digest() else {
-            return Ok(None);
+            return Ok(named);
         };
+        // A name is not believed: what it says must be what the image is.
+        let is_pinned = |record: &ImageRecord| [record.digest, record.manifest].contains(digest);
+        if named.as_ref().is_some_and(is_pinned) {
+            return Ok(named);
+        }
         let is_same = |record: &ImageRecord| {
             record.reference.registry() == reference.registry()
                 && record.reference.repository() == reference.repository()
-                && [record.digest, record.manifest].contains(digest)
+                && is_pinned(record)
         };
         Ok(self.list()?.into_iter().find(is_same))
     }
