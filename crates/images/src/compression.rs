@@ -340,4 +340,27 @@ mod tests {
             "one terabyte"
         );
     }
+
+    #[test]
+    fn who_waits_for_memory_can_be_cancelled() {
+        let stream = zstd(b"abc");
+        let stop = CancellationToken::new();
+        let taken = loop {
+            // Other tests of this process may have some.
+            match WINDOWS.try_acquire_many(STREAMS) {
+                Ok(taken) => break taken,
+                Err(_) => std::thread::sleep(LOOK_EVERY),
+            }
+        };
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let mut reader = Compression::Zstd.reader(&stream[..], &stop);
+                reader.read(&mut [0; 8]).map_err(|error| error.kind())
+            });
+            stop.cancel();
+            let ended = waits.join().unwrap();
+            assert_eq!(ended, Err(io::ErrorKind::ConnectionAborted));
+        });
+        drop(taken);
+    }
 }

@@ -275,6 +275,15 @@ mod tests {
         assert_eq!(find(format!("ghcr.io/a/c@{digest}")), None);
         assert_eq!(find("ghcr.io/a/b:2".to_owned()), None);
 
+        // A record under a pinned name that is another image is not what was asked for.
+        let lies = record(
+            &format!("ghcr.io/a/d@{}", Digest::of(b"wanted")),
+            Digest::of(b"another"),
+        );
+        records.put(&lies).unwrap();
+        assert_eq!(find(lies.reference.to_string()), None);
+        assert!(records.remove(&lies.reference).unwrap());
+
         let newer = record("ghcr.io/a/b:1", Digest::of(b"newer"));
         records.put(&newer).unwrap();
         assert_eq!(records.list().unwrap(), [newer]);

@@ -47,6 +47,8 @@ pub(crate) struct Stream<'a, R> {
     reader: R,
     bounds: Bounds<'a>,
     began: Instant,
+    /// What the reader had waited before.
+    waited_before: Duration,
     /// At how many bytes the free space is looked at again.
     next_look: u64,
     /// Nothing where nobody asks for the digest.
@@ -63,6 +65,7 @@ impl<'a, R: Read> Stream<'a, R> {
         Self {
             reader,
             began: Instant::now(),
+            waited_before: waited(&bounds),
             next_look: 0,
             bounds,
             hasher,
@@ -88,9 +91,9 @@ impl<'a, R: Read> Stream<'a, R> {
         if self.bounds.stop.is_cancelled() {
             return Err(LayerError::Cancelled);
         }
-        let waited = self.bounds.cost.map(|cost| cost.waited.so_far());
-        let spent = self.began.elapsed();
-        if spent.saturating_sub(waited.unwrap_or_default()) >= self.bounds.time {
+        let waited = waited(&self.bounds).saturating_sub(self.waited_before);
+        let spent = self.began.elapsed().saturating_sub(waited);
+        if spent >= self.bounds.time {
             return Err(LayerError::TooSlow {
                 limit: self.bounds.time,
             });
@@ -182,4 +185,9 @@ impl<'a, R: Read> Stream<'a, R> {
             limit_bytes: self.bounds.bytes,
         }
     }
+}
+
+fn waited(bounds: &Bounds<'_>) -> Duration {
+    let cost = bounds.cost.as_ref();
+    cost.map_or(Duration::ZERO, |cost| cost.waited.so_far())
 }
