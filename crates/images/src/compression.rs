@@ -7,10 +7,12 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
 
 use flate2::bufread::MultiGzDecoder;
+use parking_lot::Mutex;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// The largest window of a zstd frame. Build tools write 8 MiB, at higher levels 16 MiB; memory for more,
 /// beside what an allocator gives back late, would be over what a pull may take.
@@ -20,6 +22,10 @@ const COMMON_WINDOW: u64 = 8 * 1024 * 1024;
 /// How many zstd streams are read at once, by all of the process. One with a larger window is alone.
 const STREAMS: u32 = 4;
 static WINDOWS: Semaphore = Semaphore::const_new(STREAMS as usize);
+/// Held by the one stream that is served next: small ones do not pass by a large one for ever.
+static NEXT: Mutex<()> = Mutex::new(());
+/// How often who waits looks whether it still should.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a stream waits for the others.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
 /// What a frame begins with.
@@ -63,13 +69,13 @@ impl Compression {
         }
     }
 
-    /// Returns the plain bytes of a stream.
-    pub(crate) fn reader<R: Read>(self, stream: R) -> Plain<R> {
+    /// Returns the plain bytes of a stream. `stop` ends the wait for the memory that it needs.
+    pub(crate) fn reader<R: Read>(self, stream: R, stop: &CancellationToken) -> Plain<R> {
         let stream = BufReader::with_capacity(BUFFER_BYTES, stream);
         match self {
             Self::None => Plain::None(stream),
             Self::Gzip => Plain::Gzip(Box::new(MultiGzDecoder::new(stream))),
-            Self::Zstd => Plain::Zstd(Box::new(Zstd::new(stream))),
+            Self::Zstd => Plain::Zstd(Box::new(Zstd::new(stream, stop.clone()))),
         }
     }
 }
@@ -97,14 +103,16 @@ pub(crate) struct Zstd<R> {
     decoder: FrameDecoder,
     /// For the memory of the decoder, which it keeps from frame to frame.
     permit: Option<SemaphorePermit<'static>>,
+    stop: CancellationToken,
 }
 
 impl<R: BufRead> Zstd<R> {
-    fn new(stream: R) -> Self {
+    fn new(stream: R, stop: CancellationToken) -> Self {
         Self {
             stream,
             decoder: decoder(),
             permit: None,
+            stop,
         }
     }
 
@@ -142,15 +150,23 @@ impl<R: BufRead> Zstd<R> {
         self.decoder = decoder();
         self.permit = None;
         let deadline = Instant::now() + LONGEST_WAIT;
+        let mut next = None;
         loop {
-            match WINDOWS.try_acquire_many(permits) {
-                Ok(permit) => {
-                    self.permit = Some(permit);
-                    return Ok(());
-                }
-                Err(_) if Instant::now() >= deadline => return Err(io::ErrorKind::TimedOut.into()),
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            if self.stop.is_cancelled() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
+            if Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if next.is_none() {
+                next = NEXT.try_lock_for(LOOK_EVERY);
+                continue;
+            }
+            if let Ok(permit) = WINDOWS.try_acquire_many(permits) {
+                self.permit = Some(permit);
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -253,7 +269,8 @@ mod tests {
 
     fn plain(compression: Compression, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut read = Vec::new();
-        compression.reader(bytes).read_to_end(&mut read)?;
+        let stop = CancellationToken::new();
+        compression.reader(bytes, &stop).read_to_end(&mut read)?;
         Ok(read)
     }
 
@@ -322,5 +339,28 @@ mod tests {
             plain(Compression::Zstd, &frame(0xf0)).is_err(),
             "one terabyte"
         );
+    }
+
+    #[test]
+    fn who_waits_for_memory_can_be_cancelled() {
+        let stream = zstd(b"abc");
+        let stop = CancellationToken::new();
+        let taken = loop {
+            // Other tests of this process may have some.
+            match WINDOWS.try_acquire_many(STREAMS) {
+                Ok(taken) => break taken,
+                Err(_) => std::thread::sleep(LOOK_EVERY),
+            }
+        };
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let mut reader = Compression::Zstd.reader(&stream[..], &stop);
+                reader.read(&mut [0; 8]).map_err(|error| error.kind())
+            });
+            stop.cancel();
+            let ended = waits.join().unwrap();
+            assert_eq!(ended, Err(io::ErrorKind::ConnectionAborted));
+        });
+        drop(taken);
     }
 }

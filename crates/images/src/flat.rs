@@ -246,7 +246,7 @@ impl Work<'_> {
             let limit = self.store.limits().layer_time;
             return Err(LayerError::TooSlow { limit });
         }
-        Ok(())
+        self.store.check_space()
     }
 }
 

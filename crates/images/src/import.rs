@@ -8,6 +8,7 @@ mod layout;
 mod source;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,7 @@ use crate::compression::Compression;
 use crate::digest::Digest;
 use crate::document::{ImageDocument, Invalid};
 use crate::error::{ImageError, printable};
-use crate::layers::{HeldLayer, LayerError};
+use crate::layers::{Budget, HeldLayer, LayerError};
 use crate::platform::Platform;
 use crate::record::{ImageRecord, Layer};
 use crate::reference::ImageReference;
@@ -48,7 +49,7 @@ pub struct ImportProgress {
 
 impl ImageStore {
     /// Imports every image for this machine's platform from an archive or a folder. Blocks; ends early
-    /// when cancelled, with layers that the next `prune` removes.
+    /// when cancelled. Layers of an image that was not taken are removed.
     pub fn import(
         &self,
         path: &Path,
@@ -60,7 +61,11 @@ impl ImageStore {
             path,
             stop,
         };
-        importer.import(progress)
+        let imported = importer.import(progress);
+        if imported.is_err() {
+            self.sweep_failed();
+        }
+        imported
     }
 }
 
@@ -134,14 +139,9 @@ impl Importer<'_> {
         }
         // Held until the image is on record, so that nobody sweeps them in between.
         let mut held: Vec<HeldLayer> = Vec::new();
-        let mut bytes = 0_u64;
+        let budget = Budget::new(limits.image_bytes);
         for (diff_id, file) in diff_ids.iter().zip(&image.layers) {
-            let layer = self.layer(source, diff_id, file, &name)?;
-            bytes = bytes.saturating_add(layer.bytes);
-            if bytes > limits.image_bytes {
-                let why = format!("image `{name}` is larger than {} bytes", limits.image_bytes);
-                return Err(self.refused(Problem::Invalid(why)));
-            }
+            let layer = self.layer(source, diff_id, file, &name, &budget)?;
             held.push(layer);
             each_layer();
         }
@@ -174,6 +174,7 @@ impl Importer<'_> {
         diff_id: &Digest,
         file: &str,
         image: &str,
+        budget: &Arc<Budget>,
     ) -> Result<HeldLayer, ImageError> {
         let failed = |error: LayerError| {
             let image = image.to_owned();
@@ -188,6 +189,7 @@ impl Importer<'_> {
         };
         let layers = &self.store.shared.layers;
         if let Some(layer) = layers.find(diff_id).map_err(failed)? {
+            budget.charge(layer.bytes).map_err(failed)?;
             return Ok(layer);
         }
         let mut part = source.part(file).map_err(|problem| self.refused(problem))?;
@@ -196,14 +198,30 @@ impl Importer<'_> {
             .map_err(|error| failed(LayerError::Read(error)))?;
         let compression = Compression::of_content(&start);
         layers
-            .add(diff_id, &mut compression.reader(part), self.stop)
+            .add_to(
+                budget,
+                diff_id,
+                &mut compression.reader(part, self.stop),
+                self.stop,
+            )
             .map_err(failed)
     }
 
     /// Returns the names that an image is kept by.
     fn references(&self, image: &Found) -> Result<Vec<ImageReference>, ImageError> {
         if !image.names.is_empty() {
-            return image.names.iter().map(|name| name.parse()).collect();
+            let named = image.names.iter().map(|name| {
+                let reference: ImageReference = name.parse()?;
+                match reference.digest() {
+                    Some(digest) if *digest != image.digest => {
+                        let is = image.digest;
+                        let why = format!("image `{reference}` has the digest `{is}`");
+                        Err(self.refused(Problem::Invalid(why)))
+                    }
+                    _ => Ok(reference),
+                }
+            });
+            return named.collect();
         }
         let stem = self.path.file_stem().unwrap_or_default();
         let stem = stem.to_string_lossy().to_ascii_lowercase();

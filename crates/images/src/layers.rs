@@ -13,6 +13,7 @@
 //! the process ends. Several processes may use one store. Entry points: [`LayerStore::claim`],
 //! [`LayerStore::add`], [`LayerStore::hold`], [`LayerStore::sweep`].
 
+mod cost;
 mod error;
 mod held;
 mod lock;
@@ -21,7 +22,7 @@ mod scratch;
 mod sweep;
 
 use std::fs::{DirBuilder, File};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::error::LayerError;
 pub use self::sweep::Pruned;
 
+pub(crate) use self::cost::{Budget, Waited};
 pub(crate) use self::held::HeldLayer;
 pub(crate) use self::scratch::{Scratch, each_name, remove_tree};
 
@@ -47,7 +49,7 @@ use self::held::Description;
 use self::lock::{NameLock, StoreLock, try_lock};
 use crate::digest::Digest;
 use crate::store::{Limits, Owners};
-use crate::tar::Bounds;
+use crate::tar::{Bounds, Cost};
 use crate::unpack::{self, ATTRIBUTE_OPAQUE, Target, WhiteoutForm, open_folder};
 
 /// The files of a layer.
@@ -98,6 +100,10 @@ pub(crate) enum Claim {
 pub(crate) struct Vacant {
     store: LayerStore,
     diff_id: Digest,
+    /// What its bytes are charged to, with those of the image's other layers.
+    pub(crate) budget: Option<Arc<Budget>>,
+    /// What the reader of its tar has waited for others.
+    pub(crate) waited: Waited,
     _name: NameLock,
 }
 
@@ -166,9 +172,11 @@ impl LayerStore {
 
     /// Unpacks the uncompressed tar of a layer: whole or not at all. Reads `tar` to its end, and checks
     /// what came against `diff_id`. An error of the reader comes back as [`LayerError::Read`]. While
-    /// somebody else unpacks the same layer this waits, and then returns theirs.
-    pub(crate) fn add(
+    /// somebody else unpacks the same layer this waits, and then returns theirs. Its bytes are charged to
+    /// the image's budget either way.
+    pub(crate) fn add_to(
         &self,
+        budget: &Arc<Budget>,
         diff_id: &Digest,
         tar: &mut dyn Read,
         stop: &CancellationToken,
@@ -177,8 +185,14 @@ impl LayerStore {
         let deadline = Instant::now() + limit;
         loop {
             match self.try_claim(diff_id)? {
-                Some(Claim::Present(layer)) => return Ok(layer),
-                Some(Claim::Vacant(vacant)) => return vacant.unpack(tar, stop),
+                Some(Claim::Present(layer)) => {
+                    budget.charge(layer.bytes)?;
+                    return Ok(layer);
+                }
+                Some(Claim::Vacant(mut vacant)) => {
+                    vacant.budget = Some(Arc::clone(budget));
+                    return vacant.unpack(tar, stop);
+                }
                 None if stop.is_cancelled() => return Err(LayerError::Cancelled),
                 None if Instant::now() >= deadline => return Err(LayerError::TooSlow { limit }),
                 None => std::thread::sleep(RETRY),
@@ -242,6 +256,8 @@ impl LayerStore {
             None => Claim::Vacant(Vacant {
                 store: self.clone(),
                 diff_id: *diff_id,
+                budget: None,
+                waited: Waited::default(),
                 _name: name,
             }),
         }))
@@ -249,7 +265,37 @@ impl LayerStore {
 }
 
 impl Vacant {
-    /// Unpacks the uncompressed tar of the layer, as [`LayerStore::add`] does.
+    /// Writes a compressed blob down until it is whole, within what the disk has to spare; returns it from
+    /// its beginning. It is removed with the folder it lies in.
+    pub(crate) fn spool(
+        &self,
+        blob: &mut dyn Read,
+        stop: &CancellationToken,
+    ) -> Result<(File, Scratch), LayerError> {
+        let scratch = self.store.scratch()?;
+        let mut file = create_file(scratch.folder(), "blob")?;
+        let mut buffer = vec![0; 256 * 1024];
+        let mut piece = 0_usize;
+        loop {
+            if stop.is_cancelled() {
+                return Err(LayerError::Cancelled);
+            }
+            if piece % 4 == 0 {
+                self.store.check_space()?;
+            }
+            piece += 1;
+            let count = blob.read(&mut buffer).map_err(LayerError::Read)?;
+            if count == 0 {
+                break;
+            }
+            let written = file.write_all(&buffer[..count]);
+            written.map_err(LayerError::store("write", "blob"))?;
+        }
+        file.rewind().map_err(LayerError::store("read", "blob"))?;
+        Ok((file, scratch))
+    }
+
+    /// Unpacks the uncompressed tar of the layer, as [`LayerStore::add_to`] does.
     pub(crate) fn unpack(
         self,
         tar: &mut dyn Read,
@@ -274,6 +320,11 @@ impl Vacant {
             entries: shared.limits.entries,
             time: shared.limits.layer_time,
             stop,
+            cost: Some(Cost {
+                store: &self.store,
+                budget: self.budget.as_deref(),
+                waited: &self.waited,
+            }),
         };
         let unpacked = unpack::unpack(tar, target, bounds)?;
         if unpacked.diff_id != self.diff_id {

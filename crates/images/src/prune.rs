@@ -20,6 +20,14 @@ impl ImageStore {
         self.prune()
     }
 
+    /// Removes what a failed pull or import has left, with all else that no image needs. Blocks.
+    pub(crate) fn sweep_failed(&self) {
+        if let Err(error) = self.prune() {
+            let error = gantry_model::diagnose::chain(&error);
+            tracing::warn!(error, "layers of an image that failed were not removed");
+        }
+    }
+
     /// Removes every layer that no image needs and nobody uses. Blocks.
     pub fn prune(&self) -> Result<Pruned, ImageError> {
         self.shared.layers.sweep(|| {

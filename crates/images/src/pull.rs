@@ -20,7 +20,7 @@ use crate::compression::Compression;
 use crate::credentials::Credentials;
 use crate::digest::Digest;
 use crate::error::ImageError;
-use crate::layers::{Claim, HeldLayer, LayerError, Vacant};
+use crate::layers::{Budget, Claim, HeldLayer, LayerError, Vacant};
 use crate::platform::Platform;
 use crate::record::{ImageRecord, Layer, whole_seconds};
 use crate::reference::ImageReference;
@@ -43,7 +43,7 @@ pub struct PullRequest<'a> {
     pub credentials: Option<Credentials>,
     /// Told how far it is; must not block.
     pub progress: &'a (dyn Fn(Progress) + Send + Sync),
-    /// Ends the pull. What was fetched so far of a layer is removed, whole layers stay.
+    /// Ends the pull. What was fetched so far of a layer is removed, whole layers stay for the next try.
     pub stop: &'a CancellationToken,
 }
 
@@ -63,11 +63,30 @@ struct Pull<'a> {
     session: Session,
     progress: &'a (dyn Fn(Progress) + Send + Sync),
     stop: CancellationToken,
+    /// For the layers of the image together.
+    budget: Arc<Budget>,
 }
 
 impl ImageStore {
-    /// Pulls an image and records what its name was resolved to.
+    /// Pulls an image and records what its name was resolved to. Whole layers of a pull that was cut or
+    /// cancelled stay for the next try; after any other failure they are removed, as is everything that
+    /// earlier pulls left so.
     pub async fn pull(
+        &self,
+        registry: &Registry,
+        image: &ImageReference,
+        request: PullRequest<'_>,
+    ) -> Result<ImageRecord, ImageError> {
+        let pulled = self.try_pull(registry, image, request).await;
+        if pulled.as_ref().is_err_and(|error| !passes(error)) {
+            let store = self.clone();
+            let swept = tokio::task::spawn_blocking(move || store.sweep_failed()).await;
+            swept.unwrap_or_else(|error| tracing::warn!(%error, "a sweep ended early"));
+        }
+        pulled
+    }
+
+    async fn try_pull(
         &self,
         registry: &Registry,
         image: &ImageReference,
@@ -83,6 +102,7 @@ impl ImageStore {
             session: session.map_err(failed)?,
             progress: request.progress,
             stop: stop.clone(),
+            budget: Budget::new(limits.image_bytes),
         };
         let mut work = Box::pin(pull.run(&request.platform));
         let late = tokio::time::sleep(limits.pull_deadline);
@@ -117,6 +137,22 @@ impl ImageStore {
     }
 }
 
+/// Tells whether a failure says nothing about the image, so that the same pull may succeed later.
+fn passes(error: &ImageError) -> bool {
+    match error {
+        ImageError::Cancelled { .. } => true,
+        ImageError::Pull { source, .. } => matches!(
+            **source,
+            RegistryError::Unreachable { .. }
+                | RegistryError::Slow { .. }
+                | RegistryError::Deadline { .. }
+                | RegistryError::RateLimited { .. }
+                | RegistryError::Status { .. }
+        ),
+        _ => false,
+    }
+}
+
 fn pull_error(image: &ImageReference, source: RegistryError) -> ImageError {
     if matches!(source, RegistryError::Cancelled) {
         return ImageError::Cancelled {
@@ -142,16 +178,6 @@ impl Pull<'_> {
         });
         let held = self.layers(&resolved).await?;
         let record = self.record(resolved, &held);
-        let total: u64 = held.values().map(|layer| layer.bytes).sum();
-        if total > limits.image_bytes {
-            return Err(pull_error(
-                self.image,
-                RegistryError::TooLarge {
-                    what: "the unpacked image".to_owned(),
-                    limit: limits.image_bytes,
-                },
-            ));
-        }
         let kept = self.keep(record, held).await?;
         (self.progress)(Progress::Done {
             digest: kept.digest,
@@ -201,12 +227,16 @@ impl Pull<'_> {
         let claim = self.store.shared.layers.claim(&layer.diff_id, &self.stop);
         let vacant = match claim.await.map_err(failed)? {
             Claim::Present(held) => {
+                self.budget.charge(held.bytes).map_err(failed)?;
                 report(LayerProgress::Present);
                 return Ok(held);
             }
             Claim::Vacant(vacant) => vacant,
         };
         let (download, reader) = blob(layer);
+        let mut vacant = vacant;
+        vacant.budget = Some(Arc::clone(&self.budget));
+        vacant.waited = reader.waited();
         let failure = reader.failure();
         let total = layer.size;
         let reported = std::sync::atomic::AtomicU64::new(0);
@@ -295,6 +325,13 @@ fn unpack(
     let read = (&mut reader).take(MAGIC as u64).read_to_end(&mut start);
     read.map_err(LayerError::Read)?;
     let compression = Compression::of_content(&start);
-    let stream = std::io::Cursor::new(start).chain(reader);
-    vacant.unpack(&mut compression.reader(stream), stop)
+    let mut stream = std::io::Cursor::new(start).chain(reader);
+    if compression != Compression::Zstd {
+        return vacant.unpack(&mut compression.reader(stream, stop), stop);
+    }
+    // Few zstd streams are read at once: none of them may wait for a registry meanwhile.
+    let (file, scratch) = vacant.spool(&mut stream, stop)?;
+    let unpacked = vacant.unpack(&mut compression.reader(file, stop), stop);
+    drop(scratch);
+    unpacked
 }

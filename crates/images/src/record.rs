@@ -113,16 +113,19 @@ impl Records {
         reference: &ImageReference,
     ) -> Result<Option<ImageRecord>, ImageError> {
         let path = self.path(reference);
-        if let Some(record) = read(&path).map_err(failed("read", &path))? {
-            return Ok(Some(record));
-        }
+        let named = read(&path).map_err(failed("read", &path))?;
         let Some(digest) = reference.digest() else {
-            return Ok(None);
+            return Ok(named);
         };
+        // A name is not believed: what it says must be what the image is.
+        let is_pinned = |record: &ImageRecord| [record.digest, record.manifest].contains(digest);
+        if named.as_ref().is_some_and(is_pinned) {
+            return Ok(named);
+        }
         let is_same = |record: &ImageRecord| {
             record.reference.registry() == reference.registry()
                 && record.reference.repository() == reference.repository()
-                && [record.digest, record.manifest].contains(digest)
+                && is_pinned(record)
         };
         Ok(self.list()?.into_iter().find(is_same))
     }
@@ -271,6 +274,15 @@ mod tests {
         // Who may read one repository may not read another.
         assert_eq!(find(format!("ghcr.io/a/c@{digest}")), None);
         assert_eq!(find("ghcr.io/a/b:2".to_owned()), None);
+
+        // A record under a pinned name that is another image is not what was asked for.
+        let lies = record(
+            &format!("ghcr.io/a/d@{}", Digest::of(b"wanted")),
+            Digest::of(b"another"),
+        );
+        records.put(&lies).unwrap();
+        assert_eq!(find(lies.reference.to_string()), None);
+        assert!(records.remove(&lies.reference).unwrap());
 
         let newer = record("ghcr.io/a/b:1", Digest::of(b"newer"));
         records.put(&newer).unwrap();

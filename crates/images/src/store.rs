@@ -31,9 +31,13 @@ pub struct Limits {
     pub layer_bytes: u64,
     /// Bytes of all layers of an image, compressed and again unpacked.
     pub image_bytes: u64,
+    /// Bytes that stay free on the store's disk, whatever is pulled.
+    pub reserve_bytes: u64,
+    /// The same in percent of the disk, where that is more, up to 16 GiB.
+    pub reserve_percent: u64,
     /// Entries of one layer, extension headers counted.
     pub entries: u64,
-    /// How long one layer may take to be unpacked.
+    /// How long one layer may take to be unpacked, without the time that its download is waited for.
     pub layer_time: Duration,
     /// How long a whole pull may take.
     pub pull_deadline: Duration,
@@ -44,8 +48,10 @@ impl Default for Limits {
         Self {
             manifest_bytes: 4 << 20,
             layers: 120,
-            layer_bytes: 16 << 30,
-            image_bytes: 32 << 30,
+            layer_bytes: 8 << 30,
+            image_bytes: 16 << 30,
+            reserve_bytes: 1 << 30,
+            reserve_percent: 5,
             entries: 1_000_000,
             layer_time: Duration::from_secs(15 * 60),
             pull_deadline: Duration::from_secs(60 * 60),

@@ -16,13 +16,13 @@ pub use self::refusal::Refusal;
 
 pub(crate) use self::path::EntryPath;
 pub(crate) use self::refusal::shown;
-pub(crate) use self::stream::Bounds;
+pub(crate) use self::stream::{Bounds, Cost};
 
 use self::header::{BLOCK, Header};
 use self::pax::Pax;
 use self::stream::Stream;
 use crate::digest::{Digest, Hasher};
-use crate::layers::LayerError;
+use crate::layers::{Budget, LayerError};
 
 /// The largest extension header.
 const LARGEST_EXTENSION: u64 = 1024 * 1024;
@@ -90,6 +90,11 @@ impl<'a, R: Read> Archive<'a, R> {
             padding: 0,
             current: Vec::new(),
         }
+    }
+
+    /// Returns what is charged for content that is written, if anybody is.
+    pub(crate) fn budget(&self) -> Option<&'a Budget> {
+        self.stream.bounds().cost.and_then(|cost| cost.budget)
     }
 
     /// Returns how many entries were read, extension headers included.

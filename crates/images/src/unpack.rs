@@ -135,14 +135,16 @@ impl Work {
             Kind::File => {
                 let file = self.tree.create_file(path)?;
                 let mut file = File::from(file);
+                let budget = archive.budget();
                 loop {
                     let piece = archive.content()?;
                     if piece.is_empty() {
                         break;
                     }
+                    let count = piece.len();
+                    budget.map_or(Ok(()), |budget| budget.charge(count as u64))?;
                     file.write_all(piece)
                         .map_err(LayerError::store("write", path.as_bytes()))?;
-                    let count = piece.len();
                     archive.consume(count);
                     self.content_bytes += count as u64;
                 }

@@ -218,6 +218,7 @@ fn list(
             entries: MOST_FILES - before,
             time: limits.layer_time,
             stop,
+            cost: None,
         };
         let mut archive = Archive::unhashed(Part::new(file, start, u64::MAX), bounds);
         while let Some(entry) = archive.next()? {
@@ -284,14 +285,23 @@ fn decompress(
     let file = openat(folder.folder(), "archive", flags, Mode::RUSR | Mode::WUSR)
         .map_err(LayerError::store("create", "archive"))?;
     let mut file = File::from(file);
-    let mut plain = compression.reader(part);
-    let mut bytes = 0;
+    let mut plain = compression.reader(part, stop);
+    let (mut bytes, mut next_look) = (0, 0);
     let mut buffer = vec![0; 256 * 1024];
     loop {
         if stop.is_cancelled() {
             return Err(LayerError::Cancelled.into());
         }
-        let count = plain.read(&mut buffer).map_err(LayerError::Read)?;
+        if bytes >= next_look {
+            store.check_space()?;
+            next_look = bytes + (1 << 20);
+        }
+        let count = plain
+            .read(&mut buffer)
+            .map_err(|error| match stop.is_cancelled() {
+                true => LayerError::Cancelled,
+                false => LayerError::Read(error),
+            })?;
         if count == 0 {
             return Ok(file);
         }

@@ -25,6 +25,22 @@ pub enum LayerError {
         /// The limit.
         limit_bytes: u64,
     },
+    /// More bytes than all layers of an image may have.
+    #[error("with it the image is larger than {limit_bytes} bytes unpacked")]
+    ImageTooLarge {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// Too little would stay free on the disk.
+    #[error(
+        "{free_bytes} bytes are free on the disk of the image store, and {kept_bytes} have to stay free"
+    )]
+    NoSpace {
+        /// What is free.
+        free_bytes: u64,
+        /// What has to stay free.
+        kept_bytes: u64,
+    },
     /// More entries than are allowed.
     #[error("it has more than {limit} entries")]
     TooManyEntries {
@@ -135,12 +151,14 @@ impl LayerError {
         match self {
             Self::Refused { .. }
             | Self::TooLarge { .. }
+            | Self::ImageTooLarge { .. }
             | Self::TooManyEntries { .. }
             | Self::WrongDigest { .. }
             | Self::Read(_)
             | Self::ThroughLowerSymlink { .. } => Responsible::Image,
             Self::Cancelled => Responsible::User,
             Self::TooSlow { .. }
+            | Self::NoSpace { .. }
             | Self::Missing { .. }
             | Self::Damaged { .. }
             | Self::OtherOwners { .. }
@@ -153,7 +171,10 @@ impl LayerError {
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Refused { .. } | Self::ThroughLowerSymlink { .. } => "image.layer_refused",
-            Self::TooLarge { .. } | Self::TooManyEntries { .. } => "image.too_large",
+            Self::TooLarge { .. } | Self::ImageTooLarge { .. } | Self::TooManyEntries { .. } => {
+                "image.too_large"
+            }
+            Self::NoSpace { .. } => "image.no_space",
             Self::TooSlow { .. } => "image.unpack_deadline",
             Self::Cancelled => "image.cancelled",
             Self::WrongDigest { .. } => "image.digest",
@@ -172,7 +193,8 @@ impl LayerError {
             Self::Refused { .. } | Self::ThroughLowerSymlink { .. } => {
                 "build the image with another tool, or as one layer"
             }
-            Self::TooLarge { .. } | Self::TooManyEntries { .. } => {
+            Self::NoSpace { .. } => "make room: `gantry images prune` removes what no image needs",
+            Self::TooLarge { .. } | Self::ImageTooLarge { .. } | Self::TooManyEntries { .. } => {
                 "raise the limit for images, or use a smaller image"
             }
             Self::TooSlow { .. } => "is the disk busy? Try again, or raise the deadline for images",

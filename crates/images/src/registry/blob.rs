@@ -17,6 +17,7 @@ use super::manifest::{LayerBlob, blob_ask, check_digest, encoding_note};
 use super::pace::{Pace, Stalled};
 use super::{RegistryError, Session};
 use crate::digest::{Digest, Hasher};
+use crate::layers::Waited;
 
 /// How many pieces wait for the reader.
 const QUEUE: usize = 4;
@@ -42,6 +43,7 @@ pub(crate) struct BlobReader {
     from: mpsc::Receiver<Piece>,
     piece: Bytes,
     hasher: Hasher,
+    waited: Waited,
     /// Whether the digest was right, once the end came.
     verdict: Option<bool>,
     expected: Digest,
@@ -68,6 +70,7 @@ pub(crate) fn blob(blob: LayerBlob) -> (Download, BlobReader) {
         piece: Bytes::new(),
         hasher: Hasher::default(),
         verdict: None,
+        waited: Waited::default(),
         expected: blob.digest,
         what: what.clone(),
         failure: Arc::clone(&failure),
@@ -254,6 +257,13 @@ impl BlobReader {
     }
 }
 
+impl BlobReader {
+    /// Returns what counts the time for which the network is waited for.
+    pub(crate) fn waited(&self) -> Waited {
+        self.waited.clone()
+    }
+}
+
 impl Read for BlobReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
@@ -268,7 +278,8 @@ impl Read for BlobReader {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, why));
                 }
             }
-            match self.from.blocking_recv() {
+            let from = &mut self.from;
+            match self.waited.during(|| from.blocking_recv()) {
                 Some(Piece::Data(piece)) => {
                     self.hasher.update(&piece);
                     self.piece = piece;

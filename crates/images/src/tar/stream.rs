@@ -9,8 +9,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::digest::{Digest, Hasher};
-use crate::layers::LayerError;
+use crate::layers::{Budget, LayerError, LayerStore, Waited};
 
+/// How many bytes are read between two looks at the free space of the disk.
+const LOOK_EVERY: u64 = 1 << 20;
 /// How much is read at once.
 const BUFFER_BYTES: usize = 128 * 1024;
 
@@ -25,13 +27,30 @@ pub(crate) struct Bounds<'a> {
     pub(crate) time: Duration,
     /// Ends it early.
     pub(crate) stop: &'a CancellationToken,
+    /// What is written of it, and where; nothing if it is only read.
+    pub(crate) cost: Option<Cost<'a>>,
+}
+
+/// Who bears what an archive costs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost<'a> {
+    /// Whose disk must not become full.
+    pub(crate) store: &'a LayerStore,
+    /// What all layers of the image may be.
+    pub(crate) budget: Option<&'a Budget>,
+    /// What the reader has waited, which does not count as time for the archive.
+    pub(crate) waited: &'a Waited,
 }
 
 /// A reader within [`Bounds`].
 pub(crate) struct Stream<'a, R> {
     reader: R,
     bounds: Bounds<'a>,
-    deadline: Instant,
+    began: Instant,
+    /// What the reader had waited before.
+    waited_before: Duration,
+    /// At how many bytes the free space is looked at again.
+    next_look: u64,
     /// Nothing where nobody asks for the digest.
     hasher: Option<Hasher>,
     /// Bytes taken from the reader.
@@ -45,7 +64,9 @@ impl<'a, R: Read> Stream<'a, R> {
     pub(crate) fn new(reader: R, bounds: Bounds<'a>, hasher: Option<Hasher>) -> Self {
         Self {
             reader,
-            deadline: Instant::now() + bounds.time,
+            began: Instant::now(),
+            waited_before: waited(&bounds),
+            next_look: 0,
             bounds,
             hasher,
             received: 0,
@@ -70,7 +91,9 @@ impl<'a, R: Read> Stream<'a, R> {
         if self.bounds.stop.is_cancelled() {
             return Err(LayerError::Cancelled);
         }
-        if Instant::now() >= self.deadline {
+        let waited = waited(&self.bounds).saturating_sub(self.waited_before);
+        let spent = self.began.elapsed().saturating_sub(waited);
+        if spent >= self.bounds.time {
             return Err(LayerError::TooSlow {
                 limit: self.bounds.time,
             });
@@ -86,10 +109,21 @@ impl<'a, R: Read> Stream<'a, R> {
         }
     }
 
+    fn check_space(&mut self) -> Result<(), LayerError> {
+        if let Some(cost) = self.bounds.cost
+            && self.received >= self.next_look
+        {
+            self.next_look = self.received + LOOK_EVERY;
+            cost.store.check_space()?;
+        }
+        Ok(())
+    }
+
     /// Returns at least one byte of what comes next, or nothing at the end.
     pub(crate) fn fill(&mut self) -> Result<&[u8], LayerError> {
         if self.start == self.end {
             self.check_time()?;
+            self.check_space()?;
             self.start = 0;
             self.end = loop {
                 match self.reader.read(&mut self.buffer) {
@@ -151,4 +185,9 @@ impl<'a, R: Read> Stream<'a, R> {
             limit_bytes: self.bounds.bytes,
         }
     }
+}
+
+fn waited(bounds: &Bounds<'_>) -> Duration {
+    let cost = bounds.cost.as_ref();
+    cost.map_or(Duration::ZERO, |cost| cost.waited.so_far())
 }

@@ -1,6 +1,8 @@
 //! What is noted while a layer is unpacked, in files: a hostile layer must not fill the memory.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::os::fd::BorrowedFd;
 
@@ -109,23 +111,25 @@ impl ImpliedFolders {
         file: &mut File,
         mut each: impl FnMut(&[u8]) -> Result<bool, E>,
     ) -> Result<Option<Vec<u8>>, E> {
+        // A folder may be given an entry later, which then replaces what lies below. Of those, hashes are
+        // kept, by keys that no layer knows: paths would fill the memory.
+        let keys = RandomState::new();
+        let mut declared = HashSet::new();
+        records(file, |kind, path| {
+            if kind == DECLARED {
+                declared.insert(keys.hash_one(path));
+            }
+            Ok::<_, E>(false)
+        })?;
         let mut suspect = None;
-        let found = records(file, |kind, path| {
-            Ok::<_, E>(
-                kind == IMPLIED && each(path)? && {
-                    suspect = Some(path.to_vec());
-                    true
-                },
-            )
+        records(file, |kind, path| {
+            let is_implied = kind == IMPLIED && !declared.contains(&keys.hash_one(path));
+            if is_implied && each(path)? {
+                suspect = Some(path.to_vec());
+            }
+            Ok::<_, E>(suspect.is_some())
         })?;
-        let Some(path) = suspect.filter(|_| found) else {
-            return Ok(None);
-        };
-        // It may have been given an entry later, which then replaces what lies below.
-        let declared = records(file, |kind, other| {
-            Ok::<_, E>(kind == DECLARED && other == path)
-        })?;
-        Ok((!declared).then_some(path))
+        Ok(suspect)
     }
 }
 

@@ -202,6 +202,7 @@ fn run(seed: u64, folder: &Path, owners: Owners, whiteouts: WhiteoutForm) -> boo
         entries: 1_000,
         time: Duration::from_secs(20),
         stop: &stop,
+        cost: None,
     };
     let unpacked = unpack(&bytes[..], target, bounds);
     if let Ok(unpacked) = &unpacked {

@@ -33,6 +33,7 @@ fn unpack_to(path: &Path, items: &[Item], whiteouts: WhiteoutForm) -> Unpacked {
         entries: 1_000,
         time: Duration::from_secs(20),
         stop: &CancellationToken::new(),
+        cost: None,
     };
     unpack(&layer(items)[..], target, bounds).unwrap()
 }

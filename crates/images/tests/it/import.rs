@@ -320,3 +320,19 @@ fn removing_an_image_frees_what_only_it_had() {
     assert_eq!(arena.store.root(&two).unwrap_err().code(), "image.store");
     arena.assert_whole();
 }
+
+#[test]
+fn a_pinned_name_must_be_the_digest_of_the_image() {
+    let arena = Arena::new(Limits::default());
+    let other = Digest::of(b"other");
+    let name = format!("registry.example/team/tool@{other}");
+    for archive in [save(&name, &layers()), pack(&layout(&name, &layers()))] {
+        let error = arena.import(&archive).unwrap_err();
+        assert_eq!(error.code(), "image.invalid", "{}", told(&error));
+        assert!(told(&error).contains("has the digest"), "{}", told(&error));
+        assert!(arena.store.list().unwrap().is_empty());
+    }
+    let image = arena.import(&save("team/tool:1", &layers())).unwrap();
+    let name = image[0].reference.pinned(image[0].digest).to_string();
+    arena.import(&save(&name, &layers())).unwrap();
+}

@@ -131,11 +131,12 @@ fn an_image_is_bounded_as_a_whole() {
         "{}",
         told(&error)
     );
+    assert_eq!(error.code(), "image.too_large");
     arena.assert_whole();
     assert_eq!(
         arena.store.prune().unwrap().layers,
-        1,
-        "the layer that only the large one had"
+        0,
+        "the layer that only the large one had is gone"
     );
 }
 
@@ -159,6 +160,12 @@ fn a_path_through_a_symbolic_link_of_a_lower_layer_is_refused() {
             "{}",
             told(&error)
         );
+
+        // One that is given an entry later does not hide the next.
+        let links = layer(&[symlink("bin", "/usr/bin"), symlink("lib", "/usr/lib")]);
+        let later = layer(&[file("bin/a", "x"), folder("bin"), file("lib/evil", "x")]);
+        let error = arena.import(&save("image:3", &[links, later])).unwrap_err();
+        assert!(told(&error).contains("`lib`"), "{}", told(&error));
 
         // With an entry for the folder, or where the link is gone, it is the folder that counts.
         let declared = layer(&[file("lib/evil", "x"), folder("lib")]);

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod arena;
+mod costs;
 mod encrypted;
 mod hostile;
 mod hostile_registries;
