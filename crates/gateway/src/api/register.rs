@@ -293,11 +293,11 @@ mod tests {
 
     #[test]
     fn a_mistake_is_named() {
-        let unknown = spec(serde_json::json!({ "name": "a", "command": "x", "image": "y" }));
+        let unknown = spec(serde_json::json!({ "name": "a", "command": "x", "privileged": true }));
         assert!(
             unknown
                 .unwrap_err()
-                .contains("`/image`: `image` is not known")
+                .contains("`/privileged`: `privileged` is not known")
         );
         let size =
             serde_json::json!({ "name": "a", "command": "x", "limits": { "memory": "1 lot" } });

@@ -34,7 +34,7 @@ use gantry_engine::images::{ImageError, Responsible};
 use gantry_engine::{
     CallError, CallFailure, EngineError, HttpError, Issue, SignInError, VolumeError,
 };
-use gantry_model::diagnose::chain;
+use gantry_model::diagnose::{Diagnose as _, chain};
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
 use gantry_model::jsonrpc::{self, WireError};
@@ -276,9 +276,11 @@ fn registered_as(member: &str) -> String {
 
 /// Returns the status of an image that could not be pulled, imported or removed.
 fn image_status(error: &ImageError) -> StatusCode {
-    match (error, error.responsible()) {
-        (ImageError::Absent { .. }, _) => StatusCode::NOT_FOUND,
-        (ImageError::Cancelled { .. }, _) => client_closed_request(),
+    match (error.code(), error.responsible()) {
+        ("image.reference", _) => StatusCode::BAD_REQUEST,
+        ("image.absent" | "image.not_found", _) => StatusCode::NOT_FOUND,
+        ("image.unauthorized" | "image.address_refused", _) => StatusCode::FORBIDDEN,
+        ("image.cancelled", _) => client_closed_request(),
         (_, Responsible::User) => StatusCode::UNPROCESSABLE_ENTITY,
         (_, Responsible::Registry | Responsible::Image) => StatusCode::BAD_GATEWAY,
         (_, Responsible::Host) => StatusCode::INTERNAL_SERVER_ERROR,
