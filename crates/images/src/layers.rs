@@ -280,7 +280,7 @@ impl Vacant {
             if stop.is_cancelled() {
                 return Err(LayerError::Cancelled);
             }
-            if piece % 4 == 0 {
+            if piece.is_multiple_of(4) {
                 self.store.check_space()?;
             }
             piece += 1;

@@ -149,7 +149,12 @@ fn passes(error: &ImageError) -> bool {
                 | RegistryError::RateLimited { .. }
                 | RegistryError::Status { .. }
         ),
-        _ => false,
+        ImageError::Reference { .. }
+        | ImageError::Layer { .. }
+        | ImageError::Layers(_)
+        | ImageError::Import { .. }
+        | ImageError::Absent { .. }
+        | ImageError::Store { .. } => false,
     }
 }
 
