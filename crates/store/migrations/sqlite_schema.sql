@@ -47,7 +47,7 @@ CREATE TABLE kb.agent_workspaces (
     resource_limits TEXT,
     volumes         TEXT,
     created_at      INTEGER NOT NULL,
-    updated_at      INTEGER NOT NULL,
+    updated_at      INTEGER NOT NULL, image_digest TEXT,
     UNIQUE (project_id, container_type, name)
 ) STRICT;
 CREATE TABLE kb.mcp_catalogs (
@@ -274,3 +274,19 @@ WHEN OLD.gateway IS NULL BEGIN
     ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
 END;
 CREATE INDEX kb.mcp_admin_log_project ON mcp_admin_log (project_id, id);
+CREATE TABLE kb.mcp_id_ranges (
+    project_id TEXT NOT NULL,
+    server     TEXT NOT NULL, -- its name
+    first_id   INTEGER NOT NULL UNIQUE,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, server)
+) STRICT;
+CREATE TABLE kb.mcp_volumes (
+    project_id TEXT NOT NULL,
+    server     TEXT NOT NULL, -- its name
+    path       TEXT NOT NULL, -- inside the server
+    gateway    INTEGER NOT NULL REFERENCES mcp_gateways (number),
+    folder     TEXT NOT NULL, -- its name in the folder of volumes
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, server, path, gateway)
+) STRICT;
