@@ -174,7 +174,10 @@ fn a_file_takes_images_and_offers_to_run_those_of_an_engine() {
          [servers.danger]\ncommand = \"docker\"\nargs = [\"run\", \"-v\", \"/:/host\", \"x\"]\n\n\
          [servers.inside]\ncommand = \"true\"\nprofile = \"hosted\"\ncwd = \".\"\n",
     );
-    let told = folder.told(&["config", "check"]);
+    let checked = folder.run(&["config", "check"]);
+    assert!(!checked.status.success());
+    let told = [checked.stdout, checked.stderr].concat();
+    let told = String::from_utf8_lossy(&told).replace('\n', " ");
     for part in [
         "`image` and `command` exclude each other",
         "the image `mcp/fetch` can be run by Gantry itself",

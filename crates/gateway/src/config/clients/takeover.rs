@@ -211,11 +211,25 @@ fn members(table: &dyn TableLike) -> Map<String, Value> {
         .collect()
 }
 
-/// Writes the common members; Gantry's own are kept.
+/// The members of an image, which no client has: written if an entry became one.
+const OF_IMAGES: [&str; 8] = [
+    "image",
+    "entrypoint",
+    "user",
+    "volumes",
+    "network",
+    "pull",
+    "limits",
+    "port",
+];
+
+/// Writes the common members; Gantry's own are kept, but for those of an image that are given.
 fn write(table: &mut Table, members: &Map<String, Value>) {
-    for member in MEMBERS {
+    for member in MEMBERS.into_iter().chain(OF_IMAGES) {
         let Some(value) = members.get(member) else {
-            table.remove(member);
+            if MEMBERS.contains(&member) {
+                table.remove(member);
+            }
             continue;
         };
         if table.get(member).and_then(to_json).as_ref() == Some(value) {

@@ -155,7 +155,7 @@ async fn a_volume_is_of_one_project_server_path_and_gateway_and_outlives_its_ser
         let row = server(1, "memory", "x");
         a.put_server(&row).await.unwrap();
         a.remove_server(&local(), row.id).await.unwrap();
-        assert_eq!(a.volumes(&local()).await.unwrap(), [first.clone()]);
+        assert_eq!(a.volumes(&local()).await.unwrap(), [first]);
         let gone = |store: Store| async move {
             let server = "memory".parse().unwrap();
             store
