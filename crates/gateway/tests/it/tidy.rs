@@ -172,13 +172,25 @@ fn drivers_and_transports_do_not_know_each_other() {
 }
 
 #[test]
-fn only_the_process_driver_names_the_sandbox() {
-    let is_driver = |path: &str| path.starts_with("crates/engine/src/driver/process");
+fn few_modules_name_the_sandbox_and_the_images() {
+    let drivers = ["driver/process", "driver/hosted", "driver/image"];
+    let keepers = ["driver/image", "image_store", "project/images", "error.rs"];
     let mut files = sources("crates/engine");
     files.extend(sources("crates/gateway/src"));
-    files.retain(|(path, _)| !is_driver(path));
-    let found = naming(&files, &["gantry_sandbox::"]);
-    assert_none("the sandbox's types stay in `driver/process`", &found);
+    let elsewhere = |word: &str, rooms: &[&str]| {
+        let is_room = |path: &str| {
+            let inside = path.strip_prefix("crates/engine/src/");
+            inside.is_some_and(|path| rooms.iter().any(|room| path.starts_with(room)))
+        };
+        let others = files.iter().filter(|(path, _)| !is_room(path));
+        naming(&others.cloned().collect::<Vec<_>>(), &[word])
+    };
+    let sandbox = elsewhere("gantry_sandbox::", &drivers);
+    let images = elsewhere("gantry_images::", &keepers);
+    assert_none(
+        "the sandbox is named by the drivers that run something, the images by those who keep them",
+        &[sandbox, images].concat(),
+    );
 }
 
 #[test]
