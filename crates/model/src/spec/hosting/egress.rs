@@ -1,7 +1,7 @@
 //! One destination that a hosted server may reach: `host:port`.
 
+use core::net::{IpAddr, Ipv6Addr};
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};

@@ -69,7 +69,7 @@ fn is_registry(text: &str) -> bool {
         let inside = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
-        inside.is_some_and(|inside| inside.parse::<std::net::Ipv6Addr>().is_ok())
+        inside.is_some_and(|inside| inside.parse::<core::net::Ipv6Addr>().is_ok())
     };
     let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
     !host.is_empty() && (is_name(host) || is_address(host)) && port.is_none_or(is_port)
