@@ -176,7 +176,7 @@ impl Disks {
         }
         match loop_image::probe(&self.inner.folder) {
             Ok(()) => {
-                drop(self.inner.loops.set(()));
+                self.inner.loops.get_or_init(|| ());
                 Bound::Loop
             }
             Err(why) => Bound::Measured(why),
@@ -195,7 +195,7 @@ impl Disks {
             Bound::Loop if has_files && !image.is_file() => Ok(Bound::Measured(
                 "its volumes were made where disks could not be bounded".to_owned(),
             )),
-            bound => Ok(bound),
+            bound @ (Bound::Loop | Bound::Measured(_)) => Ok(bound),
         }
     }
 

@@ -106,7 +106,7 @@ enum Verb {
     /// Check and explain the configuration
     Config(config::Options),
     /// Register a server with the running gateway and start it
-    Add(add::Options),
+    Add(Box<add::Options>),
     /// List, pull, import and remove images
     Images(images::Options),
     /// List, back up and remove what hosted servers keep

@@ -27,9 +27,12 @@ pub(super) fn run(program: &str, args: &[&std::ffi::OsStr], most: i32) -> io::Re
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
-    let missing = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::new(error.kind(), format!("`{program}` not found")),
-        _ => error,
+    let missing = |error: io::Error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            io::Error::new(error.kind(), format!("`{program}` not found"))
+        } else {
+            error
+        }
     };
     let mut child = child.map_err(missing)?;
     let code = wait(&mut child)?;

@@ -100,13 +100,11 @@ fn each_name(
         if is_own(name) {
             continue;
         }
-        let kind = match entry.file_type() {
-            FileType::Unknown => {
-                let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                FileType::from_raw_mode(found.st_mode)
-            }
-            kind => kind,
-        };
+        let mut kind = entry.file_type();
+        if kind == FileType::Unknown {
+            let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            kind = FileType::from_raw_mode(found.st_mode);
+        }
         each(name, kind)?;
     }
     Ok(())
@@ -226,7 +224,11 @@ pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
                 let target = OsStr::from_bytes(target.to_bytes());
                 archive.append_link(&mut header, &inner, target)?;
             }
-            _ => {}
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => {}
         }
     }
     archive.into_inner()?.flush()

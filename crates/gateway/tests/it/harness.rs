@@ -318,9 +318,6 @@ fn unmount_below(folder: &Path) {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));
     for point in points.filter(|point| Path::new(point).starts_with(folder)) {
-        drop(rustix::mount::unmount(
-            point,
-            rustix::mount::UnmountFlags::DETACH,
-        ));
+        rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH).ok();
     }
 }

@@ -48,8 +48,8 @@ fn nothing_is_reached_without_a_grant_and_only_what_is_named_with_one() {
             // The variables of the environment tell a program without settings of its own.
             let env = rig.tool(&granted, "env", json!({}));
             assert!(env.contains("HTTPS_PROXY") && env.contains("GANTRY_EGRESS_LOCALHOST"));
-            let plain = format!("printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc 127.0.0.1 3129");
-            let said = rig.shell(&granted, &plain);
+            let plain = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc 127.0.0.1 3129";
+            let said = rig.shell(&granted, plain);
             assert!(said.contains("pong"), "{rung}: {said}");
             let said = rig.shell(&granted, &wget(other));
             assert!(!said.contains("pong"), "{rung}: {said}");
