@@ -11,7 +11,7 @@
 //!
 //! A layer is made in `tmp/`, written to the disk and moved to its place: whole or not at all, whenever
 //! the process ends. Several processes may use one store. Entry points: [`LayerStore::claim`],
-//! [`LayerStore::add`], [`LayerStore::hold`], [`LayerStore::sweep`].
+//! [`LayerStore::add_to`], [`LayerStore::hold`], [`LayerStore::sweep`].
 
 mod cost;
 mod error;
