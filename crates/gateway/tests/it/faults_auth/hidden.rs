@@ -124,24 +124,33 @@ fn a_gateway_without_rights_hides_its_keys_too() {
     check(&gantry, &told);
 }
 
-// fault F5
+// fault F5: a hosted server cannot work above or beside the keys, and finds none from where it can.
 #[test]
-fn a_hosted_server_finds_no_key_even_where_it_works_above_them() {
-    let home = home();
-    let gantry = Gantry::builder().start_in(home);
+fn a_hosted_server_finds_no_key_wherever_it_looks() {
+    let gantry = Gantry::builder().start_in(home());
     let home = cwd_parent(&gantry);
-    let work = home.join("data/work");
-    fs::create_dir(&work).unwrap();
-    let told = work.join("hosted");
+    let work = tempfile::tempdir().unwrap();
+    fs::set_permissions(work.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let told = work.path().join("hosted");
     let peer = looking(&home, entry(&Evilpeer::new()), &told);
-    let body = json!({"name": "hosted", "command": peer["command"], "args": peer["args"], "env": peer["env"], "cwd": work});
-    let made = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
+    let register = |cwd: &Path| {
+        let body = json!({
+            "name": "hosted", "command": peer["command"], "args": peer["args"],
+            "env": peer["env"], "cwd": cwd,
+        });
+        gantry.rest("POST", "/api/v1/mcp/servers", Some(&body))
+    };
+    for cwd in [home.clone(), home.join("data/keys")] {
+        let refused = register(&cwd);
+        assert_eq!(refused.status, 422, "{}", refused.text());
+        assert!(refused.text().contains("data folder"), "{}", refused.text());
+    }
+    let made = register(work.path());
     assert_eq!(made.status, 201, "{}", made.text());
     gantry.wait_status("hosted", LONG, |_| {
         fs::read_to_string(&told).is_ok_and(|text| text.contains("looked"))
     });
-    let found = fs::read_to_string(&told).unwrap();
-    assert!(!found.contains(&gantry.admin), "{found}");
+    check(&gantry, &told);
 }
 
 // fault F5: nothing is dropped in silence.
@@ -173,7 +182,8 @@ fn where_the_host_forbids_mounts_the_status_says_that_the_keys_are_visible() {
     );
     let told = || {
         let told = gantry.stdout();
-        told.contains("not enforced: data_folder (visible")
+        let dropped = told.split("not enforced: ").nth(1);
+        dropped.is_some_and(|dropped| dropped.contains("data_folder (visible"))
     };
     assert!(
         eventually(LONG, told).is_some(),

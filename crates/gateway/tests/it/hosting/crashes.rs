@@ -70,10 +70,13 @@ fn a_server_that_never_came_up_keeps_its_attempts_and_logs() {
             .unwrap()
             .contains("no such database")
     );
-    let logs = rig
-        .gantry
-        .rest("GET", "/api/v1/mcp/servers/a/logs?attempt=1", None);
-    assert!(logs.text().contains("no such database"), "{}", logs.text());
+    let logs = rig.gantry.cli(&["logs", "a", "--attempt", "1"]);
+    let told = String::from_utf8_lossy(&logs.stdout);
+    assert!(
+        told.contains("exit code 5") && told.contains("no such database"),
+        "{told} {}",
+        String::from_utf8_lossy(&logs.stderr)
+    );
     rig.register("b", "namespaces", &json!({"entrypoint": ["/bin/nothing"]}));
     let failed = |now: &Value| now["state"] == "failed";
     let status = rig.gantry.wait_status("b", 20 * SECOND, failed);
