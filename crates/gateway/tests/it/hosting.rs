@@ -4,6 +4,7 @@
 //! The image is made by the test kit from its own scripted server, and imported as an archive. Entry
 //! point: [`Rig`].
 
+mod calls;
 mod crashes;
 mod limits;
 mod network;

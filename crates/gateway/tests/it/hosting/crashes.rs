@@ -1,4 +1,4 @@
-//! Rows 1.6, 1.7, 1.9, 1.10 and 1.15, and what `restart_policy` says, on images.
+//! Row 1.9 and what `restart_policy` says, on images.
 
 use gantry_testkit::wait::Stopwatch;
 use serde_json::{Value, json};
