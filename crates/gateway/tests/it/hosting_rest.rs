@@ -169,19 +169,29 @@ fn a_file_takes_images_and_offers_to_run_those_of_an_engine() {
         "gantry.toml",
         "[servers.memory]\nimage = \"registry.invalid/memory:1\"\nvolumes = [\"/data\"]\n\
          network = [\"api.example.com:443\"]\nstart = \"lazy\"\n\n\
-         [servers.both]\nimage = \"a\"\ncommand = \"x\"\n\n\
          [servers.engine]\ncommand = \"docker\"\nargs = [\"run\", \"-i\", \"mcp/fetch\"]\n\n\
-         [servers.danger]\ncommand = \"docker\"\nargs = [\"run\", \"-v\", \"/:/host\", \"x\"]\n\n\
+         [servers.danger]\ncommand = \"docker\"\nargs = [\"run\", \"-v\", \"/:/host\", \"x\"]\n",
+    );
+    let told = folder
+        .told(&["config", "check", "--config", "gantry.toml"])
+        .replace('\n', " ");
+    for part in [
+        "the image `mcp/fetch` can be run by Gantry itself",
+        "`/:/host` mounts part of this machine into the server",
+    ] {
+        assert!(told.contains(part), "{part} in\n{told}");
+    }
+    folder.write(
+        "gantry.toml",
+        "[servers.both]\nimage = \"a\"\ncommand = \"x\"\n\n\
          [servers.inside]\ncommand = \"true\"\nprofile = \"hosted\"\ncwd = \".\"\n",
     );
-    let checked = folder.run(&["config", "check"]);
+    let checked = folder.run(&["config", "check", "--config", "gantry.toml"]);
     assert!(!checked.status.success());
     let told = [checked.stdout, checked.stderr].concat();
     let told = String::from_utf8_lossy(&told).replace('\n', " ");
     for part in [
         "`image` and `command` exclude each other",
-        "the image `mcp/fetch` can be run by Gantry itself",
-        "`/:/host` mounts part of this machine into the server",
         "configuration file",
     ] {
         assert!(told.contains(part), "{part} in\n{told}");
@@ -251,6 +261,9 @@ fn images_and_volumes_are_listed_and_what_is_not_there_is_said() {
     );
     for verb in [["images", "ls"], ["volumes", "ls"]] {
         assert!(gantry.cli(&verb).status.success());
+    }
+    for verb in [["images", "rm", "busybox"], ["volumes", "inspect", "x"]] {
+        assert!(!gantry.cli(&verb).status.success());
     }
     let pruned = gantry.cli(&["images", "prune"]);
     assert!(String::from_utf8_lossy(&pruned.stdout).contains("nothing to remove"));

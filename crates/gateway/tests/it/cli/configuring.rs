@@ -69,7 +69,7 @@ fn config_check() {
           ·  ─┬─
           ·  ╰── this server
           ╰────
-          help: a server over stdio needs `command`, the program to run; a remote one needs `url`
+          help: a server needs `command`, the program to run, `image`, or the `url` of a remote one
         --- exit 2
         "#);
         assert_snapshot!(run(&folder, &["config", "check", "--config", "bad.json", "--json"]), @r#"
@@ -87,7 +87,7 @@ fn config_check() {
           "code": "config.value",
           "server": "a",
           "message": "bad.json:1:17: server `a`: `command` is missing",
-          "help": "a server over stdio needs `command`, the program to run; a remote one needs `url`"
+          "help": "a server needs `command`, the program to run, `image`, or the `url` of a remote one"
           }
           ],
           "warnings": [

@@ -51,7 +51,7 @@ fn a_healthy_gateway_is_well_and_each_server_has_what_it_needs() {
     let marked = |line: &&str| line.starts_with("  ✓ ") || line.starts_with("  ! ");
     assert!(facts.iter().all(marked), "{told}");
     filters().bind(|| {
-        assert_snapshot!(of_any_machine(&told), @"
+        assert_snapshot!(of_any_machine(&told), @r"
         This machine
           [✓!] user namespace
           [✓!] pid namespace
@@ -66,6 +66,10 @@ fn a_healthy_gateway_is_well_and_each_server_has_what_it_needs() {
           [✓!] landlock
           [✓!] seccomp
           [✓!] own user
+          [✓!] own root
+          [✓!] overlay
+          [✓!] id range
+          [✓!] layer owners
 
         The data folder
           ✓ folder  [home]/data is private
@@ -109,7 +113,7 @@ fn what_keeps_a_server_from_starting_exits_with_1_and_says_what_to_do() {
     fs::write(&file, servers.to_string()).unwrap();
     let told = without_log(&alone(&["doctor", "--config", file.to_str().unwrap()]));
     filters().bind(|| {
-        assert_snapshot!(of_any_machine(&told), @"
+        assert_snapshot!(of_any_machine(&told), @r"
         This machine
           [✓!] user namespace
           [✓!] pid namespace
@@ -124,6 +128,10 @@ fn what_keeps_a_server_from_starting_exits_with_1_and_says_what_to_do() {
           [✓!] landlock
           [✓!] seccomp
           [✓!] own user
+          [✓!] own root
+          [✓!] overlay
+          [✓!] id range
+          [✓!] layer owners
 
         The data folder
           ✓ folder  [home] is made by `gantry up`

@@ -26,7 +26,8 @@ fn explained(folder: &Folder, words: &[&str]) -> String {
     ];
     let is_kept = |line: &&str| {
         let name = line.split_whitespace().next().unwrap_or_default();
-        !line.ends_with(" default") || KEPT.contains(&name) || named(name).is_none()
+        let is_gateways = line.contains("4180");
+        is_gateways || !line.ends_with(" default") || KEPT.contains(&name) || named(name).is_none()
     };
     let told = run(folder, words);
     told.lines().filter(is_kept).collect::<Vec<_>>().join("\n")
@@ -47,7 +48,7 @@ fn config_explain() {
         command  "uvx"  [home]/.kode.json:1
         args  ["mine"]  [home]/.kode.json:1
         odd  1  [home]/.kode.json:1
-        cwd  a folder of its own in the data folder  default in a folder that is not trusted; `gantry approve .` trusts it
+        cwd  a folder of its own  default in a folder that is not trusted; `gantry approve .` trusts it
         limits.cpu  unlimited  default
         limits.memory  unlimited  default
         limits.pids  1024  default
@@ -192,7 +193,7 @@ fn config_explain_knows_what_depends_on_the_kind_of_server() {
         tools.settings.read_all.timeout  "5s"  own.toml:9
         allow_env  ["PATH"]  own.toml:10
         life.restart.ladder  ["1s", "2s"]  own.toml:12
-        cwd  [home]/shop  default
+        cwd  a folder of its own  default
         limits.cpu  0.5  default
         limits.pids  128  default
         transport  stdio  default

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::reference::verbs;
 
 /// Each verb, the test with a snapshot of its success, and the one with a snapshot of its failure.
-const SHOWN: [(&str, &str, &str); 26] = [
+const SHOWN: [(&str, &str, &str); 28] = [
     (
         "up",
         "cli::starting::up_serves_and_says_how_to_use_it",
@@ -39,6 +39,16 @@ const SHOWN: [(&str, &str, &str); 26] = [
         "add",
         "cli::keeping::a_server_is_added_listed_and_removed",
         "cli::keeping::a_remote_server_is_added_by_its_url",
+    ),
+    (
+        "images",
+        "cli::verbs::images_and_volumes",
+        "cli::verbs::images_and_volumes",
+    ),
+    (
+        "volumes",
+        "cli::verbs::images_and_volumes",
+        "cli::verbs::images_and_volumes",
     ),
     (
         "auth",

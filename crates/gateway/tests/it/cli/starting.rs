@@ -54,7 +54,7 @@ fn up_serves_and_says_how_to_use_it() {
 
           ○ mine  starts with its first use
           ! theirs  needs approval: `.mcp.json` is not approved; look at it and run `gantry approve .mcp.json`
-          ✗ broken  left out: [home]/.kode.json:1:[column]: `command` is missing; a server over stdio needs `command`, the program to run; a remote one needs `url`
+          ✗ broken  left out: [home]/.kode.json:1:[column]: `command` is missing; a server needs `command`, the program to run, `image`, or the `url` of a remote one
 
           endpoint  http://[address]/mcp
           keys  [home]/data/keys/agent.key  for clients
@@ -125,7 +125,7 @@ fn up_tells_programs_in_one_line() {
           {
           "name": "broken",
           "state": "misconfigured",
-          "reason": "[home]/.kode.json:1:[column]: `command` is missing; a server over stdio needs `command`, the program to run; a remote one needs `url`",
+          "reason": "[home]/.kode.json:1:[column]: `command` is missing; a server needs `command`, the program to run, `image`, or the `url` of a remote one",
           "tools": 0,
           "resources": 0,
           "prompts": 0,
@@ -287,7 +287,7 @@ fn up_aborts_where_that_is_wanted() {
           ·  ───┬───
           ·  ╰── this server
           ╰────
-          help: a server over stdio needs `command`, the program to run; a remote one needs `url`
+          help: a server needs `command`, the program to run, `image`, or the `url` of a remote one
         --- exit 2
         "#);
     });

@@ -39,10 +39,12 @@ fn status() {
         on record: 0 calls, kept for 90 days; database [size], journal [size]
         --- exit 0
         ");
-        assert_snapshot!(of_any_machine(&run(&gantry, &["status", "good"])), @"
+        assert_snapshot!(of_any_machine(&run(&gantry, &["status", "good"])), @r"
         server  good  [server]
         state  ready, since [time]
         command  [evilpeer] --name good
+        provider  process: the server is a command
+        start  1 at [time]: runs
         profile  local, eager, from file
         process [pid]
         speaks  2026-07-28, good
@@ -56,6 +58,8 @@ fn status() {
         state  failed, since [time]
         why  backing off 60s: 1 failure within 60s: ended during the handshake: exit code 3; next try in [duration]
         command  [evilpeer] --fault crash-start=3
+        provider  process: the server is a command
+        start  1 at [time]: ended during the handshake: exit code 3
         profile  local, eager, from file
         offers  0 tools, 0 prompts, 0 resources
         calls  0 in flight, concurrency 32 (0 paused), 0 of 256 waiting, 0 late responses
@@ -245,4 +249,32 @@ fn restart() {
         let is_new = |now: &Value| now["state"] == "ready" && now["pid"] != before["pid"];
         before = gantry.wait_status("a", LONG, is_new);
     }
+}
+
+#[test]
+fn images_and_volumes() {
+    let gantry = Gantry::builder().start();
+    settings().bind(|| {
+        assert_snapshot!(run(&gantry, &["images", "ls"]), @"
+        IMAGE  DIGEST  SIZE  LAYERS  PULLED  SERVERS
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["images", "rm", "busybox"]), @"
+        --- stderr
+        error: image `docker.io/library/busybox:latest` is not in the store
+          because: code `image.absent`
+        hint: pull it first: `gantry images pull docker.io/library/busybox:latest`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["volumes", "ls"]), @"
+        SERVER  PATH  SIZE  FILES  USED
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["volumes", "inspect", "memory", "/data"]), @"
+        --- stderr
+        error: server `memory` has no volume `/data`
+        hint: `gantry volumes ls` lists them
+        --- exit 1
+        ");
+    });
 }

@@ -79,7 +79,7 @@ fn every_member_is_shown_at_every_depth() {
         assert!(shown.contains(&format!("mark-{mark}")), "{mark}:\n{shown}");
     }
     for key in names.iter().chain(&OF_CLIENTS).chain(&others) {
-        let in_headline = ["command", "cwd", "url", "httpUrl", "serverUrl"].contains(key);
+        let in_headline = ["command", "image", "cwd", "url", "httpUrl", "serverUrl"].contains(key);
         assert!(
             in_headline || shown.contains(&format!("  {key}")),
             "{key}:\n{shown}"
