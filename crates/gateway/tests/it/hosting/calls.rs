@@ -13,7 +13,7 @@ fn calls_go_one_at_a_time_and_a_timeout_restarts_nothing() {
     for user in USERS {
         let rig = Rig::new(user);
         for rung in RUNGS {
-            let before = rig.server(rung, rung, &json!({"late_grace": "10s"}));
+            let before = rig.server(rung, rung, &json!({"late_grace": "1s"}));
             let spec = &before["spec"];
             assert_eq!(
                 (&spec["concurrency"], &spec["timeout"]),
@@ -30,7 +30,7 @@ fn calls_go_one_at_a_time_and_a_timeout_restarts_nothing() {
                 rig.gantry.rest("POST", &path, Some(&body))
             };
             thread::scope(|scope| {
-                let first = scope.spawn(|| echo("first", 1500, 20_000));
+                let first = scope.spawn(|| echo("first", 1000, 20_000));
                 let holds = |count: u64| {
                     move |now: &Value| {
                         let queue = &now["queue"];
