@@ -11,6 +11,7 @@ mod network;
 mod rows;
 mod survivors;
 mod volumes;
+mod workspaces;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
