@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Connection, LONG, PROGRAM, entry};
+use crate::harness::{Connection, LONG, PROGRAM, entry, unmount_below};
 
 pub(crate) use secrets::holding;
 
@@ -206,6 +206,7 @@ impl Drop for Folder {
             }
         }
         drop(gateway.wait());
+        unmount_below(&self.home());
     }
 }
 

@@ -314,7 +314,7 @@ impl Drop for Gantry {
 }
 
 /// Unmounts what a killed gateway left mounted; its next start would do so.
-fn unmount_below(folder: &Path) {
+pub(crate) fn unmount_below(folder: &Path) {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));
     for point in points.filter(|point| Path::new(point).starts_with(folder)) {
