@@ -174,13 +174,23 @@ impl Disks {
         if self.inner.loops.get().is_some() {
             return Bound::Loop;
         }
-        match loop_image::probe(&self.inner.folder) {
+        let tried = self.data_folder().map_err(|error| error.to_string());
+        match tried.and_then(|()| loop_image::probe(&self.inner.folder)) {
             Ok(()) => {
                 self.inner.loops.get_or_init(|| ());
                 Bound::Loop
             }
             Err(why) => Bound::Measured(why),
         }
+    }
+
+    /// Fails if the data folder was removed: it is not made again. fault F4
+    fn data_folder(&self) -> Result<(), DiskError> {
+        let data_folder = self.inner.folder.parent().unwrap_or(&self.inner.folder);
+        let found = std::fs::metadata(data_folder);
+        found
+            .map(drop)
+            .map_err(|source| folder_error(data_folder, source))
     }
 
     /// Returns how the place of a server is bounded: what is on disk decides, so that no server finds
@@ -202,6 +212,7 @@ impl Disks {
     /// Makes the place of a server ready for a start: scratch empty, volumes there.
     pub(crate) fn prepare(&self, request: &PlaceRequest<'_>) -> Result<Arc<Place>, DiskError> {
         let _one = self.inner.changing.lock();
+        self.data_folder()?;
         self.admit()?;
         let home = self.home(&request.owner);
         make_private(&home)?;

@@ -22,7 +22,7 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 73] = [
+const ROUTES: [(&str, &str, For, u16); 81] = [
     ("GET", "/", For::Everyone, 200),
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
@@ -159,6 +159,14 @@ const ROUTES: [(&str, &str, For, u16); 73] = [
         For::Everyone,
         404,
     ),
+    ("GET", "/api/v1/images", For::Admins, 200),
+    ("POST", "/api/v1/images", For::Admins, 422),
+    ("DELETE", "/api/v1/images", For::Admins, 422),
+    ("POST", "/api/v1/images/prune", For::Admins, 200),
+    ("GET", "/api/v1/volumes", For::Admins, 200),
+    ("DELETE", "/api/v1/volumes", For::Admins, 422),
+    ("GET", "/api/v1/volumes/backup", For::Admins, 422),
+    ("POST", "/api/v1/volumes/prune", For::Admins, 200),
     ("POST", "/register", For::Everyone, 400),
     ("GET", "/authorize", For::Everyone, 404),
     ("POST", "/token", For::Everyone, 400),
