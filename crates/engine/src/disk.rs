@@ -112,6 +112,8 @@ struct Inner {
     folder: PathBuf,
     /// Set once file systems of their own work; until then every use tries again.
     loops: OnceLock<()>,
+    /// Why they do not, when they were last tried.
+    why_measured: Mutex<Option<String>>,
     /// Never uses loop devices.
     is_measured: bool,
     /// The places in use; one that nobody uses any more stays mounted until the gateway ends.
@@ -149,6 +151,7 @@ impl Disks {
             inner: Arc::new(Inner {
                 folder,
                 loops: OnceLock::new(),
+                why_measured: Mutex::default(),
                 is_measured: false,
                 used: Mutex::default(),
                 mounted: Mutex::default(),
@@ -158,12 +161,14 @@ impl Disks {
         }
     }
 
-    /// Returns how disk limits are enforced here, or why they are only measured.
-    pub(crate) fn how(&self) -> Result<&'static str, String> {
-        match self.bound() {
-            Bound::Loop => Ok("a file system of its own per server"),
-            Bound::Measured(why) => Err(format!("measured, not enforced: {why}")),
+    /// Returns how disk limits are enforced here, or why they are only measured; nothing before the
+    /// first hosted server was started. Tries nothing itself.
+    pub(crate) fn how(&self) -> Option<Result<&'static str, String>> {
+        if self.inner.loops.get().is_some() {
+            return Some(Ok("a file system of its own per server"));
         }
+        let why = self.inner.why_measured.lock().clone()?;
+        Some(Err(format!("measured, not enforced: {why}")))
     }
 
     /// Returns how places are bounded now; what does not work is tried again with the next use.
@@ -180,7 +185,10 @@ impl Disks {
                 self.inner.loops.get_or_init(|| ());
                 Bound::Loop
             }
-            Err(why) => Bound::Measured(why),
+            Err(why) => {
+                *self.inner.why_measured.lock() = Some(why.clone());
+                Bound::Measured(why)
+            }
         }
     }
 

@@ -14,6 +14,7 @@ fn measured(folder: &Path) -> Disks {
         inner: Arc::new(Inner {
             folder: folder.to_owned(),
             loops: OnceLock::new(),
+            why_measured: Mutex::default(),
             is_measured: true,
             used: Mutex::default(),
             mounted: Mutex::default(),
@@ -97,9 +98,11 @@ fn volumes_stay_and_scratch_goes_on_whatever_disk() {
 
 /// Tells whether this process may mount file systems; as root it must be able to.
 fn has_loops(disks: &Disks) -> bool {
+    assert_eq!(disks.how(), None, "nothing is tried before it is used");
+    drop(disks.bound());
     let how = disks.how();
     let is_root = rustix::process::geteuid().is_root();
-    assert!(how.is_ok() || !is_root, "{how:?}");
+    assert!(matches!(how, Some(Ok(_))) || !is_root, "{how:?}");
     is_root
 }
 

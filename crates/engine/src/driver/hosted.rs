@@ -125,8 +125,9 @@ impl Hosted {
     pub(super) fn host_report(&self) -> HostReport {
         let mut report = host_report(&self.sandbox);
         let (available, detail) = match self.disks.how() {
-            Ok(how) => (true, how.to_owned()),
-            Err(why) => (false, why),
+            None => return report,
+            Some(Ok(how)) => (true, how.to_owned()),
+            Some(Err(why)) => (false, why),
         };
         report.facts.push(HostFact {
             name: "disk_limits",
