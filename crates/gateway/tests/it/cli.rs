@@ -59,7 +59,9 @@ fn without_progress(told: &str) -> String {
         " is stopping",
         "--- stderr",
     ];
-    let is_over = |line: &&str| !states.iter().any(|state| line.ends_with(state));
+    let is_progress =
+        |line: &str, state: &str| line.ends_with(state) || line.contains(&format!("{state}: "));
+    let is_over = |line: &&str| !states.iter().any(|state| is_progress(line, state));
     let lines: Vec<&str> = told.lines().filter(is_over).collect();
     lines.join("\n")
 }
