@@ -33,7 +33,7 @@ pub struct Limits {
     pub image_bytes: u64,
     /// Bytes that stay free on the store's disk, whatever is pulled.
     pub reserve_bytes: u64,
-    /// The same in percent of the disk, where that is more, up to 16 GiB.
+    /// The same in percent of the disk, where that is more, up to 2 GiB.
     pub reserve_percent: u64,
     /// Entries of one layer, extension headers counted.
     pub entries: u64,

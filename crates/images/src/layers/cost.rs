@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{LayerError, LayerStore};
 
 /// The most that is kept free for being a share of the disk: a large disk needs no more.
-const LARGEST_SHARE: u64 = 16 << 30;
+const LARGEST_SHARE: u64 = 2 << 30;
 
 /// What all layers of one image may be, unpacked. Shared by those who unpack them.
 #[derive(Debug)]
