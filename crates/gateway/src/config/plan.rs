@@ -524,14 +524,3 @@ pub fn digest_of(path: &Path) -> Option<Digest> {
     let text = read_text(path).ok()?;
     Some(Digest::of(&text))
 }
-
-/// Returns the hash of each file, to detect changes.
-pub fn fingerprints(
-    folder: &Path,
-    sources: &[Source],
-    named_files: &BTreeSet<PathBuf>,
-) -> Vec<Option<Digest>> {
-    let sources = sources.iter().map(|source| folder.join(&source.path));
-    let all = sources.chain(named_files.iter().cloned());
-    all.map(|path| digest_of(&path)).collect()
-}

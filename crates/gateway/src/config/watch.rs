@@ -1,15 +1,20 @@
-//! Watches the folders of the configuration files for changes.
+//! Watches the folders of the configuration files for changes, and tells whether a file changed.
 //!
 //! Folders are watched, not files, since editors and deployments replace files. Where the system
-//! offers no watch, it reports a possible change every second. Entry point: [`Watch::over`].
+//! offers no watch, it reports a possible change every second. Entry points: [`Watch::over`],
+//! [`FileState::of`].
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
+
+use super::approval::Digest;
+use super::plan::digest_of;
 
 /// The quiet period, so that a file is not read half-written.
 const QUIET: Duration = Duration::from_millis(100);
@@ -76,6 +81,51 @@ impl Watch {
                 Ok(Some(())) if Instant::now() < latest => {}
                 Ok(_) | Err(_) => return,
             }
+        }
+    }
+}
+
+/// What a file held, and when it was last written.
+///
+/// The content alone is not enough: a file that is changed while it is read, and then changed back,
+/// would look as if nothing had happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileState {
+    content: Option<Digest>,
+    /// The file's number and the time of its last change.
+    written: Option<(u64, i64, i64)>,
+}
+
+impl FileState {
+    /// Looks at a file; one that cannot be read has a state, too.
+    pub fn of(path: &Path) -> Self {
+        // The time first: a change after it makes the next state another one.
+        let file = std::fs::metadata(path).ok();
+        let written = file.map(|file| (file.ino(), file.ctime(), file.ctime_nsec()));
+        let content = digest_of(path);
+        Self { content, written }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FileState;
+
+    #[test]
+    fn a_file_that_is_changed_and_changed_back_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "one").unwrap();
+        // Kept, so that its number is not used again.
+        std::fs::hard_link(&path, folder.path().join("kept")).unwrap();
+        let first = FileState::of(&path);
+        assert_eq!(first, FileState::of(&path));
+        // Written by renaming, as editors do: the file's number differs even within one tick of the clock.
+        for text in ["two", "one"] {
+            let new = folder.path().join("new");
+            std::fs::write(&new, text).unwrap();
+            std::fs::rename(&new, &path).unwrap();
+            assert_ne!(first, FileState::of(&path), "{text}");
         }
     }
 }

@@ -17,11 +17,11 @@ use tokio::sync::Notify;
 
 use crate::cli::files::{Setup, waits as waits_for};
 use crate::cli::screen::Screen;
-use crate::config::approval::{Approvals, Digest};
+use crate::config::approval::Approvals;
 use crate::config::diagnostic::Diagnostic;
-use crate::config::plan::{self, Plan};
+use crate::config::plan::Plan;
 use crate::config::settings::Settings;
-use crate::config::watch::Watch;
+use crate::config::watch::{FileState, Watch};
 use crate::data_folder::DataFolder;
 
 /// The prefix of notices about the configuration.
@@ -37,7 +37,7 @@ pub(super) struct Live {
     screen: Screen,
     /// What was reported to need approval.
     waiting: Vec<String>,
-    seen: (Vec<Option<Digest>>, Approvals),
+    seen: (Vec<FileState>, Approvals),
 }
 
 impl Live {
@@ -94,10 +94,12 @@ impl Live {
         Watch::over(files.chain([self.setup.data.approvals()]))
     }
 
-    fn look(&self) -> (Vec<Option<Digest>>, Approvals) {
+    fn look(&self) -> (Vec<FileState>, Approvals) {
         let (folder, sources) = (&self.setup.folder, &self.setup.sources);
-        let digests = plan::fingerprints(folder, sources, &self.named_files);
-        (digests, Approvals::load(&self.setup.data))
+        let sources = sources.iter().map(|source| folder.join(&source.path));
+        let files = sources.chain(self.named_files.iter().cloned());
+        let states = files.map(|file| FileState::of(&file)).collect();
+        (states, Approvals::load(&self.setup.data))
     }
 
     async fn apply(&mut self, project: &Arc<Project>) {
