@@ -10,25 +10,25 @@ pub(crate) mod streamable_http;
 use self::http::HttpError;
 use crate::answers::AnswersFull;
 
-/// Why a call got no answer of the server's.
+/// Why a call got no response from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// What came back is no valid answer.
+    /// The response is invalid.
     Protocol(String),
-    /// The answer was over the limit.
+    /// The response was over the limit.
     TooLarge(usize),
-    /// The server answered, and there was no room to keep it for the client.
+    /// The server answered, but the response budget had no room.
     Undelivered(AnswersFull),
-    /// The server ended, or its link was cut; with how.
+    /// The server exited or its link was cut, with the reason.
     Exited(String),
     /// The server does not read what it is sent.
     NotReading,
-    /// The remote server could not be reached, or not be understood.
+    /// The remote server could not be reached, or its response not be used.
     Remote(HttpError),
 }
 
 impl Failure {
-    /// Returns what the HTTP transport says, if it is one.
+    /// Returns the error of the HTTP transport, if it is one.
     pub(crate) fn remote(&self) -> Option<&HttpError> {
         match self {
             Self::Remote(error) => Some(error),

@@ -22,29 +22,29 @@ use bytes::Bytes;
 
 use crate::transport::Failure;
 
-/// Who hears what a remote server says.
+/// Receives the messages of a remote server.
 pub(crate) trait Replies: Clone + Send + Sync + 'static {
-    /// Takes a message that came on no call's own stream.
+    /// Takes a message that arrived outside a call's own stream.
     fn line(&self, line: Bytes);
 
-    /// Takes a message that came in answer to a call, or on its own stream.
+    /// Takes a message that arrived in response to a call, or on the call's own stream.
     fn line_of(&self, call: u64, line: Bytes);
 
-    /// Ends a call that will get no answer.
+    /// Fails a call that will get no response.
     fn fail(&self, call: u64, failure: Failure);
 
-    /// Tells whether the answer to a call is still wanted.
+    /// Tells whether a call still waits for its response.
     fn waits(&self, call: u64) -> bool;
 
-    /// Returns how long the answer to a call may be.
+    /// Returns the maximum size of a call's response.
     fn most_bytes(&self, call: u64) -> usize;
 
-    /// Returns how long nothing more is read, of a server that says too much that nobody asked for.
+    /// Returns how long reading pauses, for a server that sends too many unsolicited messages.
     fn rest(&self) -> Option<Duration>;
 
-    /// Hears that the server may have told news that got lost.
+    /// Reports that notifications of the server may have been lost.
     fn missed_news(&self);
 
-    /// Hears that a connection was cut, so that the server is worth a look.
+    /// Reports that a connection was cut, so that the server's health should be checked.
     fn doubt(&self);
 }

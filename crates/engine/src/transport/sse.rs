@@ -24,11 +24,11 @@ use crate::transport::Failure;
 
 /// How long the head of the stream, and then its first event, may take.
 const OPENING: Duration = Duration::from_secs(30);
-/// How long a message may take to be taken; its answer comes on the stream.
+/// Time limit for posting a message; its response arrives on the stream.
 const POSTING: Duration = Duration::from_secs(30);
 /// The longest event, after decompression. fault H5
 const LONGEST_EVENT: usize = 16 << 20;
-/// The longest event before messages may be posted, which names a place and no more. fault H5
+/// The longest `endpoint` event, which holds only a URL. fault H5
 const LONGEST_PLACE: usize = 64 << 10;
 
 /// An open link to a server over HTTP with SSE.
@@ -55,7 +55,7 @@ impl<R: Replies> Session<R> {
         })
     }
 
-    /// Posts and hears until it is closed, which returns nothing, or the stream ends.
+    /// Posts and receives until the session is closed (returns nothing) or the stream ends.
     pub(crate) async fn run(
         self: Arc<Self>,
         out: mpsc::Receiver<SessionCommand>,
@@ -80,12 +80,12 @@ impl<R: Replies> Session<R> {
         let hearing = self.hear(&mut response, &mut events);
         let mut hearing = std::pin::pin!(hearing);
         loop {
-            // In no order: a server that never pauses must not keep calls from being posted.
+            // Unbiased: a server that never pauses must not keep calls from being posted.
             tokio::select! {
                 ended = &mut hearing => return ended,
                 next = out.recv() => match next {
                     Some(SessionCommand::Message(letter)) if letter.head.method.as_ref() == "notifications/initialized" => {
-                        // What follows it must find the handshake done.
+                        // Later messages must find the handshake complete.
                         tokio::select! {
                             ended = &mut hearing => return ended,
                             () = self.deliver(letter) => {}
@@ -103,7 +103,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Opens the stream and reads where messages are to be posted.
+    /// Opens the stream and reads the URL to post to.
     async fn open(&self) -> Result<(Response, Events), HttpError> {
         let mut asking = RemoteRequest::events(&self.remote.url);
         asking.within = Some(OPENING);
@@ -148,7 +148,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Hears the stream to its end, and says how it ended.
+    /// Reads the stream to its end and returns why it ended.
     async fn hear(&self, response: &mut Response, events: &mut Events) -> HttpError {
         let origin = &self.remote.origin;
         let mut pace = Pace::default();
@@ -184,7 +184,7 @@ impl<R: Replies> Session<R> {
         });
     }
 
-    /// Posts a message; its answer comes on the stream.
+    /// Posts a message; its response arrives on the stream.
     async fn deliver(&self, letter: OutgoingMessage) {
         let Some(place) = self.place.get() else {
             return;
@@ -199,7 +199,7 @@ impl<R: Replies> Session<R> {
                 Err(error) => error,
             },
         };
-        // A server that knows the place no more knows the session no more.
+        // A 404 means that the session is gone.
         let is_gone = matches!(&error, HttpError::Status { status: 404, .. });
         let ends = error.ends_session() || is_gone;
         if let Some(call) = letter.call {

@@ -23,7 +23,7 @@ pub(crate) fn bridge(
 ) -> io::Result<(pipe::Sender, impl Future<Output = ()> + Send + 'static)> {
     let (sender, mut receiver) = pipe::pipe()?;
     let copying = async move {
-        // Once the stream fails the pipe has no reader, and the writer sees that.
+        // When the stream fails, the pipe loses its reader, which the writer notices.
         if tokio::io::copy(&mut receiver, &mut stream).await.is_ok() {
             stream.shutdown().await.ok();
         }

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use self::session::SessionState;
 use super::http::{HttpError, OutgoingMessage, Remote, Replies, SessionCommand};
 
-/// How long a message that nobody waits for may take to be taken.
+/// Time limit for posting a message that no caller waits for.
 const UNAWAITED: Duration = Duration::from_secs(30);
 /// The longest event, after decompression. fault H5
 pub(super) const LONGEST_EVENT: usize = 16 << 20;
@@ -35,11 +35,11 @@ pub(crate) struct Session<R> {
     state: Mutex<SessionState>,
     /// One at a time re-initialises a session, for all.
     renewing: tokio::sync::Mutex<()>,
-    /// The calls that are under way, each with what ends it.
+    /// Calls in flight, each with its cancellation.
     calls: Mutex<HashMap<u64, CancellationToken>>,
     /// Ends every task of the session.
     over: CancellationToken,
-    /// Why the session cannot go on; the first word counts.
+    /// Why the session cannot continue; the first reason counts.
     why: Mutex<Option<HttpError>>,
 }
 
@@ -58,7 +58,7 @@ impl<R: Replies> Session<R> {
         })
     }
 
-    /// Posts what comes until it is closed, which returns nothing, or can go no further.
+    /// Posts messages until the session is closed (returns nothing) or cannot continue.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut out: mpsc::Receiver<SessionCommand>,
@@ -71,7 +71,7 @@ impl<R: Replies> Session<R> {
                 () = self.over.cancelled() => break,
                 next = out.recv() => match next {
                     Some(SessionCommand::Message(letter)) if letter.head.method.as_ref() == session::GREETED => {
-                        // What follows it must find the handshake done.
+                        // Later messages must find the handshake complete.
                         let delivered = Arc::clone(&self).deliver(letter);
                         let stop = async {
                             tokio::select! {

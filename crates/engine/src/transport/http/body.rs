@@ -10,17 +10,17 @@ use reqwest::Response;
 use super::error::HttpError;
 use crate::http_client::CONNECT;
 
-/// How much of an answer that is an error is read.
+/// Bytes read of an error response.
 pub(crate) const MOST_ERROR: usize = 64 << 10;
-/// How long the rest of an answer that is not needed may take, so that its connection serves again.
+/// Time limit for draining an unneeded response, so that its connection can be reused.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What was read of a body.
+/// The result of reading a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     /// All of it.
     Whole(Bytes),
-    /// It goes on beyond the bound.
+    /// It exceeds the bound.
     TooLong,
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn chunk(
     read.map_err(|error| HttpError::of(origin, &error, CONNECT))
 }
 
-/// Reads a body that nobody needs, for a moment.
+/// Drains a body that is not needed, within a short time limit.
 pub(crate) async fn drained(mut response: Response) {
     let all = async {
         let mut read = 0;
@@ -60,6 +60,6 @@ pub(crate) async fn drained(mut response: Response) {
             }
         }
     };
-    // What takes longer costs a connection, which is no harm.
+    // If it takes longer, the connection is closed instead of reused.
     drop(tokio::time::timeout(DRAIN, all).await);
 }

@@ -13,28 +13,28 @@ use gantry_model::spec::period;
 use crate::credentials::SignInError;
 use crate::http_client::{NotPublic, SetupError, Unresolved};
 
-/// How much of what a server said is quoted. fault H8
+/// Bytes of a server's response that are quoted. fault H8
 const QUOTED: usize = 200;
-/// What a place did not do that nobody could connect to.
+/// The reason shown for a connect timeout.
 const NO_CONNECTION: &str = "took no connection";
-/// What the library says of a proxy that answers neither with a tunnel nor with a wish for a login.
+/// The library's error for a proxy that neither opens a tunnel nor asks for credentials.
 const NO_TUNNEL: &str = "tunnel error: unsuccessful";
 
-/// Why a remote server could not be reached, or not be understood.
+/// Why a remote server could not be reached, or its response not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// Its name stands for no address.
+    /// Its host name does not resolve.
     #[error("the name `{host}` cannot be resolved")]
     Dns {
         /// The name.
         host: String,
     },
-    /// It is at an address that is not public and was not named.
+    /// It resolves to a private address that is not allowed by name.
     #[error("`{host}` resolves to private address `{address}`")]
     Address {
         /// The host as written.
         host: String,
-        /// Where it leads.
+        /// The address it resolves to.
         address: String,
     },
     /// Nothing listens there.
@@ -43,25 +43,25 @@ pub enum HttpError {
         /// Where.
         origin: String,
     },
-    /// There is no way there.
+    /// It is unreachable.
     #[error("{origin} cannot be reached: {why}")]
     Unreachable {
         /// Where.
         origin: String,
-        /// What the network says.
+        /// The network error.
         why: String,
     },
-    /// The proxy on the way to it is not there, or does not let us through.
+    /// The proxy is unreachable or refuses to connect.
     #[error("the proxy {proxy} on the way to {origin} {why}")]
     Proxy {
-        /// The proxy, without our login.
+        /// The proxy, without credentials.
         proxy: String,
-        /// Where to.
+        /// The destination.
         origin: String,
-        /// What it did.
+        /// What went wrong.
         why: String,
     },
-    /// The encrypted connection was not agreed on.
+    /// The TLS handshake failed.
     #[error("TLS with {origin} failed: {why}")]
     Tls {
         /// Where.
@@ -69,17 +69,17 @@ pub enum HttpError {
         /// What is wrong.
         why: String,
     },
-    /// It took no connection, or said nothing, in time.
+    /// Connecting or waiting for a response timed out.
     #[error("{origin} {what} within {}", period::show(*after))]
     Silent {
         /// Where.
         origin: String,
-        /// What it did not do.
+        /// What timed out.
         what: &'static str,
-        /// How long was waited.
+        /// The time limit.
         after: Duration,
     },
-    /// The connection ended before the answer did.
+    /// The connection was closed before the response was complete.
     #[error("the connection to {origin} was cut: {why}")]
     Cut {
         /// Where.
@@ -87,97 +87,97 @@ pub enum HttpError {
         /// How.
         why: String,
     },
-    /// It wants other credentials.
+    /// It answered 401.
     #[error("{origin} answered 401: it wants other credentials")]
     Unauthorized {
         /// Where.
         origin: String,
-        /// What it says of the credentials that it wants.
+        /// Its `WWW-Authenticate` challenge.
         challenge: Option<String>,
     },
-    /// There is no token for it, or none that suffices.
+    /// There is no token for it, or the token lacks a scope.
     #[error("{why}")]
     SignIn {
-        /// The code of what is missing.
+        /// The error code.
         code: &'static str,
         /// What is missing.
         why: String,
         /// What to do.
         hint: Option<String>,
-        /// Whether it concerns this request only, or every one.
+        /// Whether it concerns this request only, or all requests.
         only_this: bool,
-        /// Whether nothing helps but a person who signs in.
+        /// Whether a person has to sign in.
         needs_person: bool,
     },
-    /// It does not allow this.
+    /// It answered 403.
     #[error("{origin} answered 403: it does not allow this")]
     Forbidden {
         /// Where.
         origin: String,
-        /// What it says of the credentials that it wants.
+        /// Its `WWW-Authenticate` challenge.
         challenge: Option<String>,
     },
-    /// It asks to be left alone for a while, now or with an answer before.
+    /// It is rate limiting us, now or since an earlier response.
     #[error("{origin} answered {status}: rate limited, retry in {}", in_seconds(*retry_after))]
     Limited {
         /// Where.
         origin: String,
         /// The status, 429 or 503.
         status: u16,
-        /// For how long, at most a minute.
+        /// The delay, at most a minute.
         retry_after: Duration,
     },
-    /// It failed, by its own word.
+    /// It reported a failure of its own.
     #[error("{origin} answered {status}: `{said}`")]
     Failed {
         /// Where.
         origin: String,
-        /// The status, of the five hundreds.
+        /// The status, 5xx.
         status: u16,
-        /// The beginning of what it said.
+        /// The beginning of its response.
         said: String,
-        /// For how long it asks to be left alone, at most a minute.
+        /// Its `Retry-After`, at most a minute.
         retry_after: Option<Duration>,
     },
-    /// It answered with another status than that of an answer.
+    /// It answered with an unexpected status.
     #[error("{origin} answered {status}: `{said}`")]
     Status {
         /// Where.
         origin: String,
         /// The status.
         status: u16,
-        /// The beginning of what it said.
+        /// The beginning of its response.
         said: String,
     },
-    /// It answered with something that is no message.
+    /// Its response is not a JSON-RPC message.
     #[error("{origin} answered {status} with `{found}` where a message is expected: `{said}`")]
     Content {
         /// Where.
         origin: String,
         /// The status.
         status: u16,
-        /// The type of what it answered, or that there is none.
+        /// The content type, if any.
         found: String,
-        /// The beginning of what it said.
+        /// The beginning of its response.
         said: String,
     },
-    /// It leads elsewhere, and is not followed.
+    /// It redirects to a place that is not followed.
     #[error("{origin}: redirect to `{to}` refused")]
     Redirect {
         /// Where.
         origin: String,
-        /// Where it leads, without what may be secret.
+        /// The redirect's target, without parts that may be secret.
         to: String,
     },
-    /// It broke the rules of sessions.
+    /// It violated the rules of sessions.
     #[error("the session with {origin} cannot go on: {why}")]
     Session {
         /// Where.
         origin: String,
-        /// What it did.
+        /// What went wrong.
         why: String,
     },
-    /// What is needed to reach it is not there.
+    /// Something needed to reach it is missing.
     #[error("connection setup with {origin} failed: {why}")]
     Setup {
         /// Where.
@@ -188,7 +188,7 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// Classes what the HTTP client says.
+    /// Classifies an error of the HTTP client.
     pub(super) fn of(origin: &str, error: &reqwest::Error, connect: Duration) -> Self {
         let origin = origin.to_owned();
         let (mut why, mut in_tunnel) = (String::new(), false);
@@ -237,8 +237,8 @@ impl HttpError {
         Self::Cut { origin, why }
     }
 
-    /// Says that it was the proxy on the way that could not be reached: it is all that is ever connected
-    /// to, but for what lies behind a tunnel.
+    /// Attributes a connect error to the proxy: with a proxy, nothing else is connected to, except
+    /// what lies behind a tunnel.
     pub(super) fn on_the_way(self, proxy: Option<&str>) -> Self {
         let Some(proxy) = proxy else { return self };
         let (origin, why) = if let Self::Refused { origin } = self {
@@ -272,7 +272,7 @@ impl HttpError {
         Self::Proxy { proxy, origin, why }
     }
 
-    /// Says that what was said ended too early.
+    /// Makes the error for a response that ended too early.
     pub(crate) fn cut(origin: &str, why: &str) -> Self {
         Self::Cut {
             origin: origin.to_owned(),
@@ -280,7 +280,7 @@ impl HttpError {
         }
     }
 
-    /// Says that a session cannot go on.
+    /// Makes the error for a session that cannot continue.
     pub(crate) fn session(origin: &str, why: &str) -> Self {
         Self::Session {
             origin: origin.to_owned(),
@@ -312,7 +312,7 @@ impl HttpError {
         )
     }
 
-    /// Tells whether it may only mean that the server does not know what it was asked in this era.
+    /// Tells whether the server may simply not support this request in this era.
     pub(crate) fn is_unknowing(&self) -> bool {
         matches!(
             self,
@@ -320,12 +320,12 @@ impl HttpError {
         )
     }
 
-    /// Tells whether the server takes no messages at this URL, so that it may speak SSE there.
+    /// Tells whether the server accepts no POST at this URL, so that it may offer SSE there.
     pub(crate) fn is_not_streamable(&self) -> bool {
         matches!(self, Self::Status { status, .. } if matches!(status, 400 | 404 | 405))
     }
 
-    /// Tells whether a call that may be repeated is worth sending again. fault H13
+    /// Tells whether an idempotent call is worth retrying. fault H13
     pub(crate) fn is_worth_a_retry(&self) -> bool {
         matches!(
             self,
@@ -337,7 +337,7 @@ impl HttpError {
         )
     }
 
-    /// Returns for how long the server asks to be left alone.
+    /// Returns the delay that the server asks for.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         if let Self::Limited { retry_after, .. } = self {
             return Some(*retry_after);
@@ -367,13 +367,13 @@ impl From<SignInError> for HttpError {
     }
 }
 
-/// Shows a time in whole seconds, rounded up: who comes then does not come too early.
+/// Shows a time in whole seconds, rounded up, so that a retry is not too early.
 fn in_seconds(time: Duration) -> String {
     let whole = Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0));
     period::show(whole)
 }
 
-/// Returns what went wrong at last; errors hide within one another.
+/// Returns the innermost cause of an error.
 fn innermost(error: &io::Error) -> &io::Error {
     match error.get_ref().and_then(|within| within.downcast_ref()) {
         Some(within) => innermost(within),
@@ -381,7 +381,7 @@ fn innermost(error: &io::Error) -> &io::Error {
     }
 }
 
-/// Tells whether the other side has ended a connection; with what we said unread, that is a reset.
+/// Tells whether the peer closed the connection; with our request unread, that is a reset.
 fn is_end(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
@@ -392,7 +392,7 @@ fn is_end(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// Returns what TLS has against a connection; its errors hide within one another.
+/// Returns the TLS error among an error's causes.
 fn tls_failure(cause: &(dyn Error + 'static)) -> Option<String> {
     if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
         return Some(safe(tls.to_string().as_bytes()));
@@ -401,7 +401,7 @@ fn tls_failure(cause: &(dyn Error + 'static)) -> Option<String> {
     tls_failure(within)
 }
 
-/// Returns the beginning of what a server said, on one line and without control characters.
+/// Returns the beginning of a response, on one line and without control characters.
 pub(super) fn safe(said: &[u8]) -> String {
     let cut = &said[..said.len().min(QUOTED)];
     let text = String::from_utf8_lossy(cut);
@@ -504,7 +504,7 @@ mod tests {
             after: Duration::from_secs(5),
         };
         assert!(told(silent(NO_CONNECTION)).ends_with("far.example took no connection within 5s"));
-        // What happened behind it is not its fault.
+        // What failed behind the proxy is not the proxy's fault.
         let behind = silent("did not answer");
         assert_eq!(told(behind.clone()), behind.to_string());
         let refused = HttpError::Refused { origin: origin() };

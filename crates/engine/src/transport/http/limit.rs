@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::error::HttpError;
 
-/// How long a server may keep calls away. fault H9
+/// The longest `Retry-After` that is honoured. fault H9
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Until when a server wants no calls.
+/// Until when a server wants no calls (`Retry-After`).
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit(Mutex<Option<Limited>>);
 
@@ -27,7 +27,7 @@ struct Limited {
 }
 
 impl RateLimit {
-    /// Notes what an answer says about it; of several answers the one that asks for longest counts.
+    /// Notes the `Retry-After` of a response; of several the longest counts.
     pub(super) fn note(&self, origin: &str, status: StatusCode, headers: &HeaderMap) {
         let asks = matches!(
             status,
@@ -48,12 +48,12 @@ impl RateLimit {
         }
     }
 
-    /// Returns for how much longer the server wants no calls.
+    /// Returns the remaining delay.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         self.current().map(|(left, _)| left)
     }
 
-    /// Returns the refusal of a call that must not be sent now.
+    /// Returns the error for a call that must not be sent now.
     pub(crate) fn refusal(&self) -> Option<HttpError> {
         self.current().map(|(left, limited)| HttpError::Limited {
             origin: limited.origin,
@@ -62,7 +62,8 @@ impl RateLimit {
         })
     }
 
-    /// Returns the refusal of a request with this method; what keeps the connection up is let through.
+    /// Returns the error for a request with this method; requests that keep the connection up are
+    /// let through.
     pub(crate) fn refusal_of(&self, method: &str) -> Option<HttpError> {
         match is_call(method) {
             true => self.refusal(),
@@ -70,7 +71,7 @@ impl RateLimit {
         }
     }
 
-    /// Forgets it: a person wants the server tried now.
+    /// Clears it: a person wants the server tried now.
     pub(crate) fn forget(&self) {
         *self.0.lock() = None;
     }
@@ -87,7 +88,8 @@ impl RateLimit {
     }
 }
 
-/// Tells whether a request is made for a caller, and not to open, check or list what there is.
+/// Tells whether a request is made for a caller, not by the gateway to connect, check health or
+/// list.
 fn is_call(method: &str) -> bool {
     match class_of(method) {
         MethodClass::Tool | MethodClass::Resource | MethodClass::Prompt => {
@@ -95,22 +97,22 @@ fn is_call(method: &str) -> bool {
         }
         MethodClass::Completion | MethodClass::Task => true,
         MethodClass::Lifecycle | MethodClass::Logging | MethodClass::Subscription => false,
-        // An answer of ours to a request of the server's has no method.
+        // Our response to a request of the server has no method.
         MethodClass::Unknown => !method.is_empty(),
     }
 }
 
-/// Returns how long a server asks to be left alone, in seconds or until a date, at most a minute.
+/// Parses `Retry-After`, seconds or a date, at most a minute.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
     let asked = text(RETRY_AFTER)?;
     if !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit a number ask for more than is granted anyway.
+        // A number that does not fit asks for more than is honoured anyway.
         let seconds = asked.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(seconds).min(LONGEST));
     }
     let at = httpdate::parse_http_date(asked).ok()?;
-    // The server's own clock, if it tells: ours may differ from it.
+    // Relative to the server's `Date`, if sent: our clock may differ.
     let now = text(DATE).and_then(|now| httpdate::parse_http_date(now).ok());
     let wait = at.duration_since(now.unwrap_or_else(SystemTime::now));
     Some(wait.unwrap_or_default().min(LONGEST))

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use gantry_model::jsonrpc::{Limits, Raw, RawKind, minify, validate};
 
-/// How deep a body may be nested before it is left to the link to refuse.
+/// Maximum nesting; a deeper body is passed on for the link to refuse.
 const DEPTH: usize = 256;
 
 /// Hands over each message of a body, on one line.
@@ -17,7 +17,7 @@ pub(crate) fn each_message(body: Bytes, mut take: impl FnMut(Bytes)) {
         return take(body);
     }
     let text = std::str::from_utf8(&body).ok();
-    // What is no JSON must not become JSON by taking its white space out.
+    // Invalid JSON must not become valid by removing white space.
     let raw = text.and_then(|text| validate(text, &Limits { max_depth: DEPTH }).ok());
     match raw {
         Some(raw) if raw.kind() == RawKind::Array => {
@@ -59,7 +59,7 @@ mod tests {
             messages("[{\"a\":1},\n{\"b\":2}]"),
             [r#"{"a":1}"#, r#"{"b":2}"#]
         );
-        // Not JSON stays as it is, and is refused as it is.
+        // Invalid JSON is passed on unchanged and refused there.
         assert_eq!(messages("{\"a\":1\n2}"), ["{\"a\":1\n2}"]);
     }
 }

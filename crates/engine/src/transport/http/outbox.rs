@@ -13,14 +13,14 @@ use crate::transport::stdio::SendError;
 /// How many messages may wait for the session's task, which never waits itself.
 const QUEUE: usize = 4096;
 
-/// What the head of a request repeats of its body.
+/// The parts of a body that the request's headers repeat.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct MessageHead {
-    /// The method; empty for an answer.
+    /// The method; empty for a response.
     pub(crate) method: Box<str>,
-    /// The tool's or prompt's name, or the resource's address.
+    /// The tool's or prompt's name, or the resource's URI.
     pub(crate) name: Option<Box<str>>,
-    /// Arguments that the tool's schema wants repeated, by header.
+    /// Arguments that the tool's schema maps to headers.
     pub(crate) params: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -34,26 +34,26 @@ impl MessageHead {
     }
 }
 
-/// A message on its way out.
+/// An outgoing message.
 #[derive(Debug, Clone)]
 pub(crate) struct OutgoingMessage {
-    /// The call that its answer ends.
+    /// The call it belongs to.
     pub(crate) call: Option<u64>,
     /// The message, without a line feed.
     pub(crate) body: Bytes,
     pub(crate) head: Box<MessageHead>,
 }
 
-/// What the session's task is told.
+/// Commands to the session's task.
 #[derive(Debug)]
 pub(crate) enum SessionCommand {
     Message(OutgoingMessage),
-    /// Nobody waits for a call any more; the notice tells a server of the handshake era.
+    /// A call was cancelled; the notification informs a server of the handshake era.
     TakenBack {
         call: u64,
         notice: Option<Bytes>,
     },
-    /// The version that was agreed on.
+    /// The negotiated protocol version.
     Speak(ProtocolVersion),
 }
 
@@ -90,14 +90,14 @@ impl HttpOutbox {
         }))
     }
 
-    /// Takes a call back.
+    /// Cancels a call.
     pub(crate) fn cancel(&self, call: u64, notice: Option<Vec<u8>>) {
         let notice = notice.map(without_end);
         self.put(SessionCommand::TakenBack { call, notice })
             .unwrap_or_default();
     }
 
-    /// Says which version is spoken from now on.
+    /// Sets the negotiated protocol version.
     pub(crate) fn set_version(&self, version: ProtocolVersion) {
         self.put(SessionCommand::Speak(version)).unwrap_or_default();
     }

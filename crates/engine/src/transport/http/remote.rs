@@ -24,25 +24,25 @@ use crate::known_secrets::KnownSecrets;
 
 /// How many redirects within the origin are followed.
 const MOST_REDIRECTS: usize = 3;
-/// How much is read of an answer that is quoted.
+/// Bytes read of a response that is quoted.
 const QUOTABLE: usize = 8 << 10;
-/// How long that may take.
+/// Time limit for reading it.
 const QUOTING: Duration = Duration::from_secs(2);
 
-/// One remote server as it is reached.
+/// A remote server and how it is reached.
 pub(crate) struct Remote {
     client: Client,
     policy: AddressPolicy,
     pub(crate) url: Url,
     pub(crate) origin: String,
-    /// The proxy on the way, without our login.
+    /// The proxy, without credentials.
     proxy: Option<String>,
     headers: HeaderMap,
-    /// What it is shown of us, unless the headers say that.
+    /// Default credentials, unless the headers have them.
     credentials: Option<Credentials>,
-    /// What is taken out of what it says before that is cut.
+    /// Secrets redacted from quoted responses before they are cut.
     known: Arc<KnownSecrets>,
-    /// For how long it wants no calls.
+    /// Its `Retry-After`, if in force.
     pub(crate) limit: Arc<RateLimit>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct RemoteRequest<'a> {
     pub(crate) url: &'a Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// How long the head of the answer may take; as long as somebody waits, if nothing is said.
+    /// Time limit for the response head; none while a caller waits.
     pub(crate) within: Option<Duration>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> RemoteRequest<'a> {
 }
 
 impl Remote {
-    /// Prepares the way to a server, through a socket of ours if one leads there.
+    /// Prepares connections to a server, through a local socket if it has one.
     pub(crate) async fn new(
         clients: &Clients,
         launch: &RemoteLaunch,
@@ -137,7 +137,7 @@ impl Remote {
         })
     }
 
-    /// Sends a request and returns the head of what is answered, whatever its status.
+    /// Sends a request and returns the response, whatever its status.
     pub(crate) async fn send(&self, asking: &RemoteRequest<'_>) -> Result<Response, HttpError> {
         let sending = self.shown(asking);
         let Some(within) = asking.within else {
@@ -153,7 +153,7 @@ impl Remote {
             .map_err(silent)?
     }
 
-    /// Sends a request with what we have to show; a refusal of that is heard once.
+    /// Sends a request with credentials; after a 401 they are renewed once.
     async fn shown(&self, asking: &RemoteRequest<'_>) -> Result<Response, HttpError> {
         let Some(credentials) = &self.credentials else {
             return self.follow(asking, None).await;
@@ -220,12 +220,13 @@ impl Remote {
         let proxy = self.proxy.as_deref();
         let response =
             sent.map_err(|error| HttpError::of(&self.origin, &error, CONNECT).on_the_way(proxy))?;
-        // A stream that is refused says nothing about calls.
+        // A refused stream says nothing about calls.
         if asking.method == Method::POST {
             self.limit
                 .note(&self.origin, response.status(), response.headers());
         }
-        // What ends in two ways is not read, so that its connection is not used again. fault H11
+        // A response with ambiguous framing is not read, so that its connection is not reused.
+        // fault H11
         let headers = response.headers();
         if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
             let why = "the answer says in two ways where it ends";
@@ -234,7 +235,8 @@ impl Remote {
         Ok(response)
     }
 
-    /// Judges where a request goes: the origin only, and no address that was not named.
+    /// Checks the destination: the configured origin only, and no private address that is not
+    /// allowed.
     fn judge(&self, url: &Url) -> Result<(), HttpError> {
         if url.origin() != self.url.origin() {
             return Err(self.leads_to(url));
@@ -247,7 +249,7 @@ impl Remote {
             })
     }
 
-    /// Returns where a redirect leads, if the answer is one that may be followed.
+    /// Returns the target of a redirect that may be followed.
     fn target(
         &self,
         asking: &RemoteRequest<'_>,
@@ -283,13 +285,13 @@ impl Remote {
         }
     }
 
-    /// Returns the beginning of what a server says, without what is secret: that is taken out before
-    /// the text is cut, so that no beginning of it stays.
+    /// Returns the beginning of a response, redacted. Redaction comes before cutting, so that no
+    /// part of a secret remains.
     fn shown_of(&self, said: &str) -> String {
         safe(self.known.redactor().redact(said).as_bytes())
     }
 
-    /// Resolves a place that the server names, which must be of its own origin. fault H4
+    /// Resolves a URL given by the server, which must have the same origin. fault H4
     pub(crate) fn place(&self, named: &str) -> Result<Url, HttpError> {
         let unusable = || HttpError::session(&self.origin, "it names a place that is no URL");
         let place = self.url.join(named).map_err(|_| unusable())?;
@@ -300,14 +302,14 @@ impl Remote {
         Ok(place)
     }
 
-    /// Classes an answer that is none, by its status and the beginning of what it says.
+    /// Classifies an error response by its status and the beginning of its body.
     pub(crate) async fn unusable(&self, mut response: Response) -> HttpError {
         let read = tokio::time::timeout(QUOTING, beginning(&self.origin, &mut response));
         let said = read.await.unwrap_or_default();
         self.class(&response, &said)
     }
 
-    /// Classes an answer whose body was read.
+    /// Classifies a response whose body was read.
     pub(crate) fn class(&self, response: &Response, said: &[u8]) -> HttpError {
         let (origin, status) = (self.origin.clone(), response.status().as_u16());
         let text = |name: &HeaderName| {
@@ -318,7 +320,7 @@ impl Remote {
         let challenge = text(&WWW_AUTHENTICATE);
         let said = self.shown_of(&String::from_utf8_lossy(said));
         match (status, &self.proxy) {
-            // Behind a tunnel it is the server's own answer.
+            // Behind a tunnel it is the server's own response.
             (407, Some(proxy)) if self.url.scheme() == "http" => HttpError::Proxy {
                 proxy: proxy.clone(),
                 origin,
@@ -353,7 +355,7 @@ impl Remote {
     }
 }
 
-/// Returns what a server says of the tokens that it wants, among all that it says of credentials.
+/// Returns the `Bearer` challenge among all challenges.
 fn challenge(headers: &HeaderMap) -> Option<String> {
     let said = headers.get_all(WWW_AUTHENTICATE).iter();
     let mut said = said.filter_map(|value| value.to_str().ok());
@@ -373,7 +375,7 @@ async fn beginning(origin: &str, response: &mut Response) -> Bytes {
     said.into()
 }
 
-/// Tells what kind of body an answer has.
+/// Returns the kind of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     Json,
@@ -396,7 +398,7 @@ impl Content {
     }
 }
 
-/// Reads a body that should be an error's, for a moment.
+/// Reads an error body, within a short time limit.
 pub(crate) async fn said(origin: &str, response: &mut Response, limit: usize) -> Bytes {
     let read = tokio::time::timeout(QUOTING, whole(origin, response, limit));
     match read.await {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
-/// How many bytes a second are read for long. What is kept of a line costs far more than writing it
-/// costs the server, which else makes the gateway work more than its own limit lets it work.
+/// Sustained read rate in bytes per second. Keeping a line costs more than writing it, so an
+/// unpaced server could use more of our CPU time than of its own.
 const RATE: u64 = 16 << 20;
-/// How much is read at once before the rate counts.
+/// Burst in bytes before the rate applies.
 const BURST: u64 = 1 << 20;
 
 /// Reads until the server closes its stderr; `keep` gets the bytes as they come.

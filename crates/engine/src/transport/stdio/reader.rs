@@ -12,45 +12,44 @@ use crate::transport::pace::Pace;
 
 const SMALL_BUFFER: usize = 8 * 1024;
 const LARGE_BUFFER: usize = 256 * 1024;
-/// A line that has grown so long gets all the room that one may have at once: growing step by step,
-/// by copies, would hold it several times over.
+/// From this length on a line gets the maximum buffer at once: growing step by step copies it
+/// repeatedly.
 const LONG_LINE: usize = 1 << 20;
 /// How many bytes of an overlong line's beginning and end are kept to find its id.
 const KEPT: usize = 256;
 /// How long an overlong line may go on before it counts as endless.
 const OVERLONG_TIME: Duration = Duration::from_millis(800);
 
-/// Who receives what a child writes.
+/// Receives the lines of a child.
 pub(crate) trait Inbox {
     /// Takes one line, without its line break.
     fn line(&self, line: Bytes);
 
-    /// Hears of a line over the limit as soon as that is known: with its beginning, and again
-    /// with its end if it was skipped.
+    /// Reports a line over the limit, first with its beginning, and again with its end if it was
+    /// skipped.
     fn overlong(&self, part: Overlong<'_>) -> Overflow;
 
-    /// Returns how long nothing more is read, of a child that writes too much that nobody asked for:
-    /// its pipe fills, and it waits instead of the others.
+    /// Returns how long reading pauses, for a child that floods: its pipe fills, and only it waits.
     fn rest(&self) -> Option<Duration> {
         None
     }
 }
 
-/// What becomes of a line over the limit.
+/// How to handle a line over the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overflow {
     /// It is read to its end and not kept.
     Skip,
-    /// It is kept all the same, up to so many bytes.
+    /// It is kept nevertheless, up to this many bytes.
     Keep(usize),
-    /// This is no message, and the reading ends.
+    /// It is not a message; reading ends.
     End,
 }
 
 /// What is known of a line over the limit.
 #[derive(Debug)]
 pub(crate) enum Overlong<'a> {
-    /// What a line may have was passed; this is how it begins.
+    /// The limit was passed; this is the line's beginning.
     Begins { bytes: &'a [u8], allowed: usize },
     /// The line is over; this is how it ended.
     Ends(&'a [u8]),
@@ -63,7 +62,7 @@ pub(crate) struct LineReader<R> {
     /// How much of `buffer` is known to hold no line break.
     scanned: usize,
     limit: usize,
-    /// What the line that is being read may have: the limit, or more by leave of the inbox.
+    /// Maximum length of the current line: the limit, or more if the inbox allowed it.
     allowed: usize,
     overlong: Option<Skipping>,
     pace: Pace,
@@ -211,7 +210,7 @@ impl Skipping {
     }
 }
 
-/// Asks what becomes of a line that is longer than `allowed`.
+/// Asks the inbox how to handle a line longer than `allowed`.
 fn leave(inbox: &impl Inbox, line: &[u8], allowed: usize) -> Overflow {
     inbox.overlong(Overlong::Begins {
         bytes: &line[..KEPT.min(line.len())],

@@ -30,7 +30,7 @@ pub(crate) struct LineWriter {
     limit: usize,
 }
 
-/// Whether others are likely to have a line for the same child right now.
+/// Whether others probably have a line for the same child right now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Batching {
     Alone,
@@ -42,7 +42,7 @@ pub(crate) enum Batching {
 pub(crate) enum SendError {
     /// The link is closed.
     Closed,
-    /// The child has not read for so long that no more is queued for it.
+    /// The child has stopped reading, and its queue is full.
     NotReading,
 }
 

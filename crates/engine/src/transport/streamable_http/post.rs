@@ -14,27 +14,27 @@ use super::super::http::{
 use super::{Session, lock};
 use crate::transport::Failure;
 
-/// The request whose answer is a stream that stands open.
+/// The request whose response is a long-lived stream.
 const SUBSCRIPTION: &str = "subscriptions/listen";
-/// The code with which many servers say that they know no such session.
+/// The error code that many servers use for an unknown session.
 const NO_SESSION: i64 = -32000;
-/// The code with which others say so, even in the answer to a call.
+/// The error code that others use, even in the response to a call.
 const SESSION_NOT_FOUND: i64 = -32001;
-/// How long after a stream of news was cut the next is asked for, at first and at last.
+/// Backoff before a cut notification stream is reopened: first and longest delay.
 const LISTEN_FIRST: Duration = Duration::from_secs(1);
 const LISTEN_LAST: Duration = Duration::from_secs(60);
 
-/// What an answer with another status than success means.
+/// The meaning of a response with an error status.
 enum Refused {
-    /// It is the server's answer all the same, and was delivered.
+    /// It answers the call and was delivered.
     Answered,
-    /// The session is not known any more, so that the message was not looked at; with what it means
-    /// for the message alone.
+    /// The session is unknown to the server, so that the message was not processed; with the error
+    /// for this message alone.
     Expired(HttpError),
 }
 
 impl<R: Replies> Session<R> {
-    /// Posts a message and sees to its answer; whatever happens, its call ends.
+    /// Posts a message and handles its response; its call ends in every case.
     pub(super) async fn deliver(self: Arc<Self>, letter: OutgoingMessage) {
         self.remember(&letter);
         let outcome = match self.remote.limit.refusal_of(&letter.head.method) {
@@ -57,7 +57,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Keeps a stream of news open; what it missed while it was cut is told as missed.
+    /// Keeps a notification stream open and reports what may have been missed while it was cut.
     async fn subscribe(self: &Arc<Self>, letter: &OutgoingMessage) -> Result<(), Failure> {
         let mut wait = LISTEN_FIRST;
         loop {
@@ -97,13 +97,13 @@ impl<R: Replies> Session<R> {
                         Failure::Remote(error)
                     })?;
                 }
-                // The session is new, so that it is this message that the server does not take.
+                // The session is new, so it is this message that the server refuses.
                 Refused::Expired(error) => return Err(Failure::Remote(error)),
             }
         }
     }
 
-    /// Sees to an answer with a status of success.
+    /// Handles a response with a success status.
     async fn answered(
         &self,
         mut response: Response,
@@ -132,7 +132,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Sees to an answer with another status.
+    /// Handles a response with another status.
     async fn refused(
         &self,
         mut response: Response,
@@ -174,7 +174,7 @@ impl<R: Replies> Session<R> {
     }
 }
 
-/// Tells whether a body answers a call: with its id, or with an error that names none.
+/// Tells whether a body answers a call: with its id, or with an error without an id.
 fn is_answer(body: &[u8], call: u64) -> bool {
     if let Some(Unaddressed::Error(_)) = salvage_unaddressed(body) {
         return true;
@@ -188,8 +188,7 @@ fn is_answer(body: &[u8], call: u64) -> bool {
     }
 }
 
-/// Tells whether a body is an error that answers this very call, and does not say that the session
-/// is gone.
+/// Tells whether a body is an error for this call other than an unknown session.
 fn is_error_of(body: &[u8], call: u64) -> bool {
     let Ok(incoming) = jsonrpc::parse(body, &Limits::default()) else {
         return false;
@@ -208,7 +207,7 @@ fn is_error_of(body: &[u8], call: u64) -> bool {
     }
 }
 
-/// Tells whether a body says that a method is not known, which no lost session would.
+/// Tells whether a body reports an unknown method, which a lost session would not.
 fn is_unknown_method(body: &[u8]) -> bool {
     let Ok(incoming) = jsonrpc::parse(body, &Limits::default()) else {
         return false;
@@ -230,7 +229,7 @@ mod tests {
 
     #[test]
     fn an_error_without_an_id_answers_the_request_it_came_to() {
-        // protocol.md §1.3: servers of the handshake era answer a probe so.
+        // Servers of the handshake era answer a probe of the stateless era like this.
         let body = br#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"x"},"id":null}"#;
         assert!(is_answer(body, 7));
         let other = br#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"x"},"id":8}"#;

@@ -17,29 +17,29 @@ use super::super::http::{
 };
 use super::{LONGEST_EVENT, Session, UNAWAITED, lock};
 
-/// The request that begins a session.
+/// The request that opens a session.
 const GREETING: &str = "initialize";
-/// The notification that a session has begun.
+/// The notification that completes the handshake.
 pub(super) const GREETED: &str = "notifications/initialized";
 /// What a client of streamable HTTP accepts.
 const ACCEPTED: &str = "application/json, text/event-stream";
 /// The longest id of a session.
 const LONGEST_ID: usize = 1024;
-/// How long the end of a session may take to be heard.
+/// Time limit for the request that ends a session.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(1500);
-/// The longest answer to a greeting.
+/// The largest response to `initialize`.
 const LONGEST_GREETING: usize = 1 << 20;
 
-/// What a session remembers.
+/// The state of a session.
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
-    /// The version that was agreed on.
+    /// The negotiated protocol version.
     pub(super) version: Option<ProtocolVersion>,
     /// Its id, if the server gave one.
     id: Option<HeaderValue>,
     /// How often it was re-initialised.
     generation: u64,
-    /// How the server was greeted, for the next time.
+    /// The `initialize` request, for re-initialising.
     greeting: Option<OutgoingMessage>,
     greeted: Option<OutgoingMessage>,
 }
@@ -56,7 +56,7 @@ impl<R: Replies> Session<R> {
         (state.generation, state.id.is_some())
     }
 
-    /// Notes what a session is re-initialised with.
+    /// Remembers the `initialize` request.
     pub(super) fn remember(&self, letter: &OutgoingMessage) {
         let mut state = lock(&self.state);
         match letter.head.method.as_ref() {
@@ -95,7 +95,7 @@ impl<R: Replies> Session<R> {
         asking
     }
 
-    /// Says in which session, and in which version, something is asked.
+    /// Adds the session and version headers.
     pub(super) fn name_session(&self, asking: &mut RemoteRequest<'_>) {
         let state = lock(&self.state);
         if let Some(version) = state.version.filter(|version| version.has_version_header()) {
@@ -106,7 +106,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Returns the id of a session that an answer names, if it is one.
+    /// Returns a response's session id, if it is valid.
     fn given(&self, response: &Response) -> Result<Option<HeaderValue>, HttpError> {
         let broken = |why: &str| HttpError::session(&self.remote.origin, why);
         let mut given = response.headers().get_all(SESSION_ID).iter();
@@ -122,8 +122,7 @@ impl<R: Replies> Session<R> {
         Ok(given.cloned())
     }
 
-    /// Judges what an answer says of the session that its request named; only a greeting may begin
-    /// one.
+    /// Checks a response's session id against the request's; only `initialize` may open a session.
     pub(super) fn check(
         &self,
         response: &Response,
@@ -146,8 +145,8 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Re-initialises the session, once for all who found it gone in this generation. Whoever leaves
-    /// meanwhile does not leave it half made.
+    /// Re-initialises the session once for all callers that found it gone in this generation. A
+    /// cancelled caller does not leave it half made.
     pub(super) async fn renew(self: &Arc<Self>, generation: u64) -> Result<(), HttpError> {
         let session = Arc::clone(self);
         let renewing = async move { session.renew_now(generation).await };
@@ -174,7 +173,7 @@ impl<R: Replies> Session<R> {
         if !response.status().is_success() {
             return Err(self.remote.unusable(response).await);
         }
-        // Nobody else is to use it before the handshake is done.
+        // Not used by others before the handshake is complete.
         let id = self.given(&response)?;
         let answer = tokio::time::timeout(UNAWAITED, self.first_answer(response)).await;
         let answer = answer.map_err(|_| gone("the server does not answer a new greeting"))??;
@@ -196,12 +195,12 @@ impl<R: Replies> Session<R> {
             state.id = id;
             state.generation += 1;
         }
-        // Whatever the server said meanwhile was said to nobody.
+        // Notifications in between had no receiver.
         self.replies.missed_news();
         Ok(())
     }
 
-    /// Returns the first answer in a body of either kind.
+    /// Returns the first response in a body, JSON or events.
     async fn first_answer(&self, mut response: Response) -> Result<Bytes, HttpError> {
         let origin = &self.remote.origin;
         let none = || HttpError::cut(origin, "it ended without an answer");
@@ -231,7 +230,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Tells the server that its session is over. What becomes of that is no matter.
+    /// Ends the session on the server; failure does not matter.
     pub(super) async fn farewell(&self) {
         let (_, has_id) = self.generation();
         if !has_id {
@@ -245,7 +244,7 @@ impl<R: Replies> Session<R> {
     }
 }
 
-/// Returns the version that an answer to a greeting agrees on.
+/// Returns the version in a response to `initialize`.
 fn agreed(answer: &[u8]) -> Option<ProtocolVersion> {
     let incoming = jsonrpc::parse(answer, &Limits::default()).ok()?;
     let Message::Response(response) = incoming.message else {

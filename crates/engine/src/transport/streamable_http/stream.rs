@@ -19,16 +19,16 @@ use super::{LONGEST_EVENT, Session, UNAWAITED};
 use crate::random::jitter;
 use crate::transport::Failure;
 
-/// How long a stream is left alone before it is resumed, if the server does not say.
+/// Delay before a stream is resumed, if the server sends none.
 const RESUME: Duration = Duration::from_secs(1);
 /// The shortest wait that a server may ask for.
 const SHORTEST_RETRY: Duration = Duration::from_millis(100);
-/// How long the first message after the handshake waits for the server's own stream.
+/// How long the first message after the handshake waits for the notification stream.
 const MOMENT: Duration = Duration::from_millis(250);
 /// How often a call's stream is resumed without a new event.
 const BARREN: u32 = 3;
 
-/// Why the reading of a stream ended.
+/// Why reading a stream ended.
 enum Read {
     /// The call was answered.
     Answered,
@@ -36,12 +36,12 @@ enum Read {
     Ended(HttpError),
 }
 
-/// What asking for the server's own stream led to.
+/// The outcome of opening the notification stream.
 enum Opened {
     Stream(Response),
-    /// The server has none, which is its right.
+    /// The server offers none, which is allowed.
     None,
-    /// The session is not known any more.
+    /// The session is unknown to the server.
     Expired,
 }
 
@@ -79,7 +79,7 @@ impl<R: Replies> Session<R> {
             events.resume();
             response = match self.open(last_id.as_deref()).await {
                 Ok(Opened::Stream(response)) => response,
-                // Who does not resume it has cut it for good.
+                // A stream that cannot be resumed is cut for good.
                 Ok(Opened::None | Opened::Expired) => return Err(Failure::Remote(ended)),
                 Err(error) if is_there(&error) => return Err(Failure::Remote(ended)),
                 Err(error) => return Err(Failure::Remote(error)),
@@ -121,8 +121,8 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Begins to listen to what the server says beside its answers, if it has a stream for that, and
-    /// waits a moment for it: what a server asks during a call may come there, and not wait itself.
+    /// Opens the notification stream, if the server offers one, and waits a moment for it: requests
+    /// of the server during a call may arrive there.
     pub(super) async fn begin_listening(self: &Arc<Self>) {
         if !self.is_handshake() || self.over.is_cancelled() {
             return;
@@ -139,8 +139,8 @@ impl<R: Replies> Session<R> {
         drop(tokio::time::timeout(MOMENT, opened).await);
     }
 
-    /// Listens until the server has no stream to offer; an error ends the session. `opening` is
-    /// dropped as soon as the server has answered for the first time.
+    /// Listens until the server offers no stream; an error ends the session. `opening` is dropped
+    /// with the first response.
     async fn listen(self: &Arc<Self>, opening: oneshot::Sender<()>) -> Result<(), HttpError> {
         let mut opening = Some(opening);
         let backoff = Backoff::default();
@@ -173,13 +173,13 @@ impl<R: Replies> Session<R> {
                     last_id = newest.or(last_id);
                     self.replies.doubt();
                 }
-                // It may not know the event any more; what came since is missed.
+                // It may have forgotten the event; later ones are missed.
                 Err(HttpError::Status { status: 400, .. }) if last_id.is_some() => {
                     last_id = None;
                     self.replies.missed_news();
                 }
                 Err(error) => {
-                    // Who says when to come again is not asked before. fault H9
+                    // `Retry-After` is honoured. fault H9
                     least = error.retry_after();
                     if !is_there(&error) {
                         self.replies.doubt();
@@ -192,7 +192,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Hears a stream to its end; returns how many events it had.
+    /// Reads a stream to its end; returns its number of events.
     async fn hear(&self, response: &mut Response, events: &mut Events) -> usize {
         let (mut heard, mut pace) = (0, Pace::default());
         while let Ok(Some(piece)) = chunk(&self.remote.origin, response).await {
@@ -212,7 +212,7 @@ impl<R: Replies> Session<R> {
         heard
     }
 
-    /// Asks for a stream: the server's own, or the rest of one after an event.
+    /// Requests a stream: the notification stream, or the rest of one after an event.
     async fn open(&self, after: Option<&str>) -> Result<Opened, HttpError> {
         let mut asking = RemoteRequest::events(&self.remote.url);
         asking.within = Some(UNAWAITED);
@@ -239,7 +239,7 @@ impl<R: Replies> Session<R> {
     }
 }
 
-/// Tells whether a server that did not open a stream answers all the same.
+/// Tells whether a server that refused a stream still answers.
 fn is_there(error: &HttpError) -> bool {
     matches!(
         error,
@@ -247,7 +247,7 @@ fn is_there(error: &HttpError) -> bool {
     )
 }
 
-/// Hands over the messages of an event; other events than messages are not for us.
+/// Hands over the messages of an event; other kinds of event are ignored.
 fn deliver(event: Event, take: impl FnMut(bytes::Bytes)) {
     if matches!(event.name.as_str(), "" | "message") && !event.data.is_empty() {
         each_message(event.data, take);
