@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gantry_model::caller::{Caller, KeyEnd, KeyKind, KeyValidity, UserTrust};
+use gantry_model::caller::{Caller, KeyEnd, KeyKind, KeyValidity, Permission, Role, UserTrust};
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{AgentName, KeyId, ProjectName};
 use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
@@ -251,7 +251,7 @@ impl Access {
 
     fn new_key(&self, kind: KeyKind, agent: &AgentName, label: &str) -> (KeyRow, String) {
         let prefix = match kind {
-            KeyKind::Admin => ADMIN_PREFIX,
+            KeyKind::Admin(_) => ADMIN_PREFIX,
             KeyKind::Agent => AGENT_PREFIX,
         };
         let key = format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random::<32>()));
@@ -273,6 +273,7 @@ impl Access {
     /// between leaves keys that open nothing, never a folder that nobody has a key to.
     pub(crate) async fn first_start(
         &self,
+        role: Role,
         keep: impl FnOnce(&FirstKeys) -> Result<(), EngineError>,
     ) -> Result<Option<FirstKeys>, EngineError> {
         let _one = self.changing.lock().await;
@@ -288,7 +289,7 @@ impl Access {
             alias: None,
         };
         let operator: AgentName = "operator".parse()?;
-        let (admin_row, admin) = self.new_key(KeyKind::Admin, &operator, "first start");
+        let (admin_row, admin) = self.new_key(KeyKind::Admin(role), &operator, "first start");
         let (agent_row, agent) = self.new_key(KeyKind::Agent, &agent, "first start");
         let keys = FirstKeys { admin, agent };
         keep(&keys)?;
@@ -348,21 +349,23 @@ impl Access {
         });
     }
 
-    /// Refuses a change that takes valid admin keys and leaves none: nobody could undo it.
+    /// Refuses a change that takes the last valid key that manages the project, or the last that
+    /// manages the installation: nobody could undo it.
     fn keep_an_admin(&self, goes: impl Fn(&Caller) -> bool) -> Result<(), EngineError> {
         let keys = self.keys.load();
-        let is_admin = |entry: &&KeyEntry| entry.caller.kind == KeyKind::Admin && entry.has_time();
-        let (going, staying): (Vec<_>, Vec<_>) = keys
-            .all()
-            .filter(is_admin)
-            .partition(|entry| goes(&entry.caller));
-        // One that ends by itself keeps no door open.
-        let stays = staying.iter().any(|entry| entry.expires_ms.is_none());
-        if going.is_empty() || stays {
-            Ok(())
-        } else {
-            Err(EngineError::LastAdmin)
+        for needed in [Permission::Manage, Permission::Install] {
+            let manages = |entry: &&KeyEntry| entry.caller.kind.may(needed) && entry.has_time();
+            let (going, staying): (Vec<_>, Vec<_>) = keys
+                .all()
+                .filter(manages)
+                .partition(|entry| goes(&entry.caller));
+            // One that ends by itself keeps no door open.
+            let stays = staying.iter().any(|entry| entry.expires_ms.is_none());
+            if !going.is_empty() && !stays {
+                return Err(EngineError::LastAdmin);
+            }
         }
+        Ok(())
     }
 }
 
@@ -375,7 +378,7 @@ fn grants_of(
     rows: &[GrantRow],
     agents: &[AgentRow],
 ) -> GrantSet {
-    if kind == KeyKind::Admin {
+    if kind.is_admin() {
         return GrantSet::everything();
     }
     let known = agents.iter().find(|known| known.name == *agent);
@@ -400,7 +403,7 @@ fn grants_of(
 fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserTrust {
     let known = agents.iter().find(|known| known.name == *agent);
     match (kind, known) {
-        (KeyKind::Admin, _) => UserTrust::Trusted,
+        (KeyKind::Admin(_), _) => UserTrust::Trusted,
         (KeyKind::Agent, Some(known)) => known.users,
         (KeyKind::Agent, None) => UserTrust::Asserted,
     }
@@ -435,10 +438,14 @@ mod tests {
     async fn a_key_ends_by_itself_and_the_last_admin_key_stays() {
         let folder = tempfile::tempdir().unwrap();
         let access = access(&folder).await;
-        let keys = access.first_start(|_| Ok(())).await.unwrap().unwrap();
+        let keys = access
+            .first_start(Role::Installation, |_| Ok(()))
+            .await
+            .unwrap()
+            .unwrap();
         let admin = access.authenticate(&digest(&keys.admin)).unwrap();
         let mut over = new(&admin.agent);
-        (over.kind, over.expires_ms) = (KeyKind::Admin, Some(unix_ms() - 1));
+        (over.kind, over.expires_ms) = (KeyKind::Admin(Role::Installation), Some(unix_ms() - 1));
         let (_, text) = access.create(&over).await.unwrap();
         assert!(access.authenticate(&digest(&text)).is_none());
         assert_eq!(access.list().await.unwrap().len(), 2);
@@ -523,16 +530,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let access = access(&folder).await;
         let full = |_: &FirstKeys| Err(EngineError::Stopping);
-        assert!(access.first_start(full).await.is_err());
+        assert!(access.first_start(Role::Installation, full).await.is_err());
         let mut kept = None;
         let keep = |keys: &FirstKeys| {
             kept = Some(keys.clone());
             Ok(())
         };
-        let made = access.first_start(keep).await.unwrap().unwrap();
+        let made = access
+            .first_start(Role::Installation, keep)
+            .await
+            .unwrap()
+            .unwrap();
         let kept = kept.unwrap();
         assert_eq!((&made.admin, &made.agent), (&kept.admin, &kept.agent));
         assert!(access.authenticate(&digest(&kept.admin)).is_some());
-        assert!(access.first_start(|_| Ok(())).await.unwrap().is_none());
+        assert!(
+            access
+                .first_start(Role::Installation, |_| Ok(()))
+                .await
+                .unwrap()
+                .is_none()
+        );
     }
 }

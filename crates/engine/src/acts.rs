@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gantry_model::caller::Caller;
+use gantry_model::caller::{Caller, KeyKind, Role};
 use gantry_model::diagnose::{Diagnose, Fault, chain};
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_store::{ActEnd, ActFilter, ActOutcome, ActRow, Store};
@@ -20,7 +20,7 @@ use serde_json::Value;
 use self::refused::Refused;
 pub(crate) use self::values::Values;
 use crate::clock::unix_ms;
-use crate::error::EngineError;
+use crate::error::{AdminError, EngineError};
 
 /// The longest name of what an act is done to that is kept, in characters.
 const LONGEST_TARGET: usize = 256;
@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Actor {
     key: Option<KeyId>,
     name: String,
+    /// The role of an administrator's key; whoever has none is the gateway, a file or a program that
+    /// embeds the engine.
+    role: Option<Role>,
     address: Option<IpAddr>,
     via: Via,
     /// Whether an act of its is on record.
@@ -64,6 +67,7 @@ impl Actor {
     fn named(name: impl Into<String>, via: Via) -> Self {
         Self {
             key: None,
+            role: None,
             name: name.into(),
             address: None,
             via,
@@ -103,6 +107,16 @@ impl Actor {
         self.key.map(|key| key.to_string()).unwrap_or_default()
     }
 
+    /// Refuses to have a key made or ended that is above the actor's own role.
+    pub(crate) fn over_key(&self, kind: KeyKind) -> Result<(), EngineError> {
+        match (self.role, kind.role()) {
+            (Some(own), Some(role)) if !own.may_give(role) => {
+                Err(AdminError::RoleAbove { role }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Tells whether an act of this actor, or of a clone of it, is on record.
     pub fn is_recorded(&self) -> bool {
         self.recorded.load(Ordering::Acquire)
@@ -113,6 +127,7 @@ impl From<&Caller> for Actor {
     fn from(caller: &Caller) -> Self {
         Self {
             key: Some(caller.key),
+            role: caller.kind.role(),
             ..Self::named(caller.agent.to_string(), Via::Library)
         }
     }

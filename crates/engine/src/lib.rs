@@ -62,7 +62,7 @@ pub use driver::{
     LimitReport, LimitValue, Promise, PromiseState, Usage, probe_host,
 };
 pub use engine::Engine;
-pub use error::{CallError, CallFailure, EngineError, Full, Issue};
+pub use error::{AdminError, CallError, CallFailure, EngineError, Full, Issue};
 pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
 pub use gantry_images as images;
 pub use gantry_model as model;

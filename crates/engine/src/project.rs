@@ -4,7 +4,7 @@
 //!
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
 //! here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`, `record` (events and
-//! administrative acts), `volumes`, `images`. `follow` applies what other gateways that share the
+//! administrative acts), `volumes`, `images`, `settings`. `follow` applies what other gateways that share the
 //! store have changed.
 
 mod agents;
@@ -14,6 +14,7 @@ mod files;
 mod follow;
 mod images;
 mod record;
+mod settings;
 mod sign_in;
 pub(crate) mod volumes;
 
@@ -31,6 +32,7 @@ use gantry_store::{CallFilter, CallRow};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::settings::SettingsHolder;
 use crate::access::Access;
 use crate::acts::{Acts, Values};
 use crate::audit::AuditHealth;
@@ -58,6 +60,7 @@ pub struct Project {
     pub(crate) supervisor: Arc<Supervisor>,
     pub(crate) router: Router,
     pub(crate) acts: Acts,
+    settings: SettingsHolder,
     metrics: Arc<Metrics>,
     /// What whoever configures the project has to say of its configuration.
     notices: Mutex<Vec<String>>,
@@ -72,6 +75,7 @@ impl Project {
         let store = machine.store.clone();
         let changed = machine.keys_changed.clone();
         let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
+        let settings = SettingsHolder::load(&store, &name).await?;
         machine.make_folders(&name)?;
         // From here on tasks run; nothing below fails before they can be ended.
         let (tracker, stop) = (&machine.tracker, &machine.stop_tasks);
@@ -150,6 +154,7 @@ impl Project {
             supervisor,
             router,
             acts,
+            settings,
             metrics,
             notices: Mutex::default(),
         }))

@@ -16,7 +16,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
@@ -267,7 +267,7 @@ async fn until_key_ends<T>(
 fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
     let is_native =
         matches!(&request.scope, Scope::Server(name) if name.as_str() == ServerName::NATIVE);
-    request.lists == Lists::FromCatalog || caller.kind != KeyKind::Admin || is_native
+    request.lists == Lists::FromCatalog || !caller.kind.is_admin() || is_native
 }
 
 /// Decides whether a call may be made now.

@@ -1,7 +1,8 @@
 //! The REST API under `/api/v1`, one file per noun, and `/healthz` and `/metrics`.
 //!
 //! A route is in one of four lists, which decides who may use it: public, any key, administrators,
-//! and signing in (`session`). Responses are types of `views`, never the engine's. Each route is
+//! and signing in (`session`). Which permission an administrator needs for it is in `permissions`;
+//! one that is not listed there needs `manage`. Responses are types of `views`, never the engine's. Each route is
 //! described next to its handler; `openapi` collects the descriptions, and a test compares them
 //! with the routes. Entry point: `router`.
 
@@ -22,11 +23,14 @@ mod images;
 mod jobs;
 mod keys;
 mod openapi;
+mod permissions;
 mod query;
 mod reference;
 mod register;
+mod scope;
 mod servers;
 pub(crate) mod session;
+mod settings;
 mod tools;
 mod views;
 mod volumes;
@@ -39,21 +43,19 @@ use axum::extract::{FromRef, FromRequestParts, Path, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use gantry_engine::{Actor, Engine, Project};
-use gantry_model::caller::Caller;
+use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::spec::{Guarded, ServerSpec};
 use http::request::Parts;
 
 use self::attempt::Attempt;
 use self::history::stream::PER_KEY;
 use self::jobs::Jobs;
+pub(crate) use self::scope::within_project;
 use crate::config::guarded;
-use crate::http::auth::{Authenticated, Gate, actor};
+use crate::http::auth::{AGENT_KEY, Authenticated, Gate, ROLE, actor, permit};
 use crate::http::error::{Problem, no_route};
 use crate::http::limits::{Bodies, Streams, streams};
 use crate::http::wrong_method;
-
-/// The error code for an agent's key on an administrator's route.
-const AGENT_KEY: &str = "auth.agent_key";
 
 /// What the routes work with.
 #[derive(Clone)]
@@ -82,8 +84,8 @@ impl Api {
         checked.map_err(|error| gantry_engine::EngineError::from(error).into())
     }
 
-    /// Refuses gateway-wide operations to administrators of other projects than the default one:
-    /// they get 404. row 3.2
+    /// Tells what is the gateway's own apart from what is a project's: other projects than the default
+    /// one do not see it. row 3.2
     fn gateway_only(&self, project: &Project) -> Result<(), Problem> {
         match project.is_default() {
             true => Ok(()),
@@ -111,6 +113,7 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .merge(volumes::routes())
         .merge(agents::routes())
         .merge(keys::routes())
+        .merge(settings::routes())
         .merge(tools::admin_routes())
         .merge(health::admin_routes())
         .method_not_allowed_fallback(wrong_method)
@@ -139,11 +142,16 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
 async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let attempt = Attempt::of(&parts);
-    match api.gate.admin(&parts) {
+    match api.gate.admin(&parts, permissions::needed(&parts)) {
         Ok(authenticated) => {
-            let caller = authenticated.caller.clone();
-            let by = enter(&mut parts, authenticated);
-            let response = next.run(Request::from_parts(parts, body)).await;
+            let named = scope::named(&parts);
+            let caller = match scope::acting(api.engine(), &parts, authenticated.caller.clone()) {
+                Ok(caller) => caller,
+                Err(problem) => return problem.into_response(),
+            };
+            let by = enter(&mut parts, authenticated.acting_as(caller.clone()));
+            let mut response = next.run(Request::from_parts(parts, body)).await;
+            scope::relocate(named.as_deref(), &mut response);
             let refusal = attempt.refusal(&by, &response);
             if let (Some(code), Ok(project)) = (refusal, api.project(&caller)) {
                 attempt.refuse(&project, &by, code).await;
@@ -151,12 +159,12 @@ async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Re
             response
         }
         Err(problem) => {
-            if problem.code() == AGENT_KEY
+            if [AGENT_KEY, ROLE].contains(&problem.code())
                 && let Ok(authenticated) = api.gate.anyone(&parts)
                 && let Ok(project) = api.project(&authenticated.caller)
             {
                 let by = actor(&authenticated.caller, &parts);
-                attempt.refuse(&project, &by, AGENT_KEY).await;
+                attempt.refuse(&project, &by, problem.code()).await;
             }
             problem.into_response()
         }
@@ -174,13 +182,31 @@ fn enter(parts: &mut Parts, authenticated: Authenticated) -> Actor {
     by
 }
 
-/// Admits any valid key or session. fault U3
+/// Admits any valid key or session; an administrator's if its role permits. fault U3
 async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
+    let attempt = Attempt::of(&parts);
     match api.gate.anyone(&parts) {
         Ok(authenticated) => {
-            enter(&mut parts, authenticated);
-            next.run(Request::from_parts(parts, body)).await
+            let named = scope::named(&parts);
+            let caller = match scope::acting(api.engine(), &parts, authenticated.caller.clone()) {
+                Ok(caller) => caller,
+                Err(problem) => return problem.into_response(),
+            };
+            let by = enter(&mut parts, authenticated.acting_as(caller.clone()));
+            let permitted = match caller.kind {
+                KeyKind::Admin(_) => permit(&caller, permissions::needed(&parts)),
+                KeyKind::Agent => Ok(()),
+            };
+            if let Err(problem) = permitted {
+                if let Ok(project) = api.project(&caller) {
+                    attempt.refuse(&project, &by, problem.code()).await;
+                }
+                return problem.into_response();
+            }
+            let mut response = next.run(Request::from_parts(parts, body)).await;
+            scope::relocate(named.as_deref(), &mut response);
+            response
         }
         Err(problem) => problem.into_response(),
     }
@@ -228,7 +254,7 @@ impl FromRef<Api> for Bodies {
     }
 }
 
-/// The project of the key; everything a request names is looked up in it.
+/// The project that is acted in, by default that of the key; everything a request names is looked up in it.
 pub(crate) struct In(Arc<Project>);
 
 impl FromRequestParts<Api> for In {

@@ -35,6 +35,7 @@ mod open;
 mod output;
 mod pool;
 mod progress;
+mod project;
 mod prompt;
 mod reference;
 mod restart;
@@ -88,6 +89,9 @@ struct Common {
     /// The file with the key to use, if it is not in the data folder
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// The project to work in, if it is not that of the key
+    #[arg(long, global = true, value_name = "NAME")]
+    project: Option<String>,
     /// What is logged to stderr, such as `info` or `gantry=debug`
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
@@ -141,6 +145,8 @@ enum Verb {
     Key(key::Options),
     /// List, create, change and remove agents
     Agent(agent::Options),
+    /// Show and change projects and their settings
+    Project(project::Options),
     /// Check this machine, the data folder, what servers need, and the running gateway
     Doctor(doctor::Options),
     /// Serve one MCP client on stdin and stdout, through the folder's gateway
@@ -165,6 +171,7 @@ struct CliContext {
     data: Option<PathBuf>,
     url: Option<String>,
     key_file: Option<PathBuf>,
+    project: Option<String>,
     screen: Screen,
 }
 
@@ -187,6 +194,7 @@ pub fn main() -> ExitCode {
         data,
         url,
         key_file,
+        project,
         log,
     } = arguments.common;
     let named = |name| environment.filled(name).map(str::to_owned);
@@ -198,6 +206,7 @@ pub fn main() -> ExitCode {
         data,
         url: url.or_else(|| named(env::GANTRY_URL)),
         key_file: key_file.or_else(|| named(env::GANTRY_KEY_FILE).map(PathBuf::from)),
+        project: project.or_else(|| named(env::GANTRY_PROJECT)),
         screen,
         environment,
     };
@@ -269,6 +278,7 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
         Verb::Audit(options) => client::block_on(audit::run(&options, context)),
         Verb::Key(options) => client::block_on(key::run(&options, context)),
         Verb::Agent(options) => client::block_on(agent::run(&options, context)),
+        Verb::Project(options) => client::block_on(project::run(&options, context)),
         Verb::Doctor(options) => client::block_on(doctor::run(&options, context)),
         Verb::Bench(options) => client::block_on(bench::run(&options, context)),
         Verb::Completions(options) => {

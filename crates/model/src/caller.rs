@@ -2,10 +2,12 @@
 //!
 //! Both are arguments from the edge to the audit row, never ambient.
 
+mod role;
 mod validity;
 
 use std::sync::Arc;
 
+pub use self::role::{Permission, Role, UnknownRole};
 pub use self::validity::{Ended, KeyEnd, KeyValidity};
 
 use crate::grant::GrantSet;
@@ -14,10 +16,33 @@ use crate::id::{AgentName, KeyId, ProjectName};
 /// Which doors a key opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyKind {
-    /// Registers servers and reads everything; refused on `/mcp`.
-    Admin,
+    /// Does what its role allows; refused on `/mcp`.
+    Admin(Role),
     /// Lists and calls what its agent was granted; refused on the admin API.
     Agent,
+}
+
+impl KeyKind {
+    /// Returns the role of an administrator's key.
+    pub const fn role(self) -> Option<Role> {
+        match self {
+            Self::Admin(role) => Some(role),
+            Self::Agent => None,
+        }
+    }
+
+    /// Tells whether it is an administrator's key.
+    pub const fn is_admin(self) -> bool {
+        matches!(self, Self::Admin(_))
+    }
+
+    /// Tells whether it is an administrator's key with this permission.
+    pub const fn may(self, needed: Permission) -> bool {
+        match self {
+            Self::Admin(role) => role.may(needed),
+            Self::Agent => false,
+        }
+    }
 }
 
 /// Whether the user ids that a caller gives are believed.

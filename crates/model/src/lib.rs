@@ -21,6 +21,7 @@ pub mod naming;
 pub mod reconnect;
 pub mod restart;
 pub mod secret;
+pub mod settings;
 pub mod shape;
 pub mod spec;
 pub mod status;

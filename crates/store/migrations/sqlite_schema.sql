@@ -12,7 +12,7 @@ CREATE TABLE kb.projects (
     id          TEXT NOT NULL PRIMARY KEY, -- its name
     description TEXT,
     created_at  INTEGER NOT NULL
-) STRICT;
+, loaded INTEGER NOT NULL DEFAULT 1) STRICT;
 CREATE TABLE kb.products (
     id         TEXT NOT NULL PRIMARY KEY,
     project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
@@ -20,7 +20,7 @@ CREATE TABLE kb.products (
     version    TEXT NOT NULL,
     manifest   TEXT NOT NULL,
     created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, hash TEXT NOT NULL DEFAULT '',
     UNIQUE (project_id, name)
 ) STRICT;
 CREATE TABLE kb.agents (
@@ -88,7 +88,8 @@ CREATE TABLE kb.mcp_api_keys (
     digest     BLOB NOT NULL UNIQUE,
     label      TEXT NOT NULL,
     created_at INTEGER NOT NULL,
-    revoked_at INTEGER, expires_at INTEGER,
+    revoked_at INTEGER, expires_at INTEGER, role TEXT
+    CHECK (role IN ('installation', 'admin', 'operator', 'approver', 'auditor')),
     FOREIGN KEY (project_id, agent_id) REFERENCES agents (project_id, id) ON DELETE CASCADE
 ) STRICT;
 CREATE TABLE kb.mcp_secrets (
@@ -290,3 +291,71 @@ CREATE TABLE kb.mcp_volumes (
     created_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, server, path, gateway)
 ) STRICT;
+CREATE TABLE kb.mcp_project_settings (
+    project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    name       TEXT NOT NULL,
+    value      TEXT NOT NULL, -- JSON
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, name)
+) STRICT;
+CREATE TABLE kb.mcp_suspensions (
+    project_id   TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    kind         TEXT NOT NULL CHECK (kind IN ('project', 'agent', 'server', 'tool')),
+    name         TEXT NOT NULL, -- `server:tool` for a tool, empty for the project
+    reason       TEXT NOT NULL,
+    suspended_by TEXT NOT NULL,
+    suspended_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, kind, name)
+) STRICT;
+CREATE TABLE kb.mcp_registrations (
+    id         TEXT NOT NULL PRIMARY KEY,
+    project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    act        TEXT NOT NULL, -- such as `server.register`
+    target     TEXT NOT NULL,
+    request    TEXT NOT NULL, -- what is done once it is approved, sealed
+    shown      TEXT NOT NULL, -- JSON: the same without its secrets
+    reasons    TEXT NOT NULL, -- JSON: why a second person is asked
+    asked_key  TEXT NOT NULL,
+    asked_by   TEXT NOT NULL,
+    asked_at   INTEGER NOT NULL,
+    state      TEXT NOT NULL CHECK (state IN ('pending', 'approved', 'refused')),
+    decided_by TEXT,
+    decided_at INTEGER
+) STRICT;
+CREATE INDEX kb.mcp_registrations_project ON mcp_registrations (project_id, state, id);
+CREATE TRIGGER kb.mcp_project_settings_inserted AFTER INSERT ON mcp_project_settings BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'settings', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_project_settings_updated AFTER UPDATE ON mcp_project_settings BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'settings', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_project_settings_deleted AFTER DELETE ON mcp_project_settings BEGIN
+    INSERT INTO mcp_revisions VALUES (OLD.project_id, 'settings', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_suspensions_inserted AFTER INSERT ON mcp_suspensions BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'suspensions', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_suspensions_updated AFTER UPDATE ON mcp_suspensions BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'suspensions', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_suspensions_deleted AFTER DELETE ON mcp_suspensions BEGIN
+    INSERT INTO mcp_revisions VALUES (OLD.project_id, 'suspensions', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.projects_inserted AFTER INSERT ON projects BEGIN
+    INSERT INTO mcp_revisions VALUES ('', 'projects', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.projects_updated AFTER UPDATE ON projects BEGIN
+    INSERT INTO mcp_revisions VALUES ('', 'projects', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.projects_deleted AFTER DELETE ON projects BEGIN
+    INSERT INTO mcp_revisions VALUES ('', 'projects', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;

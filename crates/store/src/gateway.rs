@@ -33,6 +33,10 @@ pub struct Changes {
     pub access: u64,
     /// Counts the changes of registered servers.
     pub servers: u64,
+    /// Counts the changes of settings.
+    pub settings: u64,
+    /// Counts the changes of suspensions.
+    pub suspensions: u64,
     /// Whether another gateway uses the store.
     pub others: bool,
 }

@@ -18,3 +18,4 @@ pub(crate) mod keys;
 pub(crate) mod leases;
 pub(crate) mod secrets;
 pub(crate) mod servers;
+pub(crate) mod settings;

@@ -22,6 +22,7 @@ mod migrate;
 mod readers;
 mod secrets;
 mod servers;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod value;

@@ -4,6 +4,7 @@
 //! What is specific to SQLite is in `sqlite`.
 
 mod hosting;
+mod settings;
 
 use std::path::Path;
 use std::sync::Arc;

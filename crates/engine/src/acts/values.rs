@@ -99,22 +99,22 @@ fn filter(tools: &ToolFilter) -> Value {
 /// Returns what stands on record of a key.
 pub(crate) fn key(key: &KeyView) -> Value {
     json!({
-        "kind": kind(key.kind), "agent": key.agent.as_str(), "label": key.label,
-        "expires_ms": key.expires_ms,
+        "kind": kind(key.kind), "role": key.kind.role(), "agent": key.agent.as_str(),
+        "label": key.label, "expires_ms": key.expires_ms,
     })
 }
 
 /// Returns what a key is to be.
 pub(crate) fn new_key(key: &NewKey) -> Value {
     json!({
-        "kind": kind(key.kind), "agent": key.agent.as_str(), "label": key.label,
-        "expires_ms": key.expires_ms,
+        "kind": kind(key.kind), "role": key.kind.role(), "agent": key.agent.as_str(),
+        "label": key.label, "expires_ms": key.expires_ms,
     })
 }
 
 fn kind(kind: KeyKind) -> &'static str {
     match kind {
-        KeyKind::Admin => "admin",
+        KeyKind::Admin(_) => "admin",
         KeyKind::Agent => "agent",
     }
 }

@@ -44,7 +44,10 @@ impl Project {
         self.complete(async move {
             let draft = Draft::new("key.create", new.agent.as_str()).after(values::new_key(&new));
             let act = project.acts.begin(&by, draft).await?;
-            let made = project.access.create(&new).await;
+            let made = match by.over_key(new.kind) {
+                Ok(()) => project.access.create(&new).await,
+                Err(refused) => Err(refused),
+            };
             // The key has a name of its own only now.
             let target = made.as_ref().ok().map(|(id, _)| id.to_string());
             act.end_with(&made, target, None).await;
@@ -67,7 +70,10 @@ impl Project {
             let known = keys.iter().find(|key| key.id == id);
             draft.before = known.map(values::key);
             let act = project.acts.begin(&by, draft).await?;
-            let revoked = access.revoke(id).await;
+            let revoked = match known.map_or(Ok(()), |key| by.over_key(key.kind)) {
+                Ok(()) => access.revoke(id).await,
+                Err(refused) => Err(refused),
+            };
             act.end(&revoked).await;
             revoked
         })
@@ -151,7 +157,11 @@ impl Project {
             };
             let draft = Draft::new("agent.remove", name.as_str()).before(values::agent(&known));
             let act = project.acts.begin(&by, draft).await?;
-            let removed = project.access.remove_agent(&name).await;
+            let mut keys = known.keys.iter();
+            let removed = match keys.try_for_each(|key| by.over_key(key.kind)) {
+                Ok(()) => project.access.remove_agent(&name).await,
+                Err(refused) => Err(refused),
+            };
             act.end(&removed).await;
             removed
         })

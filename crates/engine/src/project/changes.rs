@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
+use gantry_model::caller::Role;
 use gantry_model::spec::ServerSpec;
 use serde_json::json;
 
@@ -36,13 +37,17 @@ impl Project {
                 })
             };
             let access = &project.access;
+            let role = match project.is_default() {
+                true => Role::Installation,
+                false => Role::Admin,
+            };
             if access.has_keys() {
-                return access.first_start(keep).await;
+                return access.first_start(role, keep).await;
             }
             let draft =
                 Draft::new("key.create", "first start").detail("the first keys of the folder");
             let act = project.acts.begin(&Actor::gateway(), draft).await?;
-            let made = access.first_start(keep).await;
+            let made = access.first_start(role, keep).await;
             let keys = access.list().await.unwrap_or_default();
             let after = keys
                 .iter()

@@ -66,6 +66,13 @@ impl Project {
                     "changed keys and grants cannot be read"
                 );
             }
+            let settings = self.settings.refresh(store, &self.name, changes.settings);
+            if let Err(error) = settings.await {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "changed settings cannot be read; the last ones hold"
+                );
+            }
             // Clients here hear that their lists are others.
             for agent in access.take_regranted() {
                 self.catalog.grants_changed(&agent);

@@ -258,7 +258,7 @@ impl Router {
         // A server knows one client, the gateway: its tasks and its log level are those of all agents.
         // An agent sets its level in its session or request, and tasks are not passed through.
         let item = match (caller.kind, class) {
-            (KeyKind::Admin, _) => Cow::Borrowed(""),
+            (KeyKind::Admin(_), _) => Cow::Borrowed(""),
             (KeyKind::Agent, MethodClass::Lifecycle) if request.method == "ping" => {
                 Cow::Borrowed("")
             }

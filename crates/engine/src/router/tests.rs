@@ -1,6 +1,6 @@
 //! Requests to a whole engine: cold servers, calls that leave, lists and native tools.
 
-use gantry_model::caller::Context;
+use gantry_model::caller::{Context, KeyKind, Role};
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::jsonrpc::Raw;
@@ -52,7 +52,7 @@ async fn register(engine: &Engine, name: &str, argv: &[String]) {
     let launch: ProcessLaunch = serde_json::from_value(launch).unwrap();
     let mut spec = ServerSpec::process(name.parse().unwrap(), launch);
     spec.calls.queue = 2;
-    let admin = caller(KeyKind::Admin, &[("*", "*")]);
+    let admin = caller(KeyKind::Admin(Role::Admin), &[("*", "*")]);
     engine
         .default_project()
         .register(&admin, spec)
@@ -226,7 +226,10 @@ async fn a_call_whose_runner_panics_is_recorded_with_what_its_caller_was_told() 
     let argv = Evilpeer::new().argv();
     let engine = engine(folder.path(), &argv).await;
     register(&engine, TRIPS, &argv).await;
-    let (everyone, admin) = (everyone(), caller(KeyKind::Admin, &[("*", "*")]));
+    let (everyone, admin) = (
+        everyone(),
+        caller(KeyKind::Admin(Role::Admin), &[("*", "*")]),
+    );
     let slow = r#"{"name":"slow","arguments":{"ms":60000}}"#;
     let call = engine.request(&everyone, request(TRIPS, "tools/call", slow));
     let trip = async {

@@ -226,10 +226,8 @@ pub(super) async fn list(
 ))]
 pub(super) async fn confirm_clock(
     State(api): State<Api>,
-    In(project): In,
     By(actor): By,
 ) -> Result<Response, Problem> {
-    api.gateway_only(&project)?;
     api.engine().confirm_clock(&actor).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

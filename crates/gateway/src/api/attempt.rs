@@ -77,6 +77,7 @@ fn act(method: &Method, route: &str, named: Option<&str>) -> &'static str {
         ("DELETE", _, "/api/v1/agents/{agent}") => "agent.remove",
         ("POST", _, "/api/v1/keys") => "key.create",
         ("DELETE", _, "/api/v1/keys/{key}") => "key.revoke",
+        ("PATCH", _, "/api/v1/settings") => "settings.change",
         ("POST", _, "/api/v1/audit/confirm-clock") => "clock.confirm",
         ("POST", _, "/api/v1/health/acknowledge") => "journal.acknowledge",
         _ => "admin.request",

@@ -113,7 +113,7 @@ impl CallsAsked {
             .cursor
             .map(|text| text.parse().map_err(|_| bad_cursor(&text)));
         let agent = match caller.kind {
-            KeyKind::Admin => self.agent,
+            KeyKind::Admin(_) => self.agent,
             KeyKind::Agent => Some(caller.agent.to_string()),
         };
         Ok(CallFilter {
@@ -224,7 +224,7 @@ pub(super) async fn one(
     let is_own = row.agent == caller.agent.as_str();
     match caller.kind {
         KeyKind::Agent if !is_own => Err(unknown()), // fault T1
-        KeyKind::Admin | KeyKind::Agent => {
+        KeyKind::Admin(_) | KeyKind::Agent => {
             let answer = kept.and_then(|text| RawValue::from_string(text).ok());
             let row = CallView::of(row);
             Ok(json(StatusCode::OK, &Recorded { row, answer }))

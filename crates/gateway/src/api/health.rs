@@ -83,10 +83,8 @@ pub(super) async fn health(State(api): State<Api>, In(project): In) -> Response 
 ))]
 pub(super) async fn acknowledge(
     State(api): State<Api>,
-    In(project): In,
     By(actor): By,
 ) -> Result<Response, Problem> {
-    api.gateway_only(&project)?;
     let acknowledged = api.engine().acknowledge_damage(&actor).await?;
     Ok(json(StatusCode::OK, &AcknowledgedView { acknowledged }))
 }

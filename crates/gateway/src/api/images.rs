@@ -70,8 +70,7 @@ pub(super) struct Pulled {
 #[utoipa::path(get, path = "/api/v1/images", tag = "images", responses(
     (status = 200, description = "The images.", body = Page<ImageView>),
 ))]
-pub(super) async fn list(State(api): State<Api>, In(project): In) -> Result<Response, Problem> {
-    api.gateway_only(&project)?;
+pub(super) async fn list(In(project): In) -> Result<Response, Problem> {
     let records = project.images().await?;
     let items = shown(&project, &records);
     let next_cursor = None;
@@ -88,13 +87,11 @@ pub(super) async fn list(State(api): State<Api>, In(project): In) -> Result<Resp
         used."),
 ))]
 pub(super) async fn pull(
-    State(api): State<Api>,
     In(project): In,
     By(actor): By,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    api.gateway_only(&project)?;
     let wanted: Wanted = body.read()?;
     let work = Work::of(wanted)?;
     let stop = CancellationToken::new();
@@ -163,12 +160,10 @@ async fn run(
     (status = 404, description = "`image.absent`: it is not in the store."),
 ))]
 pub(super) async fn remove(
-    State(api): State<Api>,
     In(project): In,
     By(actor): By,
     Asked(asked): Asked<Removed>,
 ) -> Result<Response, Problem> {
-    api.gateway_only(&project)?;
     let image = asked.image.parse().map_err(EngineError::from)?;
     let freed = project.remove_image(actor, image).await?;
     Ok(json(StatusCode::OK, &PrunedView::of(freed)))
@@ -183,7 +178,6 @@ pub(super) async fn prune(
     In(project): In,
     By(actor): By,
 ) -> Result<Response, Problem> {
-    api.gateway_only(&project)?;
     let servers = api.engine().projects().into_iter();
     let servers = servers.flat_map(|project| project.servers());
     let kept = servers.filter_map(|server| server.spec.launch.image()?.image.parse().ok());

@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_engine::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
-use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::caller::Caller;
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
 use http::StatusCode;
 use http_body_util::BodyExt;
@@ -72,7 +72,7 @@ impl Job {
 
     /// Returns whether a caller may see it: its creator, and administrators of its project. row 3.2
     fn is_open_to(&self, caller: &Caller) -> bool {
-        self.owner.0 == caller.project && (self.key == caller.key || caller.kind == KeyKind::Admin)
+        self.owner.0 == caller.project && (self.key == caller.key || caller.kind.is_admin())
     }
 
     /// Returns the bytes of its outcome; none while it runs.
@@ -279,6 +279,7 @@ fn make_room(jobs: &mut HashMap<CallId, Job>, owner: &Owner, incoming: usize) ->
 
 #[cfg(test)]
 mod tests {
+    use gantry_model::caller::{KeyKind, Role};
     use gantry_model::grant::GrantSet;
 
     use super::*;
@@ -324,7 +325,7 @@ mod tests {
             Some(Outcome::Done(StatusCode::OK, _))
         ));
         assert!(jobs.get(&other, id(1)).is_none());
-        let mut admin = caller(3, KeyKind::Admin);
+        let mut admin = caller(3, KeyKind::Admin(Role::Admin));
         assert!(jobs.get(&admin, id(1)).is_some());
         // Another project's administrator, and a key of the same id there, find nothing. row 3.2
         admin.project = "other".parse().unwrap();

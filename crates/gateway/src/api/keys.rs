@@ -4,7 +4,7 @@ use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use gantry_engine::{EngineError, NewKey};
-use gantry_model::caller::KeyKind;
+use gantry_model::caller::{KeyKind, Role};
 use gantry_model::id::{AgentName, KeyId};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,9 @@ pub(super) fn routes() -> Router<Api> {
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyBody {
     kind: Kind,
+    /// What an administrator's key may do; by default `admin`. Nobody gives more than they have.
+    #[schema(value_type = Option<String>, example = "auditor")]
+    role: Option<String>,
     /// The agent it identifies; by default `default` for an agent's key, `admin` for an admin's. An
     /// unknown agent is created without grants.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "reviewer")]
@@ -55,7 +58,7 @@ pub(super) enum Kind {
 impl From<KeyKind> for Kind {
     fn from(kind: KeyKind) -> Self {
         match kind {
-            KeyKind::Admin => Self::Admin,
+            KeyKind::Admin(_) => Self::Admin,
             KeyKind::Agent => Self::Agent,
         }
     }
@@ -68,6 +71,11 @@ pub(super) struct KeyView {
     #[schema(example = "key_0123456789abcdef0123456789abcdef")]
     id: String,
     kind: Kind,
+    /// What an administrator's key may do: `installation`, `admin`, `operator`, `approver` or
+    /// `auditor`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    role: Option<&'static str>,
     /// The agent it identifies.
     agent: String,
     /// A label for people.
@@ -92,6 +100,7 @@ impl KeyView {
         Self {
             id: key.id.to_string(),
             kind: key.kind.into(),
+            role: key.kind.role().map(Role::as_str),
             agent: key.agent.to_string(),
             label: key.label.clone(),
             created: rfc3339(key.created_ms),
@@ -110,6 +119,10 @@ pub(super) struct NewKeyView {
     /// Its text.
     #[schema(example = "gantry_agent_…")]
     key: String,
+    /// What an administrator's key may do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    role: Option<&'static str>,
     /// The agent it identifies.
     agent: String,
     /// When it expires.
@@ -155,6 +168,7 @@ pub(super) async fn list(
 /// Creates a key. Its text is in this response and nowhere else.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody, responses(
     (status = 201, description = "The key, with its text.", body = NewKeyView),
+    (status = 403, description = "`auth.role`: the role is above that of whoever asks."),
 ))]
 pub(super) async fn create(
     In(project): In,
@@ -163,7 +177,13 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let asked: KeyBody = body.read()?;
     let (kind, default) = match asked.kind {
-        Kind::Admin => (KeyKind::Admin, "admin"),
+        Kind::Admin => {
+            let role = role(asked.role.as_deref())?;
+            (KeyKind::Admin(role), default_agent(role))
+        }
+        Kind::Agent if asked.role.is_some() => {
+            return Err(unusable("/role", "only an administrator's key has a role"));
+        }
         Kind::Agent => (KeyKind::Agent, "default"),
     };
     let agent = asked.agent.as_deref().unwrap_or(default);
@@ -181,6 +201,7 @@ pub(super) async fn create(
     let made = NewKeyView {
         id: id.to_string(),
         key,
+        role: kind.role().map(Role::as_str),
         agent: agent.to_string(),
         expires,
     };
@@ -192,6 +213,7 @@ pub(super) async fn create(
 #[utoipa::path(delete, path = "/api/v1/keys/{key}", tag = "keys",
     params(("key" = String, Path, description = "Its id.")), responses(
     (status = 204, description = "The key is revoked."),
+    (status = 403, description = "`auth.role`: its role is above that of whoever asks."),
     (status = 409, description = "`key.last_admin`: it is the last non-expiring admin key."),
 ))]
 pub(super) async fn revoke(
@@ -205,13 +227,35 @@ pub(super) async fn revoke(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+/// Reads a role; `admin` if there is none.
+fn role(text: Option<&str>) -> Result<Role, Problem> {
+    let role = text.map(str::parse::<Role>).transpose();
+    let role =
+        role.map_err(|error| unusable("/role", &error.to_string()).with_hint(error.hint()))?;
+    Ok(role.unwrap_or(Role::Admin))
+}
+
+/// Returns whom an administrator's key identifies by default. Approvers and auditors stand apart from
+/// those whom they watch.
+fn default_agent(role: Role) -> &'static str {
+    match role {
+        Role::Installation | Role::Admin | Role::Operator => "admin",
+        Role::Approver | Role::Auditor => role.as_str(),
+    }
+}
+
+fn unusable(path: &str, message: &str) -> Problem {
+    let problem = Problem::new("request.body").with_detail(format!("`{path}` {message}"));
+    problem.with_issues(vec![FieldIssue {
+        path: path.to_owned(),
+        message: message.to_owned(),
+    }])
+}
+
 /// Returns a label without control characters; at most 128 characters are accepted.
 pub(super) fn label(text: &str) -> Result<String, Problem> {
     if text.chars().count() > 128 {
-        let message = "is longer than 128 characters".to_owned();
-        let problem = Problem::new("request.body").with_detail(format!("`label` {message}"));
-        let path = "/label".to_owned();
-        return Err(problem.with_issues(vec![FieldIssue { path, message }]));
+        return Err(unusable("/label", "is longer than 128 characters"));
     }
     Ok(text.chars().filter(|c| !c.is_control()).collect())
 }

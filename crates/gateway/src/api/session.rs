@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use gantry_engine::{Actor, EngineError, Project};
-use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::caller::{Caller, Role};
 use gantry_model::id::AgentName;
 use http::header::{CONTENT_LENGTH, SET_COOKIE};
 use http::request::Parts;
@@ -69,8 +69,10 @@ pub(super) struct SignedIn {
 /// Who is signed in.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SessionView {
-    /// What the key may do.
-    role: Role,
+    /// What the key may do: `agent`, or the role of an administrator: `installation`, `admin`,
+    /// `operator`, `approver`, `auditor`.
+    #[schema(example = "admin")]
+    role: &'static str,
     /// The agent that the key identifies.
     agent: String,
     /// The projects it may see.
@@ -79,24 +81,11 @@ pub(super) struct SessionView {
     expires_ms: Option<u64>,
 }
 
-/// What a key may do.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Role {
-    /// Administers the gateway.
-    Admin,
-    /// Lists and calls what its agent was granted.
-    Agent,
-}
-
 impl SessionView {
     fn of(caller: &Caller, session: Option<&Session>) -> Self {
         let left = session.map(|session| session.time_left().as_millis() as u64);
         Self {
-            role: match caller.kind {
-                KeyKind::Admin => Role::Admin,
-                KeyKind::Agent => Role::Agent,
-            },
+            role: caller.kind.role().map_or("agent", Role::as_str),
             agent: caller.agent.to_string(),
             projects: vec![caller.project.to_string()],
             expires_ms: left.map(|left| now_ms().saturating_add(left)),
@@ -224,7 +213,7 @@ pub(super) async fn new_code(
 
 /// Records administrators' sessions. Agents are left out: they could flood the record.
 async fn record(project: &Project, caller: &Caller, by: &Actor, act: &'static str) {
-    if caller.kind == KeyKind::Admin {
+    if caller.kind.is_admin() {
         project.record_session(by, act).await;
     }
 }

@@ -66,7 +66,7 @@ fn shape_of(asked: Option<&str>) -> Result<Option<Shape>, Problem> {
 
 /// Returns a caller with an agent's grants, for an administrator's view of it. row 2.16
 async fn seen_by(project: &Arc<Project>, caller: &Caller, agent: &str) -> Result<Caller, Problem> {
-    if caller.kind != KeyKind::Admin {
+    if !caller.kind.is_admin() {
         return Err(Problem::new("auth.agent_key").with_detail("`agent` needs an admin key"));
     }
     let name: AgentName = agent.parse().map_err(EngineError::Name)?;
@@ -83,7 +83,7 @@ fn known_server(
     server: &str,
 ) -> Result<String, Problem> {
     let may_know = |name: &ServerName| {
-        caller.kind == KeyKind::Admin
+        caller.kind.is_admin()
             || caller.grants.check(MethodClass::Lifecycle, name, None) == Verdict::Allowed
     };
     let known = project.server(server);
@@ -97,7 +97,7 @@ fn known_server(
         return Ok(server.to_owned());
     }
     let problem = match caller.kind {
-        KeyKind::Admin => unknown(project, server),
+        KeyKind::Admin(_) => unknown(project, server),
         KeyKind::Agent => unknown_among(server, names),
     };
     Err(match problem.hint() {

@@ -57,7 +57,7 @@ pub(crate) fn service(state: AppState) -> Service {
             let endpoint = Arc::clone(&endpoint);
             return Box::pin(async move { endpoint.serve(Ok(Scope::All), request).await });
         }
-        ask(&router, request)
+        ask(&router, api::within_project(request))
     };
     Arc::new(move |request: Request| framing::judged(request, &answer))
 }

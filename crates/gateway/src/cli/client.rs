@@ -39,6 +39,8 @@ pub(super) fn block_on<T>(verb: impl Future<Output = Result<T, Failure>>) -> Res
 pub(super) struct Client {
     authority: String,
     pool: Arc<Pool>,
+    /// The project to work in, if it is not that of the key.
+    project: Option<String>,
     /// What to do if the gateway refuses the key.
     if_refused: Option<&'static str>,
 }
@@ -65,6 +67,7 @@ impl Client {
         Ok(Self {
             authority: authority.to_string(),
             pool: Arc::new(pool),
+            project: None,
             if_refused: None,
         })
     }
@@ -74,6 +77,26 @@ impl Client {
         Self {
             if_refused: Some(hint),
             ..self
+        }
+    }
+
+    /// Selects the project to work in.
+    pub(super) fn within(self, project: Option<&str>) -> Self {
+        Self {
+            project: project.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// Returns the path of a route, in the selected project.
+    pub(super) fn path(&self, path: &str) -> String {
+        const API: &str = "/api/v1/";
+        let rest = path.strip_prefix(API);
+        let rest =
+            rest.filter(|rest| !rest.starts_with("projects") && !rest.starts_with("session"));
+        match (&self.project, rest) {
+            (Some(project), Some(rest)) => format!("{API}projects/{}/{rest}", segment(project)),
+            _ => path.to_owned(),
         }
     }
 
@@ -156,7 +179,7 @@ impl Client {
     fn request(&self, method: Method, path: &str) -> http::request::Builder {
         Request::builder()
             .method(method)
-            .uri(path)
+            .uri(self.path(path))
             .header(ACCEPT, "application/json, application/problem+json")
             .header(CONTENT_TYPE, "application/json")
     }

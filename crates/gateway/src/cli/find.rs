@@ -58,7 +58,7 @@ impl CliContext {
             Failure::plain(Exit::Failed, message, &error)
                 .hint("name another with `--key-file FILE`")
         })?;
-        let client = Client::new(&url, key.trim())?;
+        let client = Client::new(&url, key.trim())?.within(self.project.as_deref());
         Ok(match (&self.key_file, role) {
             (None, Role::Agent) => client.if_refused(LOST_KEY),
             (Some(_), _) | (None, Role::Admin) => client,

@@ -113,7 +113,7 @@ impl Follow {
     async fn connect(&mut self) -> Result<(), Failure> {
         let request = Request::builder()
             .method(Method::GET)
-            .uri(&self.path)
+            .uri(self.client.path(&self.path))
             .header(ACCEPT, "text/event-stream");
         let request = request.body(Full::default());
         let request = request.expect("a path of escaped parts is a URI");

@@ -48,6 +48,12 @@ struct New {
     /// Create an admin key instead
     #[arg(long)]
     admin: bool,
+    /// What an admin key may do: `installation`, `admin`, `operator`, `approver` or `auditor`
+    #[arg(long, requires = "admin", value_name = "ROLE")]
+    role: Option<String>,
+    /// Whom an admin key identifies [default: `admin`, or the role of approvers and auditors]
+    #[arg(long, requires = "admin", value_name = "NAME")]
+    name: Option<String>,
     /// A label
     #[arg(long, default_value = "")]
     label: String,
@@ -70,13 +76,19 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             if !shown.is_wanted() {
                 sort(&mut answer);
             }
-            let heading = ["key", "kind", "agent", "made", "ends", "label"];
+            let heading = ["key", "kind", "role", "agent", "made", "ends", "label"];
             shown.list(screen, &answer, &heading, row);
         }
         Action::New(new) => {
             let mut body = json!({"kind": "agent", "agent": new.agent, "label": new.label});
             if new.admin {
                 body = json!({"kind": "admin", "label": new.label});
+                if let Some(role) = &new.role {
+                    body["role"] = role.as_str().into();
+                }
+                if let Some(name) = &new.name {
+                    body["agent"] = name.as_str().into();
+                }
             }
             if let Some(period) = &new.expires_in {
                 body["expires_in"] = period.as_str().into();
@@ -135,7 +147,7 @@ fn sort(answer: &mut Value) {
     if let Some(keys) = answer["items"].as_array_mut() {
         keys.sort_by_cached_key(|key| {
             let row = row(key);
-            [1, 2, 3, 5].map(|column| row[column].clone())
+            [1, 2, 3, 4, 6].map(|column| row[column].clone())
         });
     }
 }
@@ -145,6 +157,7 @@ fn row(key: &Value) -> Vec<String> {
     vec![
         text(key, "/id"),
         text(key, "/kind"),
+        text(key, "/role"),
         text(key, "/agent"),
         moment("/created_ms"),
         moment("/expires_ms"),

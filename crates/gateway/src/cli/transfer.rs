@@ -45,7 +45,7 @@ impl Transfer {
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let request = Request::builder()
             .method(method)
-            .uri(path)
+            .uri(client.path(path))
             .header(ACCEPT, accept)
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))

@@ -17,6 +17,8 @@ pub const GANTRY_STORE: &str = "GANTRY_STORE";
 pub const GANTRY_URL: &str = "GANTRY_URL";
 /// The key file for the verbs, if `--key-file` is not given.
 pub const GANTRY_KEY_FILE: &str = "GANTRY_KEY_FILE";
+/// The project to work in.
+pub const GANTRY_PROJECT: &str = "GANTRY_PROJECT";
 /// The password that `gantry images pull --username` shows to a registry.
 pub const GANTRY_REGISTRY_PASSWORD: &str = "GANTRY_REGISTRY_PASSWORD";
 /// Any value but an empty one turns colours off.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use gantry_engine::{Actor, Engine, Surface};
-use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::caller::{Caller, KeyKind, Permission};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -27,6 +27,10 @@ use super::hosts::HostPolicy;
 use super::limits::{Bodies, bodies};
 use super::session::{self, BrowserSessions, Session, TOKEN_HEADER};
 
+/// The error code for an agent's key on an administrator's route.
+pub(crate) const AGENT_KEY: &str = "auth.agent_key";
+/// The error code for an administrator's key without the permission.
+pub(crate) const ROLE: &str = "auth.role";
 /// Maximum number of wrong keys and codes per address within [`WINDOW`].
 const ATTEMPTS: u32 = 20;
 /// The window for counting wrong keys.
@@ -52,6 +56,13 @@ pub(crate) struct Gate {
 pub(crate) struct Authenticated {
     pub(crate) caller: Caller,
     pub(crate) session: Option<Arc<Session>>,
+}
+
+impl Authenticated {
+    /// Returns the same credential with the caller as it acts.
+    pub(crate) fn acting_as(self, caller: Caller) -> Self {
+        Self { caller, ..self }
+    }
 }
 
 impl Gate {
@@ -148,7 +159,7 @@ impl Gate {
         let caller = self.known(parts, Surface::Mcp)?;
         match caller.kind {
             KeyKind::Agent => Ok(caller),
-            KeyKind::Admin => {
+            KeyKind::Admin(_) => {
                 let (by, code) = (actor(&caller, parts), "auth.admin_key");
                 let path = parts.uri.path();
                 if let Some(project) = self.engine.project(&caller.project) {
@@ -161,15 +172,32 @@ impl Gate {
         }
     }
 
-    /// Returns the administrator behind the request; an agent key is refused (403). fault U4
-    pub(crate) fn admin(&self, parts: &Parts) -> Result<Authenticated, Problem> {
+    /// Returns the administrator behind the request; any other key is refused (403). fault U4
+    pub(crate) fn admin(
+        &self,
+        parts: &Parts,
+        needed: Permission,
+    ) -> Result<Authenticated, Problem> {
         let authenticated = self.anyone(parts)?;
-        match authenticated.caller.kind {
-            KeyKind::Admin => Ok(authenticated),
-            KeyKind::Agent => {
-                Err(Problem::new("auth.agent_key").with_detail("this route needs an admin key"))
-            }
+        permit(&authenticated.caller, needed)?;
+        Ok(authenticated)
+    }
+}
+
+/// Refuses a caller without a permission.
+pub(crate) fn permit(caller: &Caller, needed: Permission) -> Result<(), Problem> {
+    match caller.kind {
+        KeyKind::Admin(role) if role.may(needed) => Ok(()),
+        KeyKind::Admin(role) => {
+            let roles: Vec<String> = needed.roles().map(|role| format!("`{role}`")).collect();
+            Err(Problem::new(ROLE)
+                .with_detail(format!(
+                    "a key with the role `{role}` may not do this: it needs `{}`",
+                    needed.as_str()
+                ))
+                .with_hint(format!("use a key with the role {}", roles.join(" or "))))
         }
+        KeyKind::Agent => Err(Problem::new(AGENT_KEY).with_detail("this route needs an admin key")),
     }
 }
 

@@ -296,7 +296,7 @@ fn random_text<const BYTES: usize>() -> String {
 mod tests {
     use std::sync::Arc;
 
-    use gantry_model::caller::{KeyEnd, KeyKind, KeyValidity, UserTrust};
+    use gantry_model::caller::{KeyEnd, KeyKind, KeyValidity, Role, UserTrust};
     use gantry_model::grant::GrantSet;
 
     use super::*;
@@ -306,7 +306,7 @@ mod tests {
             project: ProjectName::local(),
             agent: "operator".parse().unwrap(),
             key: KeyId::from_random(key),
-            kind: KeyKind::Admin,
+            kind: KeyKind::Admin(Role::Admin),
             grants: Arc::new(GrantSet::everything()),
             users: UserTrust::Trusted,
             validity: KeyValidity::default(),

@@ -314,13 +314,13 @@ fn what_is_observed_in_a_project_is_not_shown_in_another() {
         other
             .admin("POST", "/api/v1/audit/confirm-clock", None)
             .status,
-        404
+        403
     );
     assert_eq!(
         other
             .admin("POST", "/api/v1/health/acknowledge", None)
             .status,
-        404
+        403
     );
     let health = |tenant: &Tenant<'_>| tenant.admin("GET", "/api/v1/health", None).json();
     let theirs = health(other);

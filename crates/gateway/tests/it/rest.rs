@@ -12,6 +12,7 @@ mod identity;
 mod later;
 mod origins;
 mod queries;
+mod roles;
 mod servers;
 mod session;
 mod stream;

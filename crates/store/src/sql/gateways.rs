@@ -25,6 +25,8 @@ pub(crate) const CHANGES: &str = "SELECT \
      (SELECT sum(revision) FROM kb.mcp_revisions \
      WHERE project_id = $1 AND kind IN ('keys', 'agents', 'grants')), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'servers'), \
+     (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'settings'), \
+     (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'suspensions'), \
      EXISTS (SELECT 1 FROM kb.mcp_gateways \
      WHERE number <> $2 AND stopped_at IS NULL AND seen_at > $3)";
 

@@ -96,7 +96,9 @@ impl SqliteStore {
         Ok(Changes {
             access: unsigned_option(&row, 0).map_err(failed)?.unwrap_or(0),
             servers: unsigned_option(&row, 1).map_err(failed)?.unwrap_or(0),
-            others: column(&row, 2).map_err(failed)?,
+            settings: unsigned_option(&row, 2).map_err(failed)?.unwrap_or(0),
+            suspensions: unsigned_option(&row, 3).map_err(failed)?.unwrap_or(0),
+            others: column(&row, 4).map_err(failed)?,
         })
     }
 

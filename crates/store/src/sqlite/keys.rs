@@ -1,6 +1,6 @@
 //! Keys. Statements are in `sql::keys`.
 
-use gantry_model::caller::KeyKind;
+use gantry_model::caller::{KeyKind, Role};
 use gantry_model::id::KeyId;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
@@ -59,6 +59,7 @@ impl SqliteStore {
             .bind(signed(row.created_ms))
             .bind(signed_option(row.revoked_ms))
             .bind(signed_option(row.expires_ms))
+            .bind(row.kind.role().map(Role::as_str))
             .execute(connection);
         let inserted = insert.await.map(drop);
         inserted.map_err(|error| match error.as_database_error() {
@@ -91,15 +92,21 @@ impl SqliteStore {
 
 const fn kind_text(kind: KeyKind) -> &'static str {
     match kind {
-        KeyKind::Admin => "admin",
+        KeyKind::Admin(_) => "admin",
         KeyKind::Agent => "agent",
     }
+}
+
+/// Reads the role of an administrator's key.
+fn role(row: &SqliteRow) -> Result<Role, sqlx::Error> {
+    let text: &str = column(row, 9)?;
+    text.parse().map_err(|_| unexpected("role", text))
 }
 
 fn key(row: &SqliteRow) -> Result<KeyRow, sqlx::Error> {
     let digest: &[u8] = column(row, 4)?;
     let kind = match column::<&str, _>(row, 3)? {
-        "admin" => KeyKind::Admin,
+        "admin" => KeyKind::Admin(role(row)?),
         "agent" => KeyKind::Agent,
         other => return Err(unexpected("kind of key", other)),
     };

@@ -127,6 +127,7 @@ async fn every_statement_can_be_prepared() {
         sql::agents::ALL,
         sql::secrets::ALL,
         sql::servers::ALL,
+        sql::settings::ALL,
         sql::keys::ALL,
         sql::grants::ALL,
         sql::catalog::ALL,

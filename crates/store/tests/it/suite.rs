@@ -12,3 +12,4 @@ mod keys;
 mod leases;
 mod secrets;
 mod servers;
+mod settings;

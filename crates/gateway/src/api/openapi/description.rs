@@ -13,7 +13,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::super::{
     acts, agents, auth, call, calls, errors, events, health, history, images, keys, servers,
-    session, tools, volumes, welcome,
+    session, settings, tools, volumes, welcome,
 };
 
 /// Returns the generated document.
@@ -45,6 +45,7 @@ pub(super) fn generated() -> String {
         calls::list, calls::export::export, calls::one, calls::take_back,
         agents::list, agents::create, agents::one, agents::change, agents::remove,
         keys::list, keys::create, keys::revoke,
+        settings::list, settings::change,
         health::alive, health::health, health::acknowledge, health::metrics,
         super::openapi, super::docs, errors::list, errors::one, welcome::welcome,
     ),
@@ -58,6 +59,7 @@ pub(super) fn generated() -> String {
         (name = "calls", description = "The record of every call. An agent sees its own."),
         (name = "agents", description = "Agents, their grants and filters. Admin keys only."),
         (name = "keys", description = "Keys of agents and administrators. Admin keys only."),
+        (name = "settings", description = "The settings of the project. Admin keys only."),
         (name = "session", description = "Browser sessions: a sign-in code or a key becomes a cookie and a token."),
         (name = "acts", description = "Administrative acts, and refused attempts. Admin keys only."),
         (name = "health", description = "Health and metrics of the gateway."),

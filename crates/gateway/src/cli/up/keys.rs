@@ -38,7 +38,7 @@ pub(super) async fn keep(
     revoke(folder, &project).await;
     let by = std::fs::read_to_string(&admin).ok();
     let by = by.and_then(|key| engine.authenticate(key.trim()));
-    let Some(by) = by.filter(|caller| caller.kind == KeyKind::Admin) else {
+    let Some(by) = by.filter(|caller| caller.kind.is_admin()) else {
         tracing::warn!(file = %admin.display(), "no valid admin key is on file; the verbs need `--key-file`");
         return Ok(());
     };

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use gantry_engine::images::{ImageError, Responsible};
 use gantry_engine::{
-    CallError, CallFailure, EngineError, HttpError, Issue, SignInError, VolumeError,
+    AdminError, CallError, CallFailure, EngineError, HttpError, Issue, SignInError, VolumeError,
 };
 use gantry_model::diagnose::{Diagnose as _, chain};
 use gantry_model::era::EraError;
@@ -192,6 +192,7 @@ fn rpc_status(code: i64) -> StatusCode {
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
         let status = match &error {
+            EngineError::Admin(error) => admin_status(error),
             EngineError::Spec(_)
             | EngineError::Name(_)
             | EngineError::Grant(_)
@@ -271,6 +272,14 @@ fn registered_as(member: &str) -> String {
             parts.fold(String::new(), |pointer, part| format!("{pointer}/{part}"))
         }
         None => format!("/{}", escaped(member)),
+    }
+}
+
+/// Returns the status of what an administrator may not do, or got wrong.
+fn admin_status(error: &AdminError) -> StatusCode {
+    match error {
+        AdminError::RoleAbove { .. } => StatusCode::FORBIDDEN,
+        AdminError::Setting(_) => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 

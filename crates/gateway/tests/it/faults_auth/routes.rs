@@ -22,7 +22,7 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 81] = [
+const ROUTES: &[(&str, &str, For, u16)] = &[
     ("GET", "/", For::Everyone, 200),
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
@@ -48,6 +48,8 @@ const ROUTES: [(&str, &str, For, u16); 81] = [
         409,
     ),
     ("GET", "/metrics", For::Admins, 200),
+    ("GET", "/api/v1/settings", For::Admins, 200),
+    ("PATCH", "/api/v1/settings", For::Admins, 200),
     ("GET", "/api/v1/health", For::Admins, 200),
     ("POST", "/api/v1/health/acknowledge", For::Admins, 200),
     ("GET", "/api/v1/mcp/servers", For::Admins, 200),
@@ -215,7 +217,7 @@ fn without_a_valid_key_every_route_that_tells_anything_is_closed() {
     assert_eq!(gantry.rest("DELETE", &path, None).status, 204);
     let revoked = made["key"].as_str().unwrap();
     let mut guesses = 0;
-    for (method, path, who, status) in ROUTES {
+    for (method, path, who, status) in ROUTES.iter().copied() {
         let answer = ask(&gantry, None, method, path);
         match who {
             For::Everyone => {
@@ -270,7 +272,7 @@ fn without_a_valid_key_every_route_that_tells_anything_is_closed() {
 fn agent_keys_open_no_admin_route_and_admin_keys_no_mcp() {
     let gantry = Gantry::start(&["a"]);
     let at_first = Holdings::of(&gantry);
-    for (method, path, who, _) in ROUTES {
+    for (method, path, who, _) in ROUTES.iter().copied() {
         let agent = ask(&gantry, Some(&gantry.agent), method, path);
         match who {
             For::Admins => refused(path, &agent, 403, "auth.agent_key"),
@@ -319,7 +321,8 @@ fn who_may_is_let_in() {
     let at_first = Holdings::of(&gantry);
     // What ends the server goes last.
     let (last, others): (Vec<_>, Vec<_>) = ROUTES
-        .into_iter()
+        .iter()
+        .copied()
         .partition(|(method, path, ..)| *method == "DELETE" && path.contains("{server}"));
     for (method, path, who, status) in others.into_iter().chain(last) {
         let keys: &[&String] = match who {

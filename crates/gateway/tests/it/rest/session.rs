@@ -108,7 +108,7 @@ fn a_code_signs_in_once_and_both_secrets_are_needed() {
         .json();
     assert_eq!(
         (&who["role"], &who["projects"]),
-        (&json!("admin"), &json!(["local"]))
+        (&json!("installation"), &json!(["local"]))
     );
     // Neither alone is anybody.
     let get = |headers: &[(&str, &str)]| {

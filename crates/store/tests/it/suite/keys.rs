@@ -1,6 +1,6 @@
 //! Keys.
 
-use gantry_model::caller::KeyKind;
+use gantry_model::caller::{KeyKind, Role};
 use gantry_model::id::KeyId;
 use gantry_store::{KeyRow, StoreError};
 
@@ -23,7 +23,10 @@ fn key(number: u8, kind: KeyKind) -> KeyRow {
 #[tokio::test]
 async fn keys_come_back_until_they_are_revoked() {
     on_each(|store| async move {
-        let (admin, agent) = (key(1, KeyKind::Admin), key(2, KeyKind::Agent));
+        let (admin, agent) = (
+            key(1, KeyKind::Admin(Role::Auditor)),
+            key(2, KeyKind::Agent),
+        );
         store.put_key(&agent).await.unwrap();
         store.put_key(&admin).await.unwrap();
         assert_eq!(store.keys().await.unwrap(), [admin.clone(), agent.clone()]);
@@ -46,7 +49,7 @@ async fn a_key_is_stored_once() {
         store.put_key(&key(1, KeyKind::Agent)).await.unwrap();
         let mut twin = key(2, KeyKind::Agent);
         twin.digest = [1; 32];
-        for row in [key(1, KeyKind::Admin), twin] {
+        for row in [key(1, KeyKind::Admin(Role::Auditor)), twin] {
             let error = store.put_key(&row).await.unwrap_err();
             assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         }

@@ -1,0 +1,116 @@
+//! The settings of a project in memory: read when it is opened, changed store first and memory second,
+//! read again when another gateway has changed them. Entry points: [`Project::settings`] and
+//! [`Project::change_settings`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use gantry_model::id::ProjectName;
+use gantry_model::settings::{ProjectSettings, Setting};
+use gantry_store::Store;
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use super::Project;
+use crate::acts::values::difference;
+use crate::acts::{Actor, Draft};
+use crate::error::{AdminError, EngineError};
+
+/// The settings that hold now.
+pub(crate) struct SettingsHolder {
+    now: ArcSwap<ProjectSettings>,
+    /// The revision in the store that was read last.
+    revision: AtomicU64,
+    /// One change at a time.
+    changing: Mutex<()>,
+}
+
+impl SettingsHolder {
+    /// Reads the settings of a project. One that cannot be read is an error: a policy never falls back
+    /// to allowing more.
+    pub(crate) async fn load(store: &Store, project: &ProjectName) -> Result<Self, EngineError> {
+        let holder = Self {
+            now: ArcSwap::default(),
+            revision: AtomicU64::new(0),
+            changing: Mutex::default(),
+        };
+        holder.reload(store, project).await?;
+        Ok(holder)
+    }
+
+    /// Reads them again if another gateway has changed them since.
+    pub(crate) async fn refresh(
+        &self,
+        store: &Store,
+        project: &ProjectName,
+        revision: u64,
+    ) -> Result<(), EngineError> {
+        if self.revision.load(Ordering::Acquire) == revision {
+            return Ok(());
+        }
+        let _one = self.changing.lock().await;
+        self.reload(store, project).await
+    }
+
+    async fn reload(&self, store: &Store, project: &ProjectName) -> Result<(), EngineError> {
+        // Before the rows: what changes in between is read again.
+        let revision = store.changes(project).await?.settings;
+        let stored = store.settings(project).await?;
+        let settings = ProjectSettings::from_stored(stored).map_err(AdminError::from)?;
+        self.now.store(Arc::new(settings));
+        self.revision.store(revision, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Project {
+    /// Returns the settings of the project as they are now.
+    pub fn settings(&self) -> Arc<ProjectSettings> {
+        self.settings.now.load_full()
+    }
+
+    /// Changes settings, all of them or none; `null` brings a default back.
+    pub async fn change_settings(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        changes: BTreeMap<String, Value>,
+    ) -> Result<Arc<ProjectSettings>, EngineError> {
+        let (by, project) = (by.into(), Arc::clone(self));
+        self.complete(async move {
+            let (holder, store) = (&project.settings, &project.machine.store);
+            let _one = holder.changing.lock().await;
+            let before = project.settings();
+            let mut after = ProjectSettings::clone(&before);
+            let mut rows = Vec::new();
+            for (name, value) in changes {
+                after.set(&name, value).map_err(AdminError::from)?;
+                let setting = Setting::named(&name).map_err(AdminError::from)?;
+                let value = after.get(setting);
+                let value = (value != setting.default()).then_some(value);
+                rows.push((name, value));
+            }
+            let shown = |settings: &ProjectSettings| {
+                let values = rows.iter().filter_map(|(name, _)| {
+                    let setting = Setting::named(name).ok()?;
+                    Some((name.clone(), settings.get(setting)))
+                });
+                Value::Object(values.collect::<Map<_, _>>())
+            };
+            let (was, is) = difference(&shown(&before), &shown(&after));
+            let draft = Draft::new("settings.change", project.name.as_str());
+            let draft = draft.before(was).after(is);
+            let act = project.acts.begin(&by, draft).await?;
+            let changed = store.change_settings(&project.name, &rows).await;
+            if changed.is_ok() {
+                holder.now.store(Arc::new(after));
+            }
+            let changed = changed.map_err(EngineError::from);
+            act.end(&changed).await;
+            changed?;
+            Ok(project.settings())
+        })
+        .await
+    }
+}

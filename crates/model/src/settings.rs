@@ -1,0 +1,186 @@
+//! The settings of a project, each defined once: name, what may be written, what it means, where its
+//! value is. The REST API, the command line and `docs/settings.md` derive from the definition.
+//!
+//! A new setting is a field of [`ProjectSettings`] and an entry of [`SETTINGS`]. Values are JSON in the
+//! store; one that cannot be read is an error, never a default. Entry points: [`ProjectSettings::set`]
+//! and [`SETTINGS`].
+
+mod package;
+mod registration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::diagnose::{Diagnose, Fault};
+
+pub use self::registration::{Patterns, Policed, PolicyError, RegistrationPolicy, Sensitive};
+
+/// All settings of one project.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ProjectSettings {
+    /// What may be registered.
+    pub registration: RegistrationPolicy,
+}
+
+/// The definition of one setting.
+pub struct Setting {
+    /// Its name, everywhere.
+    pub name: &'static str,
+    /// What may be written, in a few words.
+    pub values: &'static str,
+    /// What it means, in one or two sentences of Markdown.
+    pub doc: &'static str,
+    field: fn(&mut ProjectSettings) -> &mut dyn Field,
+}
+
+/// Every setting, in the order in which they are shown.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "registration.commands",
+        values: "a list of patterns, or null",
+        doc: "The commands that may be registered, with `*` for any run of characters. Without a list, \
+              all; an empty list allows none.",
+        field: |settings| &mut settings.registration.commands,
+    },
+    Setting {
+        name: "registration.packages",
+        values: "a list of patterns, or null",
+        doc: "The packages that `npx`, `uvx` and their like may run. Where the package cannot be told \
+              from the arguments, the server is refused.",
+        field: |settings| &mut settings.registration.packages,
+    },
+    Setting {
+        name: "registration.images",
+        values: "a list of patterns, or null",
+        doc: "The references of images that may be registered.",
+        field: |settings| &mut settings.registration.images,
+    },
+    Setting {
+        name: "registration.urls",
+        values: "a list of patterns, or null",
+        doc: "The URLs of remote servers, and of their proxies, such as `https://*.example.com/*`. \
+              Scheme, host and path are matched one by one.",
+        field: |settings| &mut settings.registration.urls,
+    },
+    Setting {
+        name: "registration.isolation_floor",
+        values: "`process`, `namespaces`, `e2b`, `firecracker`, `gvisor` or null",
+        doc: "The weakest isolation that a registered server may have. With one, the profile `local` is \
+              refused.",
+        field: |settings| &mut settings.registration.isolation_floor,
+    },
+    Setting {
+        name: "registration.approve",
+        values: "a list of `local`, `allow_shell`, `allow_env`, `all_grants`",
+        doc: "What needs the approval of somebody else than who asks for it: servers in the profile \
+              `local`, `allow_shell`, `allow_env`, and grants on everything (`*`).",
+        field: |settings| &mut settings.registration.approve,
+    },
+];
+
+/// The value of a setting, whatever its type.
+trait Field {
+    fn get(&self) -> Value;
+    fn set(&mut self, value: Value) -> Result<(), serde_json::Error>;
+}
+
+impl<T: Serialize + DeserializeOwned> Field for T {
+    fn get(&self) -> Value {
+        serde_json::to_value(self).expect("a setting is always expressible as JSON")
+    }
+
+    fn set(&mut self, value: Value) -> Result<(), serde_json::Error> {
+        *self = serde_json::from_value(value)?;
+        Ok(())
+    }
+}
+
+impl ProjectSettings {
+    /// Returns the settings that stored values make.
+    pub fn from_stored(
+        values: impl IntoIterator<Item = (String, Value)>,
+    ) -> Result<Self, SettingError> {
+        let mut settings = Self::default();
+        for (name, value) in values {
+            settings.set(&name, value)?;
+        }
+        Ok(settings)
+    }
+
+    /// Changes one setting; `null` brings its default back.
+    pub fn set(&mut self, name: &str, value: Value) -> Result<(), SettingError> {
+        let setting = Setting::named(name)?;
+        let value = match value {
+            Value::Null => setting.default(),
+            value => value,
+        };
+        let set = (setting.field)(self).set(value);
+        set.map_err(|error| SettingError::Value {
+            name: setting.name,
+            values: setting.values,
+            why: error.to_string(),
+        })
+    }
+
+    /// Returns the value of a setting.
+    pub fn get(&self, setting: &Setting) -> Value {
+        (setting.field)(&mut self.clone()).get()
+    }
+}
+
+impl Setting {
+    /// Finds a setting.
+    pub fn named(name: &str) -> Result<&'static Self, SettingError> {
+        let found = SETTINGS.iter().find(|setting| setting.name == name);
+        found.ok_or_else(|| SettingError::Unknown {
+            name: name.chars().take(64).collect(),
+        })
+    }
+
+    /// Returns its default.
+    pub fn default(&self) -> Value {
+        (self.field)(&mut ProjectSettings::default()).get()
+    }
+}
+
+/// Why a setting cannot be changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// There is no such setting.
+    #[error("there is no setting `{name}`")]
+    Unknown {
+        /// The name as asked for.
+        name: String,
+    },
+    /// It does not take that value.
+    #[error("setting `{name}` takes {values}: {why}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// What may be written.
+        values: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl Diagnose for SettingError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "setting.unknown",
+            Self::Value { .. } => "setting.value",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Client
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown { .. } => Some("`gantry project settings` lists them".into()),
+            Self::Value { .. } => None,
+        }
+    }
+}
