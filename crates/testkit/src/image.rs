@@ -25,6 +25,16 @@ pub struct Archive {
     name: String,
     files: BTreeMap<String, Entry>,
     config: Map<String, Value>,
+    architecture: String,
+}
+
+/// What a registry is given of an image: its configuration, and its one layer as it is.
+#[derive(Debug)]
+pub struct Content {
+    /// The configuration.
+    pub config: Vec<u8>,
+    /// The layer, not compressed.
+    pub layer: Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
@@ -41,6 +51,11 @@ impl Archive {
             name: name.to_owned(),
             files: BTreeMap::new(),
             config: Map::new(),
+            architecture: match std::env::consts::ARCH {
+                "aarch64" => "arm64",
+                _ => "amd64",
+            }
+            .to_owned(),
         };
         archive.program(&bin::evilpeer(), "bin/evilpeer");
         archive.program(&bin::treegen(), "bin/treegen");
@@ -83,6 +98,21 @@ impl Archive {
         self
     }
 
+    /// Adds a symbolic link.
+    #[must_use]
+    pub fn link(mut self, path: &str, target: &str) -> Self {
+        let entry = Entry::Link(target.to_owned());
+        self.files.insert(path.to_owned(), entry);
+        self
+    }
+
+    /// Says that it is made for these processors, whatever is in it.
+    #[must_use]
+    pub fn architecture(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.architecture);
+        self
+    }
+
     fn program(&mut self, program: &Path, name: &str) {
         let content = fs::read(program).expect("the program is there");
         self.files
@@ -97,28 +127,29 @@ impl Archive {
 
     /// Writes the archive.
     pub fn save(&self, to: &Path) -> io::Result<()> {
-        let layer = self.layer();
-        let digest: String = Sha256::digest(&layer)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let architecture = match std::env::consts::ARCH {
-            "aarch64" => "arm64",
-            _ => "amd64",
-        };
-        let config = json!({
-            "os": "linux",
-            "architecture": architecture,
-            "config": self.config,
-            "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
-        });
+        let Content { config, layer } = self.content();
         let manifest =
             json!([{"Config": "config.json", "RepoTags": [self.name], "Layers": ["layer.tar"]}]);
         let mut tar = Tar(Vec::new());
         tar.add("manifest.json", manifest.to_string().as_bytes(), 0o644);
-        tar.add("config.json", config.to_string().as_bytes(), 0o644);
+        tar.add("config.json", &config, 0o644);
         tar.add("layer.tar", &layer, 0o644);
         File::create(to)?.write_all(&tar.finish())
+    }
+
+    /// Returns what a registry is given.
+    pub fn content(&self) -> Content {
+        let layer = self.layer();
+        let config = json!({
+            "os": "linux",
+            "architecture": self.architecture,
+            "config": self.config,
+            "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
+        });
+        Content {
+            config: config.to_string().into_bytes(),
+            layer,
+        }
     }
 
     fn layer(&self) -> Vec<u8> {
@@ -132,6 +163,13 @@ impl Archive {
         }
         tar.finish()
     }
+}
+
+/// Returns the digest of bytes, as registries write it.
+pub fn digest(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
 }
 
 /// Returns the libraries that a program is linked with, its loader included.

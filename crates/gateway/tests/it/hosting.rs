@@ -1,11 +1,14 @@
 //! Rows 1.1–1.20 on servers that are images, through REST: in gVisor and in namespaces of their own, with
-//! a gateway that is root and with one of an ordinary user.
+//! a gateway that is root and with one of an ordinary user; and on sandboxed commands where a row applies.
 //!
 //! The image is made by the test kit from its own scripted server, and imported as an archive. Entry
 //! point: [`Rig`].
 
+mod attacked;
 mod calls;
+mod counters;
 mod crashes;
+mod faults;
 mod limits;
 mod network;
 mod rows;
@@ -18,16 +21,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gantry_testkit::Evilpeer;
 use gantry_testkit::image::Archive;
 use serde_json::{Value, json};
 
-use crate::harness::{Gantry, NOBODY, Programs, needs_root};
+use crate::harness::{Builder, Gantry, NOBODY, Programs, needs_root};
 
 /// The name of the image.
 pub(super) const IMAGE: &str = "registry.example/peer:1";
 const SECOND: Duration = Duration::from_secs(1);
 /// The rungs that an image can run on here.
 pub(super) const RUNGS: [&str; 2] = ["gvisor", "namespaces"];
+/// The rungs, and that of a command.
+pub(super) const HOSTED: [&str; 3] = ["gvisor", "namespaces", "process"];
 /// Who runs the gateway.
 pub(super) const USERS: [Option<u32>; 2] = [None, Some(NOBODY)];
 
@@ -36,7 +42,7 @@ pub(super) struct Rig {
     pub(super) gantry: Gantry,
     /// Root, or an ordinary user.
     pub(super) is_root: bool,
-    _programs: Programs,
+    programs: Programs,
     folder: tempfile::TempDir,
 }
 
@@ -47,22 +53,27 @@ impl Rig {
     }
 
     pub(super) fn with(user: Option<u32>, image: &Archive) -> Self {
-        needs_root();
-        let programs = Programs::copied();
-        let mut builder = Gantry::builder().program(&programs.gantry());
-        if let Some(user) = user {
-            builder = builder.user(user);
-        }
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let rig = Self {
-            gantry: builder.start(),
-            is_root: user.is_none(),
-            _programs: programs,
-            folder,
-        };
+        let rig = Self::started(user, |builder| match user {
+            Some(user) => builder.user(user),
+            None => builder,
+        });
         rig.import(image);
         rig
+    }
+
+    /// Starts a gateway as it is described; it has no image yet.
+    fn started(user: Option<u32>, described: impl FnOnce(Builder) -> Builder) -> Self {
+        needs_root();
+        let programs = Programs::copied();
+        let builder = Gantry::builder().program(&programs.gantry());
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Self {
+            gantry: described(builder).start(),
+            is_root: user.is_none(),
+            programs,
+            folder,
+        }
     }
 
     /// Starts the gateway again, which has ended.
@@ -89,18 +100,34 @@ impl Rig {
 
     /// Registers the image; returns the status of the answer, and the answer.
     pub(super) fn register(&self, name: &str, rung: &str, members: &Value) -> (u16, Value) {
-        let mut body = json!({
-            "name": name,
-            "image": IMAGE,
-            "stdio_bridge": true,
-            "restart_policy": "always",
-            "provider": rung,
-        });
+        let mut body = match rung {
+            "process" => self.command(),
+            _ => json!({"image": IMAGE, "stdio_bridge": true, "provider": rung}),
+        };
+        body["name"] = json!(name);
+        body["restart_policy"] = json!("always");
         for (key, value) in members.as_object().unwrap() {
-            body[key] = value.clone();
+            match (rung, key.as_str()) {
+                // Where an image has an entry point, a command is itself one.
+                ("process", "entrypoint") => {
+                    let argv = value.as_array().unwrap();
+                    if argv[0] != "/bin/evilpeer" {
+                        body["command"] = argv[0].clone();
+                    }
+                    body["args"] = json!(argv[1..]);
+                    body["allow_shell"] = json!(true);
+                }
+                _ => body[key] = value.clone(),
+            }
         }
         let answer = self.gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
         (answer.status, answer.json())
+    }
+
+    /// Returns the members of the scripted server as a sandboxed command.
+    fn command(&self) -> Value {
+        let peer = self.programs.entry(&Evilpeer::new());
+        json!({"command": peer["command"], "args": ["--inside"], "profile": "hosted"})
     }
 
     /// Calls a tool of a server, over REST as row 1.4 has it, and returns the text of its result.

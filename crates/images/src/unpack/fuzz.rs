@@ -1,13 +1,14 @@
 //! The fuzz target of the unpacker: layers made of right and wrong pieces, mutated, unpacked beside a
 //! canary. It must not panic, not take long, and not touch anything outside of its folder.
 //!
-//! A few seconds in `./test`; five minutes by `./test --profile proof unpack::fuzz`. A failure names the
-//! seed that repeats it.
+//! A few seconds in `./test`; five minutes by `./test --profile proof unpack::fuzz`, which `.ci/run` does.
+//! Before a layer is tried it is kept in `target/fuzz`, and stays there if the test fails, crashes or hangs;
+//! what is kept there is tried first. A failure also names the seed.
 
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use gantry_testkit::proof;
@@ -177,9 +178,27 @@ fn look(path: &Path) -> Vec<String> {
     seen
 }
 
-fn run(seed: u64, folder: &Path, owners: Owners, whiteouts: WhiteoutForm) -> bool {
-    let canary = folder.join("canary");
-    let bytes = make(&mut Random(seed), canary.to_str().unwrap());
+/// Returns the folder beside the test programs where layers are kept while they are tried.
+fn kept_in() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let target = program.ancestors().nth(3).unwrap();
+    let folder = target.join("fuzz");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Unpacks a layer in the way that belongs to its seed; returns whether it was fine.
+fn run(seed: u64, bytes: &[u8], folder: &Path) -> bool {
+    let owners = if seed % 2 == 0 {
+        Owners::Keep
+    } else {
+        Owners::Single
+    };
+    let whiteouts = if seed % 3 == 0 {
+        WhiteoutForm::Attribute
+    } else {
+        WhiteoutForm::Device
+    };
     let work = folder.join("work");
     fs::create_dir(&work).unwrap();
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
@@ -204,9 +223,9 @@ fn run(seed: u64, folder: &Path, owners: Owners, whiteouts: WhiteoutForm) -> boo
         stop: &stop,
         cost: None,
     };
-    let unpacked = unpack(&bytes[..], target, bounds);
+    let unpacked = unpack(bytes, target, bounds);
     if let Ok(unpacked) = &unpacked {
-        assert_eq!(unpacked.diff_id, Digest::of(&bytes), "seed {seed}");
+        assert_eq!(unpacked.diff_id, Digest::of(bytes), "seed {seed}");
     }
     if let Err(LayerError::Store {
         action,
@@ -239,26 +258,26 @@ fn mutated_layers_touch_nothing_outside_and_end() {
     println!("the first seed is {first}");
     let began = SystemTime::now();
     let (mut seed, mut fine) = (first, 0);
+    let kept = kept_in();
+    let one = kept.join(format!("unpack-{}.tar", std::process::id()));
+    let mut try_one = |seed: u64, bytes: &[u8]| {
+        fs::write(&one, bytes).unwrap();
+        let is_fine = run(seed, bytes, folder.path());
+        let said = format!("seed {seed}, the layer is `{}`", one.display());
+        assert_eq!(look(&canary), before, "{said}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{said}");
+        is_fine
+    };
+    let earlier = fs::read_dir(&kept).unwrap().flatten();
+    for bytes in earlier.filter_map(|entry| fs::read(entry.path()).ok()) {
+        (0..6).for_each(|form| drop(try_one(form, &bytes)));
+    }
     while began.elapsed().unwrap_or_default() < time {
-        let owners = if seed % 2 == 0 {
-            Owners::Keep
-        } else {
-            Owners::Single
-        };
-        let whiteouts = if seed % 3 == 0 {
-            WhiteoutForm::Attribute
-        } else {
-            WhiteoutForm::Device
-        };
-        fine += u64::from(run(seed, folder.path(), owners, whiteouts));
-        assert_eq!(look(&canary), before, "seed {seed}");
-        assert_eq!(
-            fs::read_dir(folder.path()).unwrap().count(),
-            1,
-            "seed {seed}"
-        );
+        let bytes = make(&mut Random(seed), canary.to_str().unwrap());
+        fine += u64::from(try_one(seed, &bytes));
         seed = seed.wrapping_add(1);
     }
+    fs::remove_file(&one).unwrap();
     let tried = seed.wrapping_sub(first);
     println!("{tried} layers, of which {fine} were unpacked");
     // Neither all right nor all wrong: both would prove little.

@@ -41,8 +41,58 @@ async fn attack(mut command: Command, program: &str, arguments: Vec<String>) -> 
 )]
 fn judge(name: &str, world: &mut World, seen: Vec<Seen>, kernel: Kernel) {
     let harm = world.judge(&seen, kernel);
+    is_documented(name, &seen);
     println!("{}", probes::table(&[(name, seen)]));
     assert!(harm.is_empty(), "{name}:\n{}", harm.join("\n"));
+}
+
+/// Asserts that the page says of every probe what it said just now, if it was made with such a kernel.
+fn is_documented(column: &str, seen: &[Seen]) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/isolation.md");
+    let page = fs::read_to_string(page).unwrap();
+    let said_of = |program: &str, flag: &str| {
+        let output = std::process::Command::new(program).arg(flag).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let made_with = |word: &str| {
+        let (_, after) = page
+            .split_once(word)
+            .expect("the page says what it was made with");
+        let version: &str = after.split([',', ' ']).next().unwrap();
+        version.trim_end_matches(['.', '\n']).to_owned()
+    };
+    let kernel = format!("{}.", made_with("Kernel "));
+    let gvisor = made_with("runsc release ");
+    let is_same = said_of("uname", "-r").is_ok_and(|now| now.starts_with(&kernel))
+        && (column != "gVisor"
+            || said_of("runsc", "--version").is_ok_and(|now| now.contains(&gvisor)));
+    if !is_same || !is_root() {
+        return;
+    }
+    let mut place = None;
+    let mut wrong = Vec::new();
+    for line in page.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        if cells[0] == "probe" {
+            place = cells.iter().position(|cell| *cell == column);
+        }
+        let probe = cells[0].trim_matches('`');
+        let Some(said) = seen.iter().find(|seen| seen.name == probe) else {
+            continue;
+        };
+        let now = said.said.trim_start_matches("refused: ");
+        let written = place.and_then(|place| cells.get(place).copied());
+        if written != Some(now) {
+            wrong.push(format!(
+                "`{probe}`: {written:?} is written, it said {now:?}"
+            ));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "docs/isolation.md, {column}:\n{}",
+        wrong.join("\n")
+    );
 }
 
 /// Without a network of any kind; in full also with the one that the gateway reaches into.

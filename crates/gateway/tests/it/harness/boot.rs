@@ -24,6 +24,8 @@ pub(crate) struct Builder {
     program: Option<PathBuf>,
     port: u16,
     user: Option<u32>,
+    /// What it runs under is root's, and becomes the user itself.
+    is_begun_by_root: bool,
     found: Option<String>,
 }
 
@@ -91,6 +93,13 @@ impl Builder {
         self
     }
 
+    /// Runs the gateway as another user, under a program that is root's and becomes that user itself.
+    pub(crate) fn user_under(self, uid: u32, wrapper: &[&str]) -> Self {
+        let mut builder = self.under(wrapper).user(uid);
+        builder.is_begun_by_root = true;
+        builder
+    }
+
     /// Starts the gateway in a new home and waits until it serves.
     pub(crate) fn start(self) -> Gantry {
         let home = tempfile::tempdir().expect("a temporary folder");
@@ -124,7 +133,7 @@ impl Builder {
             .stdin(Stdio::null())
             .stdout(kept("stdout"))
             .stderr(kept("stderr"));
-        if let Some(uid) = self.user {
+        if let Some(uid) = self.user.filter(|_| !self.is_begun_by_root) {
             command.uid(uid).gid(uid);
         }
         command

@@ -1,18 +1,18 @@
-//! Rows 1.6, 1.7, 1.10 and 1.15 on images: calls that take too long, wait or are not answered, and servers
+//! Rows 1.6, 1.7, 1.10 and 1.15 on images and sandboxed commands: calls that take too long, wait or are not answered, and servers
 //! that keep crashing.
 
 use std::thread;
 
 use serde_json::{Value, json};
 
-use super::{RUNGS, Rig, SECOND, USERS};
+use super::{HOSTED, Rig, SECOND, USERS};
 
 // rows 1.6 and 1.7
 #[test]
 fn calls_go_one_at_a_time_and_a_timeout_restarts_nothing() {
     for user in USERS {
         let rig = Rig::new(user);
-        for rung in RUNGS {
+        for rung in HOSTED {
             let before = rig.server(rung, rung, &json!({"late_grace": "1s"}));
             let spec = &before["spec"];
             assert_eq!(
@@ -61,17 +61,17 @@ fn calls_go_one_at_a_time_and_a_timeout_restarts_nothing() {
     }
 }
 
-// row 1.10
+// row 1.10, fault P2
 #[test]
 fn an_image_that_keeps_crashing_waits_longer_and_is_warned_of() {
     for user in USERS {
         let rig = Rig::new(user);
-        for rung in RUNGS {
+        for rung in HOSTED {
             let members = json!({"entrypoint": ["/bin/sh", "-c", "echo broken >&2; exit 7"]});
             let answer = rig.register(rung, rung, &members);
             assert_eq!(answer.0, 201, "{}", answer.1);
         }
-        for rung in RUNGS {
+        for rung in HOSTED {
             let waits = |now: &Value| now["next_try"]["in_ms"].as_u64() > Some(3000);
             let status = rig.gantry.wait_status(rung, 30 * SECOND, waits);
             let reason = status["reason"].as_str().unwrap();
@@ -96,7 +96,7 @@ fn an_image_that_keeps_crashing_waits_longer_and_is_warned_of() {
 fn an_image_that_does_not_answer_is_marked_and_kept() {
     for user in USERS {
         let rig = Rig::new(user);
-        for rung in RUNGS {
+        for rung in HOSTED {
             let peer = [
                 "/bin/evilpeer",
                 "--inside",
@@ -114,7 +114,7 @@ fn an_image_that_does_not_answer_is_marked_and_kept() {
             assert_eq!(first["spec"]["when_unresponsive"], "keep");
             assert_eq!(rig.tool(rung, "echo", json!({"text": "x"})), "x");
         }
-        for rung in RUNGS {
+        for rung in HOSTED {
             let status = rig.gantry.wait_state(rung, "unresponsive", 20 * SECOND);
             assert_eq!(status["restart_count"], 0);
             assert_eq!(status["attempts"].as_array().unwrap().len(), 1);

@@ -1,33 +1,35 @@
-//! Row 1.9 and what `restart_policy` says, on images.
+//! Row 1.9 and what `restart_policy` says, on images and sandboxed commands.
 
 use gantry_testkit::wait::Stopwatch;
 use serde_json::{Value, json};
 
-use super::{RUNGS, Rig, SECOND};
+use super::{HOSTED, Rig, SECOND, USERS};
 
 // row 1.9, faults P2 and P11
 #[test]
 fn an_exit_is_seen_at_once_and_kept_with_code_and_stderr() {
-    let rig = Rig::new(None);
-    for rung in RUNGS {
-        rig.server(rung, rung, &json!({}));
-        let begun = Stopwatch::start();
-        let answer = rig.call(rung, "crash", json!({"code": 7})).to_string();
-        assert!(answer.contains("exit code 7"), "{answer}");
-        assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
-        let again = |now: &Value| now["state"] == "ready" && now["restart_count"] == 1;
-        let status = rig.gantry.wait_status(rung, 5 * SECOND, again);
-        let attempts = status["attempts"].as_array().unwrap();
-        let first = &attempts[0];
-        assert_eq!(
-            (&first["exit_code"], &first["was_ready"]),
-            (&json!(7), &json!(true))
-        );
-        assert!(
-            first["stderr"].as_str().unwrap().contains("boom"),
-            "{first}"
-        );
-        assert_eq!(attempts.last().unwrap()["ended_ms"], Value::Null);
+    for user in USERS {
+        let rig = Rig::new(user);
+        for rung in HOSTED {
+            rig.server(rung, rung, &json!({}));
+            let begun = Stopwatch::start();
+            let answer = rig.call(rung, "crash", json!({"code": 7})).to_string();
+            assert!(answer.contains("exit code 7"), "{answer}");
+            assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
+            let again = |now: &Value| now["state"] == "ready" && now["restart_count"] == 1;
+            let status = rig.gantry.wait_status(rung, 5 * SECOND, again);
+            let attempts = status["attempts"].as_array().unwrap();
+            let first = &attempts[0];
+            assert_eq!(
+                (&first["exit_code"], &first["was_ready"]),
+                (&json!(7), &json!(true))
+            );
+            assert!(
+                first["stderr"].as_str().unwrap().contains("boom"),
+                "{first}"
+            );
+            assert_eq!(attempts.last().unwrap()["ended_ms"], Value::Null);
+        }
     }
 }
 

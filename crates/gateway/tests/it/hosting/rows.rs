@@ -3,7 +3,7 @@
 use gantry_testkit::wait::Stopwatch;
 use serde_json::{Value, json};
 
-use super::{IMAGE, RUNGS, Rig, SECOND, USERS};
+use super::{HOSTED, IMAGE, RUNGS, Rig, SECOND, USERS};
 
 // rows 1.1, 1.3, 1.4, 1.5, 1.13, 1.14, 1.16 and 1.18
 #[test]
@@ -65,10 +65,10 @@ fn an_image_is_registered_called_and_shown_on_every_rung() {
 fn images_are_restarted_by_hand_and_with_the_gateway() {
     for user in USERS {
         let rig = Rig::new(user);
-        for rung in RUNGS {
+        for rung in HOSTED {
             rig.server(rung, rung, &json!({}));
         }
-        for rung in RUNGS {
+        for rung in HOSTED {
             let before = rig.gantry.status(rung)["generation"].clone();
             let begun = Stopwatch::start();
             let path = format!("/api/v1/mcp/servers/{rung}/restart");
@@ -83,7 +83,7 @@ fn images_are_restarted_by_hand_and_with_the_gateway() {
         assert_eq!(rig.gantry.stop(), Some(0));
         assert!(begun.elapsed() < 30 * SECOND, "{:?}", begun.elapsed());
         let rig = rig.again();
-        for rung in RUNGS {
+        for rung in HOSTED {
             rig.gantry.wait_state(rung, "ready", 20 * SECOND);
             assert_eq!(rig.tool(rung, "echo", json!({"text": "x"})), "x");
         }
@@ -93,21 +93,23 @@ fn images_are_restarted_by_hand_and_with_the_gateway() {
 // row 1.18, fault C12
 #[test]
 fn a_provider_that_is_not_there_and_a_floor_that_is_not_reached_refuse_with_the_reason() {
-    let rig = Rig::new(None);
-    for (name, provider) in [("a", "firecracker"), ("b", "e2b")] {
-        rig.register(name, provider, &json!({}));
+    for user in USERS {
+        let rig = Rig::new(user);
+        for (name, provider) in [("a", "firecracker"), ("b", "e2b")] {
+            rig.register(name, provider, &json!({}));
+            let failed = |now: &Value| now["state"] == "failed";
+            let status = rig.gantry.wait_status(name, 20 * SECOND, failed);
+            let reason = status["reason"].as_str().unwrap();
+            assert!(reason.contains("provider_unavailable"), "{reason}");
+        }
+        let floor = json!({"isolation_floor": "gvisor"});
+        rig.register("c", "namespaces", &floor);
         let failed = |now: &Value| now["state"] == "failed";
-        let status = rig.gantry.wait_status(name, 20 * SECOND, failed);
+        let status = rig.gantry.wait_status("c", 20 * SECOND, failed);
         let reason = status["reason"].as_str().unwrap();
-        assert!(reason.contains("provider_unavailable"), "{reason}");
+        assert!(reason.contains("isolation_floor"), "{reason}");
+        // Without a word the best there is.
+        let status = rig.server("d", "auto", &floor);
+        assert_eq!(status["provider"]["name"], "gvisor");
     }
-    let floor = json!({"isolation_floor": "gvisor"});
-    rig.register("c", "namespaces", &floor);
-    let failed = |now: &Value| now["state"] == "failed";
-    let status = rig.gantry.wait_status("c", 20 * SECOND, failed);
-    let reason = status["reason"].as_str().unwrap();
-    assert!(reason.contains("isolation_floor"), "{reason}");
-    // Without a word the best there is.
-    let status = rig.server("d", "auto", &floor);
-    assert_eq!(status["provider"]["name"], "gvisor");
 }

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{RUNGS, Rig, SECOND, USERS};
+use super::{HOSTED, Rig, SECOND, USERS};
 
 // rows 1.19 and 1.20, fault C13
 #[test]
 fn volumes_survive_crashes_restarts_and_removal() {
     for user in USERS {
         let rig = Rig::new(user);
-        for rung in RUNGS {
+        for rung in HOSTED {
             let members = json!({"volumes": ["/data", "/var/lib/state"]});
             rig.server(rung, rung, &members);
             let write =
@@ -38,12 +38,12 @@ fn volumes_survive_crashes_restarts_and_removal() {
             let said = rig.shell(rung, "cat /tmp/gone");
             assert!(said.contains("No such file"), "{said}");
         }
-        let path = format!("/api/v1/mcp/servers/{}?volumes=true", RUNGS[0]);
+        let path = format!("/api/v1/mcp/servers/{}?volumes=true", HOSTED[0]);
         assert!(rig.gantry.rest("DELETE", &path, None).status < 300);
         let volumes = rig.gantry.rest("GET", "/api/v1/volumes", None).json();
         let gone = volumes["items"].as_array().unwrap().iter();
         assert_eq!(
-            gone.filter(|volume| volume["server"] == RUNGS[0]).count(),
+            gone.filter(|volume| volume["server"] == HOSTED[0]).count(),
             0
         );
     }
