@@ -53,7 +53,12 @@ impl ServerRunner {
             .report(&self.spec.name, EventKind::Starting, "starting");
         let spec = Arc::clone(&self.spec);
         let driver = self.context.drivers.of(&spec.launch);
-        let mut next = self.bring_up(&*driver).await;
+        let mut next = match self.bring_up(&*driver).await {
+            Ok(next) => next,
+            // What never began, such as an image that cannot be pulled, its isolation kept from nothing.
+            Err(why) if spec.launch.image().is_some() => return failed(why),
+            Err(why) => failed(why),
+        };
         if let NextState::Crashed(ended) = &mut next
             && let Some(why) = driver.explain(&self.context.project, &spec).await
         {
@@ -62,8 +67,9 @@ impl ServerRunner {
         next
     }
 
-    /// Starts an instance and connects to it; once more with another transport if it wants that.
-    async fn bring_up(&mut self, driver: &dyn Driver) -> NextState {
+    /// Starts an instance and connects to it; once more with another transport if it wants that. Fails if
+    /// no instance began.
+    async fn bring_up(&mut self, driver: &dyn Driver) -> Result<NextState, String> {
         let (begun, now) = (Instant::now(), self.watch.now());
         if let Some(remote) = &mut self.remote {
             remote.reconnect.begins(now);
@@ -72,7 +78,7 @@ impl ServerRunner {
         loop {
             let instance = match self.start_instance(driver).await {
                 Ok(instance) => instance,
-                Err(error) => return failed(chain(&error)),
+                Err(error) => return Err(chain(&error)),
             };
             // A slow start, such as a download, does not count; every transport that is tried does.
             let handshake = self.spec.lifecycle.handshake;
@@ -87,7 +93,7 @@ impl ServerRunner {
                 Ok(running) => running,
                 Err(why) => {
                     self.forget_usage();
-                    return failed(why);
+                    return Ok(failed(why));
                 }
             };
             let met = self.meet(running, begun, deadline).await;
@@ -98,7 +104,7 @@ impl ServerRunner {
                     if let Some(remote) = &mut self.remote {
                         remote.learnt = http.filter(|_| matches!(met.next, NextState::Serve(_)));
                     }
-                    return met.next;
+                    return Ok(met.next);
                 }
             }
         }

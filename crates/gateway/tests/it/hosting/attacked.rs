@@ -24,7 +24,7 @@ const NETWORKS: [&str; 3] = ["none", "egress", "published"];
 /// Returns the members of a registration with a network of that kind.
 fn members(network: &str, port: u16) -> Value {
     let mut members = json!({
-        "volumes": ["/data"], "resource_limits": {"pids": 64, "memory": "1G", "disk": "256M"},
+        "volumes": ["/data"], "resource_limits": {"pids": 64, "memory": "1G", "disk": "64M", "cpu": 2},
         "timeout": "4m",
     });
     match network {
