@@ -189,12 +189,12 @@ fn kept_in() -> PathBuf {
 
 /// Unpacks a layer in the way that belongs to its seed; returns whether it was fine.
 fn run(seed: u64, bytes: &[u8], folder: &Path) -> bool {
-    let owners = if seed % 2 == 0 {
+    let owners = if seed.is_multiple_of(2) {
         Owners::Keep
     } else {
         Owners::Single
     };
-    let whiteouts = if seed % 3 == 0 {
+    let whiteouts = if seed.is_multiple_of(3) {
         WhiteoutForm::Attribute
     } else {
         WhiteoutForm::Device
@@ -260,7 +260,7 @@ fn mutated_layers_touch_nothing_outside_and_end() {
     let (mut seed, mut fine) = (first, 0);
     let kept = kept_in();
     let one = kept.join(format!("unpack-{}.tar", std::process::id()));
-    let mut try_one = |seed: u64, bytes: &[u8]| {
+    let try_one = |seed: u64, bytes: &[u8]| {
         fs::write(&one, bytes).unwrap();
         let is_fine = run(seed, bytes, folder.path());
         let said = format!("seed {seed}, the layer is `{}`", one.display());
@@ -270,7 +270,9 @@ fn mutated_layers_touch_nothing_outside_and_end() {
     };
     let earlier = fs::read_dir(&kept).unwrap().flatten();
     for bytes in earlier.filter_map(|entry| fs::read(entry.path()).ok()) {
-        (0..6).for_each(|form| drop(try_one(form, &bytes)));
+        for form in 0..6 {
+            try_one(form, &bytes);
+        }
     }
     while began.elapsed().unwrap_or_default() < time {
         let bytes = make(&mut Random(seed), canary.to_str().unwrap());

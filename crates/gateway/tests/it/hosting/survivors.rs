@@ -17,8 +17,8 @@ use gantry_testkit::{procs, proof};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::{HOSTED, Rig, SECOND, USERS};
-use crate::harness::Connection;
+use super::{HOSTED, Rig, SECOND};
+use crate::harness::{Connection, NOBODY};
 use crate::proof::Random;
 
 /// When a gateway is killed.
@@ -81,7 +81,7 @@ fn cgroups(rig: &Rig) -> BTreeSet<PathBuf> {
             } else {
                 "/sys/fs/cgroup".into()
             };
-            found.insert(place.join(path[1..end].to_owned()));
+            found.insert(place.join(&path[1..end]));
         }
     }
     found
@@ -281,51 +281,59 @@ impl Scene {
 // faults P3 and C3, rows 1.8 and 1.20
 #[test]
 fn nothing_outlives_a_killed_gateway_and_all_is_back_at_the_next_start() {
+    killed_over_and_over(None);
+}
+
+// faults P3 and C3, rows 1.8 and 1.20
+#[test]
+fn nothing_outlives_a_killed_gateway_of_an_ordinary_user_either() {
+    killed_over_and_over(Some(NOBODY));
+}
+
+fn killed_over_and_over(user: Option<u32>) {
     let rounds = proof::count(50, 2);
     let each = proof::count(10, 2);
     let us = std::process::id();
     // Whatever a killed gateway leaves becomes ours, and is seen.
     rustix::process::set_child_subreaper(Pid::from_raw(i32::try_from(us).unwrap())).unwrap();
-    for user in USERS {
-        let mut scene = Scene::new(user, each);
-        let mut random = Random::new(u64::from(us));
-        let mut groups = cgroups(&scene.rig);
-        let (mut deaths, mut starts) = (Vec::new(), Vec::new());
-        for round in 0..rounds {
-            let moment = Moment::choose(&mut random);
-            if let Moment::Starting(_) = moment {
-                // It is killed while it starts: it ends in order first.
-                assert_eq!(scene.rig.gantry.stop(), Some(0));
-                scene.rig = scene.rig.again();
-            }
-            groups.extend(cgroups(&scene.rig));
-            deaths.push(scene.kill_at(moment, round));
-            scene.rig.gantry.wait(SECOND);
-            let (next, took) = scene.again();
-            scene = next;
-            starts.push(took);
-            scene.holds_only_its_own(&groups);
+    let mut scene = Scene::new(user, each);
+    let mut random = Random::new(u64::from(us));
+    let mut groups = cgroups(&scene.rig);
+    let (mut deaths, mut starts) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let moment = Moment::choose(&mut random);
+        if let Moment::Starting(_) = moment {
+            // It is killed while it starts: it ends in order first.
+            assert_eq!(scene.rig.gantry.stop(), Some(0));
+            scene.rig = scene.rig.again();
         }
-        scene.calls_are_whole();
-        deaths.sort();
-        starts.sort();
-        let middle = |all: &[Duration]| all[all.len() / 2];
-        eprintln!(
-            "user {user:?}: {rounds} kills with {} servers: all dead after {:?} (median {:?}), \
-             the last answered {:?} after the start (median {:?})",
-            scene.names.len(),
-            deaths.last().unwrap(),
-            middle(&deaths),
-            starts.last().unwrap(),
-            middle(&starts),
-        );
-        let data = scene.rig.gantry.data();
-        assert_eq!(scene.rig.gantry.stop(), Some(0));
-        assert_eq!(
-            (mounts(&data), loop_devices(&data)),
-            (Vec::new(), Vec::new())
-        );
-        let left: Vec<_> = groups.iter().filter(|group| group.exists()).collect();
-        assert!(left.is_empty(), "{left:?}");
+        groups.extend(cgroups(&scene.rig));
+        deaths.push(scene.kill_at(moment, round));
+        scene.rig.gantry.wait(SECOND);
+        let (next, took) = scene.again();
+        scene = next;
+        starts.push(took);
+        scene.holds_only_its_own(&groups);
     }
+    scene.calls_are_whole();
+    deaths.sort();
+    starts.sort();
+    let middle = |all: &[Duration]| all[all.len() / 2];
+    eprintln!(
+        "user {user:?}: {rounds} kills with {} servers: all dead after {:?} (median {:?}), \
+         the last answered {:?} after the start (median {:?})",
+        scene.names.len(),
+        deaths.last().unwrap(),
+        middle(&deaths),
+        starts.last().unwrap(),
+        middle(&starts),
+    );
+    let data = scene.rig.gantry.data();
+    assert_eq!(scene.rig.gantry.stop(), Some(0));
+    assert_eq!(
+        (mounts(&data), loop_devices(&data)),
+        (Vec::new(), Vec::new())
+    );
+    let left: Vec<_> = groups.iter().filter(|group| group.exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -57,7 +57,7 @@ fn the_environment_of_an_image_is_in_no_argument_list_file_or_dump() {
                     .find(|line| line.starts_with("Max core file size"));
                 let words = cores.map(|line| line.split_whitespace().nth(5).map(str::to_owned));
                 assert!(
-                    matches!(&words, None) || words == Some(Some("0".to_owned())),
+                    words.is_none() || words == Some(Some("0".to_owned())),
                     "{rung}: {pid} could leave a dump: {cores:?}"
                 );
             }
