@@ -11,6 +11,9 @@ use crate::text::Text;
 use crate::FIRST_FD;
 
 const PR_SET_DUMPABLE: usize = 4;
+const PR_CAPBSET_DROP: usize = 24;
+const PR_CAP_AMBIENT: usize = 47;
+const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
 
 /// Maps our own user and group in the new user namespace this process is in.
 pub(crate) fn map_own(uid_map: &CStr, gid_map: &CStr) -> sys::Result<()> {
@@ -71,6 +74,10 @@ pub(crate) fn become_inside(job: &Job<'_>, made: &Made) -> sys::Result<()> {
     let runtime = job.flags & FLAG_RUNTIME != 0;
     if let Some(namespace) = made.user_namespace {
         sys::enter_namespace(namespace)?;
+        if !runtime {
+            // While there is the right to it: another user has none any more.
+            drop_bounding_set(0)?;
+        }
         // A runtime is root in its namespace, and gives the guest its user itself.
         let (uid, gid) = if runtime || job.flags & FLAG_MANY_IDS == 0 {
             (0, 0)
@@ -84,6 +91,9 @@ pub(crate) fn become_inside(job: &Job<'_>, made: &Made) -> sys::Result<()> {
     } else {
         // Refused where a plain user made the namespace: then those groups have no number here.
         let _ = sys::drop_groups();
+        if !runtime {
+            drop_bounding_set(0)?;
+        }
     }
     if runtime || job.flags & FLAG_MANY_IDS != 0 || (made.uid, made.gid) == (0, 0) {
         return Ok(());
@@ -101,7 +111,25 @@ pub(crate) fn become_inside(job: &Job<'_>, made: &Made) -> sys::Result<()> {
     map_own(
         single(made.uid).as_c_str(),
         single(made.gid).as_c_str(),
-    )
+    )?;
+    // A new user namespace begins with all of them.
+    drop_bounding_set(0)
+}
+
+/// Takes away for good what no program of this tree may ever gain.
+pub(crate) fn drop_bounding_set(kept: u64) -> sys::Result<()> {
+    let mut outcome = Ok(());
+    for capability in 0..64 {
+        if kept >> capability & 1 == 0 {
+            match sys::prctl(PR_CAPBSET_DROP, capability, 0) {
+                // One that this kernel does not know.
+                Ok(_) | Err(sys::EINVAL) => {}
+                Err(errno) => outcome = Err(errno),
+            }
+        }
+    }
+    let _ = sys::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0);
+    outcome
 }
 
 fn write_file(path: &CStr, text: &[u8]) -> sys::Result<()> {

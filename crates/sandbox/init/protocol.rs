@@ -34,6 +34,8 @@ pub(crate) const FLAG_RUNTIME: u32 = 1 << 7;
 pub(crate) const FLAG_CGROUP_NAMESPACE: u32 = 1 << 8;
 /// Add the home of the user, as the tree's root knows it, to the environment.
 pub(crate) const FLAG_HOME: u32 = 1 << 9;
+/// Nothing runs unless every protection of the job was given: what would be noted ends the start.
+pub(crate) const FLAG_WHOLE: u32 = 1 << 10;
 
 /// The steps that make a root, in the order of the job. Targets are paths in the root that was begun last.
 ///

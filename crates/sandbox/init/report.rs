@@ -1,6 +1,6 @@
 //! Sends records to the gateway over the control socket.
 
-use crate::protocol::{KIND_FAILED, KIND_NOTE, RECORD_LEN, Record};
+use crate::protocol::{FLAG_WHOLE, KIND_FAILED, KIND_NOTE, RECORD_LEN, Record};
 use crate::sys;
 
 /// The control socket in the init; the server process uses a copy that closes on exec.
@@ -37,6 +37,14 @@ pub(crate) fn note(control: i32, stage: u8, errno: i32, index: usize) {
             data: index as u64,
         },
     );
+}
+
+/// Tells that one protection could not be given; ends if the job, by its flags, wants all of them.
+pub(crate) fn lack(control: i32, flags: u32, stage: u8, errno: i32, index: usize) {
+    if flags & FLAG_WHOLE != 0 {
+        fail(control, stage, errno, index);
+    }
+    note(control, stage, errno, index);
 }
 
 /// Tells why nothing runs, and ends.

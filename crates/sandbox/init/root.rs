@@ -14,7 +14,7 @@ use crate::protocol::{
     STEP_LAYERS_ROOT, STEP_LINK, STEP_MASK, STEP_MEMORY, STEP_MEMORY_ROOT, STEP_OPTIONAL,
     STEP_PROC, STEP_READ_ONLY, STEP_SCRATCH, STEP_SEAL, STEP_TERMINALS, STEP_USER,
 };
-use crate::report::{CONTROL, fail, note};
+use crate::report::{CONTROL, fail, lack, note};
 use crate::sys::{self, Attributes, Beneath};
 use crate::text::Text;
 use crate::users;
@@ -81,7 +81,7 @@ pub(crate) fn make(job: &Job<'_>, made: &mut Made) {
     if !job.host_name.is_empty()
         && let Err(errno) = sys::set_host_name(job.host_name.to_bytes())
     {
-        note(CONTROL, STAGE_HOST_NAME, errno, 0);
+        lack(CONTROL, job.flags, STAGE_HOST_NAME, errno, 0);
     }
     let host = match begin() {
         Ok(host) => host,
@@ -110,6 +110,9 @@ pub(crate) fn make(job: &Job<'_>, made: &mut Made) {
         match building.take(&step) {
             Ok(()) => {}
             Err(sys::ENOENT) if step.flags & STEP_OPTIONAL != 0 => {}
+            Err(errno) if step.flags & STEP_OPTIONAL != 0 && protects(&step) => {
+                lack(CONTROL, job.flags, STAGE_STEP, errno, index);
+            }
             Err(errno) if step.flags & STEP_OPTIONAL != 0 => note(CONTROL, STAGE_STEP, errno, index),
             Err(errno) if step.kind == STEP_USER => fail(CONTROL, STAGE_LOOKUP, errno, index),
             Err(errno) => fail(CONTROL, STAGE_STEP, errno, index),
@@ -119,6 +122,11 @@ pub(crate) fn make(job: &Job<'_>, made: &mut Made) {
     if let Err(errno) = enter() {
         fail(CONTROL, STAGE_PIVOT, errno, 0);
     }
+}
+
+/// Whether the tree would see or change what is not for it, were a step left out.
+fn protects(step: &Step<'_>) -> bool {
+    step.kind == STEP_MASK || step.kind == STEP_BIND && step.flags & STEP_IN_ROOT != 0
 }
 
 /// Moves to a place in memory with the host's root below it; returns that root.
@@ -429,11 +437,12 @@ impl Building<'_> {
     }
 
     fn mask(&self, step: &Step<'_>) -> sys::Result<()> {
-        let target = sys::open_beneath(self.root, step.target, sys::O_PATH, 0, Beneath::InRoot)?;
+        let within = self.target_root(step);
+        let target = sys::open_beneath(within, step.target, sys::O_PATH, 0, Beneath::InRoot)?;
         if sys::metadata(target)?.is_directory() {
             return mount_over(c"tmpfs", target, NO_DEVICES | sys::MS_RDONLY, c"mode=555,size=4k");
         }
-        let null = sys::open_beneath(self.root, c"/dev/null", sys::O_PATH, 0, Beneath::InRoot)?;
+        let null = sys::open_beneath(within, c"/dev/null", sys::O_PATH, 0, Beneath::InRoot)?;
         let set = Attributes::NO_SUID | Attributes::NO_EXECUTION | Attributes::READ_ONLY;
         let outcome = layers::attach_layer(null, c"", target, None, set);
         sys::close(null);

@@ -6,22 +6,19 @@ use core::ffi::CStr;
 use crate::ids;
 use crate::job::{Cursor, Job};
 use crate::protocol::{
-    FLAG_CGROUP_NAMESPACE, FLAG_CGROUP_V2, FLAG_HOME, FLAG_OWN_ROOT, FLAG_PROBE, FLAG_RUNTIME,
+    FLAG_CGROUP_NAMESPACE, FLAG_CGROUP_V2, FLAG_HOME, FLAG_OWN_ROOT, FLAG_PROBE, FLAG_RUNTIME, FLAG_WHOLE,
     KEEP_ID, KIND_LANDLOCK, KIND_SERVER, Record, STAGE_CAPABILITIES, STAGE_CGROUP,
     STAGE_CGROUP_NAMESPACE, STAGE_CWD, STAGE_EXEC, STAGE_INTERPRETER, STAGE_LANDLOCK, STAGE_PRIVILEGES,
     STAGE_RECEIVE, STAGE_RLIMIT, STAGE_SECCOMP, STAGE_USER,
 };
-use crate::report::{CONTROL, fail, note, send};
+use crate::report::{CONTROL, fail, lack, send};
 use crate::root::Made;
 use crate::sys;
 
 /// What a Landlock rule on a plain file may hold: execute, write, read, truncate, device ioctl.
 const LANDLOCK_FILE_ACCESS: u64 = 0b1100_0000_0000_0111;
 
-const PR_CAPBSET_DROP: usize = 24;
 const PR_SET_NO_NEW_PRIVS: usize = 38;
-const PR_CAP_AMBIENT: usize = 47;
-const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
 
 /// Becomes the server; of its cgroups it is already in the first `joined`.
 pub(crate) fn run(
@@ -45,13 +42,13 @@ pub(crate) fn run(
     for (index, cgroup) in cgroups.iter().enumerate().skip(joined) {
         let directory = index == 0 && job.flags & FLAG_CGROUP_V2 != 0;
         if let Err(errno) = join(*cgroup, directory) {
-            note(control, STAGE_CGROUP, errno, index);
+            lack(control, job.flags, STAGE_CGROUP, errno, index);
         }
     }
     if job.flags & FLAG_CGROUP_NAMESPACE != 0
         && let Err(errno) = sys::unshare(sys::CLONE_NEWCGROUP)
     {
-        note(control, STAGE_CGROUP_NAMESPACE, errno, 0);
+        lack(control, job.flags, STAGE_CGROUP_NAMESPACE, errno, 0);
     }
     for (target, fd) in data.into_iter().enumerate() {
         if let Err(errno) = sys::duplicate_to(fd, target as i32) {
@@ -66,8 +63,9 @@ pub(crate) fn run(
     {
         fail(control, STAGE_USER, errno, 0);
     }
-    if job.flags & FLAG_RUNTIME == 0 {
-        drop_bounding_set(job.kept_capabilities);
+    if job.flags & FLAG_OWN_ROOT == 0 {
+        // Without the right to drop there is nothing to gain either: no new privileges is set.
+        let _ = ids::drop_bounding_set(job.kept_capabilities);
     }
     if job.flags & FLAG_OWN_ROOT == 0
         && job.uid != KEEP_ID
@@ -89,18 +87,21 @@ pub(crate) fn run(
     if let Some(ruleset) = ruleset
         && let Err(errno) = sys::landlock_restrict(ruleset)
     {
-        note(control, STAGE_LANDLOCK, errno, 0);
+        lack(control, job.flags, STAGE_LANDLOCK, errno, 0);
     }
     sys::default_signals();
     sys::block_signals(0);
     let mut filters = job.filters;
+    if job.flags & (FLAG_WHOLE | FLAG_RUNTIME) == FLAG_WHOLE && filters.count == 0 {
+        fail(control, STAGE_SECCOMP, sys::EINVAL, 0);
+    }
     for index in 0..filters.count as usize {
         let outcome = filters
             .blob()
             .ok_or(sys::EINVAL)
             .and_then(sys::install_filter);
         if let Err(errno) = outcome {
-            note(control, STAGE_SECCOMP, errno, index);
+            lack(control, job.flags, STAGE_SECCOMP, errno, index);
         }
     }
     if job.flags & FLAG_PROBE != 0 {
@@ -135,7 +136,7 @@ fn limits(job: &Job<'_>, control: i32) {
         if let Some((resource, limit)) = limits.limit()
             && let Err(errno) = sys::set_limit(resource, limit)
         {
-            note(control, STAGE_RLIMIT, errno, resource as usize);
+            lack(control, job.flags, STAGE_RLIMIT, errno, resource as usize);
         }
     }
 }
@@ -144,6 +145,9 @@ fn limits(job: &Job<'_>, control: i32) {
 fn ruleset(job: &Job<'_>, control: i32) -> Option<i32> {
     let handled = job.landlock_handled;
     let length = match handled {
+        [0, 0, 0] if job.flags & (FLAG_WHOLE | FLAG_RUNTIME) == FLAG_WHOLE => {
+            fail(control, STAGE_LANDLOCK, sys::EINVAL, 0)
+        }
         [0, 0, 0] => return None,
         [_, 0, 0] => 8,
         [_, _, 0] => 16,
@@ -152,7 +156,7 @@ fn ruleset(job: &Job<'_>, control: i32) -> Option<i32> {
     let ruleset = match sys::landlock_create(&handled, length) {
         Ok(ruleset) => ruleset,
         Err(errno) => {
-            note(control, STAGE_LANDLOCK, errno, 0);
+            lack(control, job.flags, STAGE_LANDLOCK, errno, 0);
             return None;
         }
     };
@@ -171,22 +175,11 @@ fn ruleset(job: &Job<'_>, control: i32) -> Option<i32> {
             access & LANDLOCK_FILE_ACCESS
         };
         if let Err(errno) = sys::landlock_allow(ruleset, access & handled[0], fd) {
-            note(control, STAGE_LANDLOCK, errno, index + 1);
+            lack(control, job.flags, STAGE_LANDLOCK, errno, index + 1);
         }
         sys::close(fd);
     }
     Some(ruleset)
-}
-
-/// Takes away for good what no program of this tree may ever gain.
-fn drop_bounding_set(kept: u64) {
-    for capability in 0..64 {
-        if kept >> capability & 1 == 0 {
-            // Without the right to drop there is nothing to gain either: no new privileges is set.
-            let _ = sys::prctl(PR_CAPBSET_DROP, capability, 0);
-        }
-    }
-    let _ = sys::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0);
 }
 
 /// Tries the candidates in order, as a search along `PATH` does.

@@ -20,6 +20,10 @@ use parent::Parent;
 
 use crate::command::Limits;
 
+/// Why memory is not held where it is limited.
+const NO_SOCKETS: &str =
+    "the kernel was started with `cgroup.memory=nosocket`, so buffers of sockets do not count";
+
 /// What a cgroup can limit for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Controller {
@@ -122,6 +126,13 @@ impl Cgroups {
             .iter()
             .find(|parent| parent.controllers.contains(&controller));
         match holder {
+            Some(parent)
+                if controller == Controller::Memory
+                    && parent.version == Version::V2
+                    && !sockets_are_charged() =>
+            {
+                Err(NO_SOCKETS.to_owned())
+            }
             Some(parent) => Ok(format!(
                 "cgroup {} at `{}`",
                 parent.version,

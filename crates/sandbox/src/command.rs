@@ -53,6 +53,19 @@ pub struct Command {
     pub runtime: Runtime,
     /// How its system calls are filtered.
     pub syscalls: Syscalls,
+    /// What must hold before its program runs.
+    pub floor: Floor,
+}
+
+/// What must hold before a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Floor {
+    /// Whatever the host gives; the report says what is missing.
+    None,
+    /// Everything that holds a hosted tree: namespaces, a root of its own, ids, filters of system calls,
+    /// Landlock, no privileges, and every limit that this host can enforce. Else not one instruction of the
+    /// program runs.
+    Whole,
 }
 
 /// How strictly a tree is held.
@@ -154,6 +167,7 @@ impl Default for Command {
             user: None,
             runtime: Runtime::Kernel,
             syscalls: Syscalls::DenyList,
+            floor: Floor::None,
         }
     }
 }
@@ -211,6 +225,7 @@ impl fmt::Debug for Command {
             .field("user", &self.user)
             .field("runtime", &self.runtime)
             .field("syscalls", &self.syscalls)
+            .field("floor", &self.floor)
             .finish()
     }
 }

@@ -61,6 +61,12 @@ pub enum SpawnError {
         /// What is missing.
         why: String,
     },
+    /// A protection is missing that must hold before the program runs. It has not run.
+    #[error("not everything holds that must hold before it runs: {missing}")]
+    NotWhole {
+        /// Which protections, each with the reason.
+        missing: String,
+    },
     /// A place in a root of the tree's own is none.
     #[error(
         "`{target}` is no place in a root: expected an absolute path without `..`, and not `/`"

@@ -43,8 +43,11 @@ pub struct Usage {
     pub cpu: Duration,
     /// Memory in bytes, without file cache that can be dropped.
     pub memory_bytes: u64,
-    /// Processes, and threads where a cgroup counts them.
+    /// Processes, and threads where a cgroup counts them. In gVisor the guest's processes, as far as they
+    /// are seen from outside.
     pub pids: u64,
+    /// Whether the tree ran into its limit of processes lately.
+    pub pids_limit_hit: bool,
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
-use crate::command::{Command, GVisor, Network};
+use crate::command::{Command, GVisor, Limits, Network};
 use crate::host_parts::SERVER_HOME;
 use crate::job::Job;
 use crate::own::Layout;
@@ -25,6 +25,9 @@ mod probe;
 pub use probe::GVisorProof;
 pub(crate) use probe::Proofs;
 
+/// Memory that programs share by name; without a size of its own it is bounded by all memory alone.
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+const SHARED_MEMORY_BYTES: u64 = 64 << 20;
 const RLIMIT_CORE: u32 = 4;
 const RLIMIT_NOFILE: u32 = 7;
 /// What the runtime itself may open; the guest has the limit of its command.
@@ -46,6 +49,15 @@ pub(crate) fn fill(
     let writable = root.writable && matches!(root.base, RootBase::Layers { .. });
     let bundle = bundle(command, &root.hostname, !writable, layout);
     finish(job, bundle, command.network);
+}
+
+/// What the tree of a guest may use outside: gVisor has processes and threads for each of the guest's.
+pub(crate) fn outside(limits: &Limits) -> Limits {
+    let threads = |pids: u64| pids.saturating_mul(4).saturating_add(64);
+    Limits {
+        pids: limits.pids.map(threads),
+        ..*limits
+    }
 }
 
 /// The limits of the runtime's own processes.
@@ -125,7 +137,15 @@ pub(crate) fn bundle(
         default("TMPDIR", "/tmp");
     }
     let words = std::iter::once(&command.program).chain(&command.args);
-    let mut mounts = vec![json!({"destination": "/proc", "type": "proc", "source": "proc"})];
+    let mut mounts = vec![
+        json!({"destination": "/proc", "type": "proc", "source": "proc"}),
+        json!({
+            "destination": SHARED_MEMORY,
+            "type": "tmpfs",
+            "source": "shm",
+            "options": ["nosuid", "nodev", "mode=1777", format!("size={SHARED_MEMORY_BYTES}")],
+        }),
+    ];
     mounts.extend(
         layout
             .guest_mounts
@@ -145,6 +165,10 @@ pub(crate) fn bundle(
         .chain((command.network == Network::None).then_some("network"))
         .map(|kind| json!({ "type": kind }))
         .collect();
+    let limit = |kind: &str, most: u64| json!({"type": kind, "hard": most, "soft": most});
+    let mut limits = vec![limit("RLIMIT_NOFILE", command.limits.nofile)];
+    // Held by the guest's kernel: beyond it a fork fails, and the guest lives on.
+    limits.extend(command.limits.pids.map(|pids| limit("RLIMIT_NPROC", pids)));
     let none: [&str; 0] = [];
     let config = json!({
         "ociVersion": "1.0.2",
@@ -163,11 +187,7 @@ pub(crate) fn bundle(
                 "bounding": none, "effective": none, "inheritable": none, "permitted": none,
                 "ambient": none,
             },
-            "rlimits": [{
-                "type": "RLIMIT_NOFILE",
-                "hard": command.limits.nofile,
-                "soft": command.limits.nofile,
-            }],
+            "rlimits": limits,
         },
     });
     // A text of the command cannot hold this: its quotes would be escaped.

@@ -33,6 +33,8 @@ mod cgroup;
 #[cfg(gantry_init)]
 mod control;
 #[cfg(gantry_init)]
+mod floor;
+#[cfg(gantry_init)]
 mod gvisor;
 mod hidden;
 #[cfg(gantry_init)]
@@ -78,7 +80,7 @@ mod tree;
 #[cfg(not(gantry_init))]
 mod plain;
 
-pub use command::{Command, GVisor, Ids, Limits, Network, Profile, Runtime, Syscalls};
+pub use command::{Command, Floor, GVisor, Ids, Limits, Network, Profile, Runtime, Syscalls};
 pub use error::{SandboxError, SpawnError};
 pub use exit::{Exit, Usage};
 #[cfg(gantry_init)]

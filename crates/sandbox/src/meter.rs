@@ -31,4 +31,13 @@ impl Meter {
         usage.prefer(&self.group);
         usage
     }
+
+    /// Returns how many bytes and files the tree keeps on these devices without a name: removed, but open
+    /// or mapped. Blocks.
+    pub fn unnamed_files(&self, devices: &[u64]) -> (u64, u64) {
+        if self.init.ended().borrow().is_some() {
+            return (0, 0);
+        }
+        procfs::unnamed(self.init.pid, devices)
+    }
 }

@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::command::Command;
 use crate::error::SpawnError;
+use crate::gvisor::SHARED_MEMORY as SHARED_MEMORY_OF_GUEST;
 use crate::hidden::Hidden;
 use crate::host_parts::{self, SERVER_HOME, hosts, resolver};
 use crate::protocol::{
@@ -112,8 +113,9 @@ pub(crate) fn layout(
         }
         RootBase::Layers { .. } | RootBase::Folder(_) => layout.names(command, root),
     }
-    if way == Way::Entered {
-        layout.kernel_places();
+    match way {
+        Way::Entered => layout.kernel_places(),
+        Way::Guest => layout.writable.push(PathBuf::from(SHARED_MEMORY_OF_GUEST)),
     }
     layout.scratch(way, matches!(root.base, RootBase::HostParts));
     for (target, source, read_only) in bound(command, root, hidden)? {
@@ -306,7 +308,8 @@ impl Layout {
                         && step.flags & (STEP_IN_SCRATCH | STEP_IN_ROOT | STEP_APART) == 0;
                     let inner = directory.strip_prefix(Path::new(&step.source)).ok()?;
                     let covered = from_host && inner.components().next().is_some();
-                    covered.then(|| Step::mask(step.target.join(inner)))
+                    let around = step.flags & STEP_AROUND;
+                    covered.then(|| Step::mask(step.target.join(inner)).with(around))
                 })
             })
             .collect();

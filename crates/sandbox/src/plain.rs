@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::watch;
 
-use crate::command::{Command, Limits, Network, Profile, Runtime};
+use crate::command::{Command, Floor, Limits, Network, Profile, Runtime};
 use crate::error::{SandboxError, SpawnError};
 use crate::exit::{Exit, Usage};
 use crate::hidden::Hidden;
@@ -52,6 +52,11 @@ impl Meter {
     /// Returns nothing: this platform is not asked.
     pub fn read(&self) -> Usage {
         Usage::default()
+    }
+
+    /// Returns nothing: this platform is not asked.
+    pub fn unnamed_files(&self, _devices: &[u64]) -> (u64, u64) {
+        (0, 0)
     }
 }
 
@@ -122,7 +127,8 @@ impl Sandbox {
 
     /// Runs a command in its own process group.
     pub async fn spawn(&self, command: &Command) -> Result<Spawned, SpawnError> {
-        if command.root != Root::Host || command.runtime != Runtime::Kernel {
+        let is_whole = command.floor == Floor::Whole;
+        if is_whole || command.root != Root::Host || command.runtime != Runtime::Kernel {
             return Err(SpawnError::NoOwnRoot {
                 why: WHY.to_owned(),
             });

@@ -1,6 +1,8 @@
 //! What a tree uses, from `/proc`, for what no cgroup counts.
 
+use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use crate::exit::Usage;
@@ -10,6 +12,8 @@ const TICK: Duration = Duration::from_millis(10);
 const PAGE: u64 = 4096;
 /// A bound on the walk: beyond it the figures are a lower bound.
 const MOST: usize = 4096;
+/// A bound on the descriptors that are looked at.
+const MOST_OPEN: u64 = 1 << 17;
 
 /// Sums up the tree below its init, the init itself left out.
 pub(crate) fn usage(init: u32) -> Usage {
@@ -18,18 +22,85 @@ pub(crate) fn usage(init: u32) -> Usage {
     if let Some(times) = times(init) {
         usage.cpu += ticks(times[2] + times[3]);
     }
-    let mut found = children(init);
-    let mut next = 0;
-    while let Some(pid) = found.get(next).copied().filter(|_| next < MOST) {
-        next += 1;
+    for pid in descendants(init) {
         if let Some(times) = times(pid) {
             usage.cpu += ticks(times.iter().sum());
             usage.memory_bytes += resident(pid).unwrap_or(0);
             usage.pids += 1;
         }
-        found.extend(children(pid));
     }
     usage
+}
+
+/// The processes below an init.
+fn descendants(init: u32) -> Vec<u32> {
+    let mut found = children(init);
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied().filter(|_| next < MOST) {
+        next += 1;
+        found.extend(children(pid));
+    }
+    found.truncate(MOST);
+    found
+}
+
+/// Sums up the files that a tree holds open or mapped although they have no name any more, on these
+/// devices: bytes and number. Those of the host's root are not the tree's own.
+pub(crate) fn unnamed(init: u32, devices: &[u64]) -> (u64, u64) {
+    let mut seen: HashMap<(u64, u64), u64> = HashMap::new();
+    let mut looked = 0;
+    for pid in descendants(init) {
+        let open = fs::read_dir(format!("/proc/{pid}/fd"));
+        for entry in open.into_iter().flatten().flatten() {
+            looked += 1;
+            // Of what the descriptor stands for, wherever its path leads by now.
+            if let Ok(file) = fs::metadata(entry.path())
+                && file.nlink() == 0
+                && file.uid() != 0
+                && file.is_file()
+                && devices.contains(&file.dev())
+            {
+                seen.insert((file.dev(), file.ino()), file.blocks() * 512);
+            }
+        }
+        mapped(pid, devices, &mut seen);
+        if looked > MOST_OPEN {
+            break;
+        }
+    }
+    (seen.values().sum(), seen.len() as u64)
+}
+
+/// Adds what is mapped and has no name, by the length of its mappings.
+fn mapped(pid: u32, devices: &[u64], seen: &mut HashMap<(u64, u64), u64>) {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let mut lengths: HashMap<(u64, u64), u64> = HashMap::new();
+    for line in maps.lines().filter(|line| line.ends_with(" (deleted)")) {
+        let mut fields = line.split_ascii_whitespace();
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let range = fields.next().and_then(|range| range.split_once('-'));
+        let writable = fields.next().is_some_and(|rights| rights.contains('w'));
+        let device = fields.nth(1).and_then(|device| device.split_once(':'));
+        let inode = fields.next().and_then(|inode| inode.parse().ok());
+        let (Some((from, to)), Some((major, minor)), Some(inode)) = (range, device, inode) else {
+            continue;
+        };
+        let (Some(from), Some(to)) = (hex(from), hex(to)) else {
+            continue;
+        };
+        let number = |text| hex(text).and_then(|number| u32::try_from(number).ok());
+        let (Some(major), Some(minor)) = (number(major), number(minor)) else {
+            continue;
+        };
+        let device = rustix::fs::makedev(major, minor);
+        // A program or library that was replaced is mapped without the right to write.
+        if writable && devices.contains(&device) {
+            *lengths.entry((device, inode)).or_default() += to.saturating_sub(from);
+        }
+    }
+    for (file, length) in lengths {
+        seen.entry(file).or_insert(length);
+    }
 }
 
 fn ticks(count: u64) -> Duration {

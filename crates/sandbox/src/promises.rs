@@ -69,9 +69,8 @@ impl Given<'_> {
             return report.add("tree", NotEnforced, detail);
         }
         let mut detail = "PID namespace: ends with its init, whatever it forked".to_owned();
-        let own_proc = self.own_root().is_some() || self.plan.job.flags & FLAG_MOUNT_PROC != 0;
         match self.notes.failed(STAGE_PROC) {
-            None if own_proc => detail.push_str("; own /proc"),
+            None if self.has_own_proc() => detail.push_str("; own /proc"),
             None => {
                 let why = self.why_not("mount namespace");
                 detail.push_str(&format!(
@@ -160,8 +159,11 @@ impl Given<'_> {
             };
             let outside = plan.ids.0;
             if !self.plan.mode.user {
-                let detail = format!("one id of its own, {outside} outside; {inside} inside");
-                return report.add("user", Enforced, detail);
+                let detail = format!(
+                    "the id {outside} outside, {inside} inside: picked by its name, so that another \
+                     server may have the same"
+                );
+                return report.add("user", NotEnforced, detail);
             }
             let groups = match groups {
                 0 => String::new(),
@@ -229,6 +231,12 @@ impl Given<'_> {
             Root::Own(root) => Some(root),
             Root::Host => None,
         }
+    }
+
+    /// Whether it sees no processes but its own.
+    fn has_own_proc(&self) -> bool {
+        let asked = self.own_root().is_some() || self.plan.job.flags & FLAG_MOUNT_PROC != 0;
+        asked && !self.notes.has(STAGE_PROC)
     }
 
     /// Whether the filters of system calls are installed, or why not.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use crate::cgroup::Cgroups;
-use crate::command::{Command, Network, Runtime};
+use crate::command::{Command, Floor, Network, Runtime};
 use crate::error::{SandboxError, SpawnError};
-use crate::gvisor::{GVisorProof, Proofs};
+use crate::floor;
+use crate::gvisor::{self, GVisorProof, Proofs};
 use crate::hidden::Hidden;
 use crate::host::{Host, Mode, NEW_NETWORK, NEW_PID};
 use crate::image::Image;
@@ -125,7 +126,8 @@ impl Inner {
             // Allowed when probed and denied now, as when the host has run out of namespaces.
             Err(LaunchError::Step(record))
                 if matches!(record.stage, STAGE_UNSHARE | STAGE_ID_MAP)
-                    && command.root == Root::Host =>
+                    && command.root == Root::Host
+                    && command.floor == Floor::None =>
             {
                 tracing::warn!(server = %command.name, errno = record.value, "namespaces denied");
                 self.start_in(command, hidden, Mode::default())
@@ -151,7 +153,15 @@ impl Inner {
                 why,
             })?;
         }
-        let mut group = self.cgroups.create(&command.name, &command.limits);
+        let mut group = match command.runtime {
+            Runtime::Kernel => self.cgroups.create(&command.name, &command.limits),
+            Runtime::GVisor(_) => {
+                let outside = gvisor::outside(&command.limits);
+                let mut group = self.cgroups.create(&command.name, &outside);
+                group.hold_guest(command.limits.pids);
+                group
+            }
+        };
         let mut plan = match Plan::new(&self.host, mode, command, hidden, &group) {
             Ok(plan) => plan,
             Err(error) => {
@@ -159,12 +169,19 @@ impl Inner {
                 return Err(error.into());
             }
         };
+        if let Err(error) = floor::check(&self.host, &self.cgroups, command, &plan, &group) {
+            group.remove();
+            return Err(error.into());
+        }
         let running = launch(&self.image, &self.reaper, &mut plan.job, group);
         let mut running = running.map_err(|error| match error {
-            LaunchError::Step(record) => match plan.root_failure(command, record) {
-                Some(error) => LaunchError::Other(error),
-                None => LaunchError::Step(record),
-            },
+            LaunchError::Step(record) => {
+                let known = floor::failure(command, record);
+                match known.or_else(|| plan.root_failure(command, record)) {
+                    Some(error) => LaunchError::Other(error),
+                    None => LaunchError::Step(record),
+                }
+            }
             LaunchError::Other(_) => error,
         })?;
         let joins = running

@@ -15,14 +15,15 @@ use std::sync::{Arc, OnceLock};
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::spec::{Bridge, EgressRule, Hosting, NetworkGrant, RemoteLaunch, ResourceLimits};
 use gantry_sandbox::{
-    Command, Hidden, Ids, Limits, Network, Report, Sandbox, SandboxOptions, Scratch, Spawned,
+    Command, Floor, Hidden, Ids, Limits, Network, Report, Sandbox, SandboxOptions, Scratch,
+    SpawnError, Spawned,
 };
 use gantry_store::{Store, VolumeRow};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use self::control::HostedControl;
-use self::floor::check_report;
+use self::floor::{FloorError, check_report};
 pub(super) use self::floor::{Rungs, choose};
 use self::forward::Way;
 pub(super) use self::gvisor::Gvisor;
@@ -146,16 +147,26 @@ impl Hosted {
         }
     }
 
-    /// Returns the users of a server: a range of its own where the gateway is root.
-    pub(super) async fn ids(&self, labels: &Labels) -> Result<Ids, DriverError> {
+    /// Returns the users of a server: a range of its own where the gateway is root. One whose server
+    /// writes outside of its place stays its own for good.
+    pub(super) async fn ids(
+        &self,
+        labels: &Labels,
+        writes_outside: bool,
+    ) -> Result<Ids, DriverError> {
         let Some(store) = self.store.get().filter(|_| self.has("id range").is_ok()) else {
             return Ok(Ids::Gateway);
         };
         let seed = self.options.gateway.bytes().fold(0_u64, |seed, byte| {
             seed.wrapping_mul(31).wrapping_add(u64::from(byte))
         });
-        let range = store.id_range(&labels.project, &labels.server, seed).await;
+        let (project, server) = (&labels.project, &labels.server);
+        let range = store.id_range(project, server, seed).await;
         let first = range.map_err(DriverError::new)?;
+        if writes_outside {
+            let kept = store.keep_id_range(project, server).await;
+            kept.map_err(DriverError::new)?;
+        }
         Ok(Ids::Range { first })
     }
 
@@ -246,9 +257,17 @@ impl Hosted {
             } => Some(forward::publish(*port).await?),
             Bridge::Http { .. } | Bridge::Stdio => None,
         };
+        // Judged before the program's first instruction, and again by what was done.
+        command.floor = Floor::Whole;
         let permit = self.starts.acquire().await.map_err(DriverError::new)?;
         let spawned = self.sandbox.spawn(&command).await;
-        let spawned = spawned.map_err(DriverError::new)?;
+        let spawned = spawned.map_err(|error| match error {
+            SpawnError::NotWhole { missing } => DriverError::new(FloorError::NotWhole {
+                provider: start.provider,
+                missing,
+            }),
+            error => DriverError::new(error),
+        })?;
         drop(permit);
         check_report(&spawned.report, start.provider, &grant).map_err(DriverError::new)?;
         let mut tasks = JoinSet::new();
@@ -279,6 +298,10 @@ impl Hosted {
                 .map(|path| path.display().to_string())
                 .collect(),
         };
+        let unnamed = spawned.tree.meter();
+        start
+            .place
+            .count_unnamed(Box::new(move |devices| unnamed.unnamed_files(devices)));
         // Whoever shows the usage does not keep the place from being removed.
         let (meter, place) = (spawned.tree.meter(), Arc::downgrade(&start.place));
         let mut held = start.held;
@@ -318,6 +341,7 @@ impl Hosted {
                     cpu: usage.cpu,
                     memory_bytes: usage.memory_bytes,
                     pids: usage.pids,
+                    pids_limit_hit: usage.pids_limit_hit,
                     disk_bytes: place.upgrade().and_then(|place| place.used_bytes()),
                 })
             }),

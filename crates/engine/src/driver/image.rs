@@ -29,8 +29,6 @@ use crate::image_store::Images;
 
 /// Where the flat roots of images lie, in the data folder, on hosts without overlay.
 const FLAT: &str = "flat";
-/// gVisor has threads of its own for each of the guest's, and some beside.
-const GVISOR_PIDS: (u64, u64) = (2, 64);
 
 /// Starts the images of all servers of an engine.
 pub(crate) struct ImageDriver {
@@ -58,6 +56,10 @@ impl ImageDriver {
     /// Returns how images run in namespaces of their own here, or why they do not.
     fn namespaces(&self) -> Result<String, String> {
         let root = self.hosted.has("own root")?;
+        for part in ["seccomp", "landlock", "ipc namespace"] {
+            let missing = |why| format!("no {part}: {why}");
+            self.hosted.has(part).map_err(missing)?;
+        }
         Ok(format!(
             "namespaces and a root of its own, tried at the start ({root})"
         ))
@@ -111,15 +113,13 @@ impl ImageDriver {
                 scratch: hosted::scratch(&place, &limits),
                 writable: false,
             }),
-            ids: self.hosted.ids(labels).await?,
+            ids: self.hosted.ids(labels, false).await?,
             user: plan.user,
             syscalls: Syscalls::AllowList,
             ..Command::default()
         };
         if let Some(program) = gvisor.filter(|_| rung == Rung::Gvisor) {
             command.runtime = Runtime::GVisor(program);
-            let (times, more) = GVISOR_PIDS;
-            command.limits.pids = limits.pids.map(|pids| times * pids + more);
         }
         let start = HostedStart {
             labels,

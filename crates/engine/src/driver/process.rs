@@ -171,7 +171,7 @@ impl ProcessDriver {
         if let Some(cwd) = cwd {
             (command.writable, command.cwd) = (vec![cwd.clone()], cwd);
         }
-        command.ids = hosted.ids(&labels).await?;
+        command.ids = hosted.ids(&labels, launch.cwd.is_some()).await?;
         let own = launch.cwd.is_none().then(|| (WORK.into(), place.work()));
         let volume = |path: &PathBuf| (path.clone(), place.volume(path));
         let mounts = own.into_iter().chain(volumes.iter().map(volume));
@@ -355,6 +355,7 @@ fn instance(spawned: Spawned) -> Instance {
                 cpu: usage.cpu,
                 memory_bytes: usage.memory_bytes,
                 pids: usage.pids,
+                pids_limit_hit: usage.pids_limit_hit,
                 disk_bytes: None,
             })
         }),

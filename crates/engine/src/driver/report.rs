@@ -98,6 +98,8 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// Processes, and threads where the host counts them.
     pub pids: u64,
+    /// Whether it ran into its limit of processes lately.
+    pub pids_limit_hit: bool,
     /// Bytes that its files take on disk, where they are known.
     pub disk_bytes: Option<u64>,
 }

@@ -34,9 +34,17 @@ pub(crate) struct Group {
     dirs: Vec<Dir>,
     /// What became of each limit that was asked for or could not be.
     outcomes: Vec<(Controller, Result<String, String>)>,
+    /// The limit of the guest's own processes, which a runtime holds by itself.
+    guest_pids: Option<u64>,
     /// Shared by all clones: whoever reads the counters reads them for the one who asks at the end.
     hits: Arc<Mutex<Hits>>,
 }
+
+/// The processes of gVisor itself, and how many it has for each of its guest's.
+const RUNTIME_PROCESSES: u64 = 3;
+const PER_GUEST: u64 = 2;
+/// A guest that is seen to have so many eighths of its processes has reached its limit: not all are seen.
+const NEARLY: u64 = 7;
 
 #[derive(Clone, Debug)]
 struct Dir {
@@ -197,13 +205,38 @@ impl Group {
         hits.memory.observe(kills, Instant::now())
     }
 
+    /// Records that a runtime holds its guest to so many processes.
+    pub(crate) fn hold_guest(&mut self, pids: Option<u64>) {
+        self.guest_pids = pids;
+    }
+
+    /// Returns how many processes the guest has, if there is one, of a tree with so many.
+    fn guests(&self, in_tree: u64) -> Option<u64> {
+        let most = self.guest_pids?;
+        let in_group = self.holder(Controller::Pids).and_then(|dir| {
+            let members = fs::read_to_string(dir.path.join("cgroup.procs")).ok()?;
+            u64::try_from(members.lines().count()).ok()
+        });
+        let all = in_group.unwrap_or(in_tree);
+        let guests = (all.saturating_sub(RUNTIME_PROCESSES) / PER_GUEST).min(most);
+        // The runtime refuses the next one without a word to anybody outside.
+        let reached = u64::from(guests >= most.saturating_mul(NEARLY) / 8);
+        self.hits
+            .lock()
+            .guests
+            .observe(Some(reached), Instant::now());
+        Some(guests)
+    }
+
     /// Whether the limit of processes was reached lately.
     pub(crate) fn out_of_processes(&self) -> bool {
         let refusals = self
             .holder(Controller::Pids)
             .and_then(|dir| field(&dir.path.join("pids.events"), "max"));
         let mut hits = self.hits.lock();
-        hits.pids.observe(refusals, Instant::now())
+        let now = Instant::now();
+        let inside = hits.guests.observe(None, now);
+        hits.pids.observe(refusals, now) || inside
     }
 
     /// Removes the directories; returns whether all are gone. Whoever still runs there is ended.
@@ -232,7 +265,9 @@ impl Usage {
         let (cpu, memory, pids) = group.usage();
         self.cpu = cpu.unwrap_or(self.cpu);
         self.memory_bytes = memory.unwrap_or(self.memory_bytes);
-        self.pids = pids.unwrap_or(self.pids);
+        let guests = group.guests(self.pids);
+        self.pids = guests.or(pids).unwrap_or(self.pids);
+        self.pids_limit_hit = group.out_of_processes();
     }
 }
 
@@ -266,11 +301,10 @@ pub(super) fn set_limit(
                     let sockets = sockets >> 20;
                     Ok(format!(", and {sockets} MiB for the buffers of sockets"))
                 }
-                Version::V2 if !super::sockets_are_charged() => {
-                    let why = "the kernel was started with `cgroup.memory=nosocket`, \
-                        so buffers of sockets do not count";
-                    Err(io::Error::new(io::ErrorKind::Unsupported, why))
-                }
+                Version::V2 if !super::sockets_are_charged() => Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    super::NO_SOCKETS,
+                )),
                 Version::V2 => Ok(String::new()),
             }
         }

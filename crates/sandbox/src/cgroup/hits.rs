@@ -15,6 +15,8 @@ const RECENT: Duration = Duration::from_secs(5);
 pub(super) struct Hits {
     pub(super) memory: Counter,
     pub(super) pids: Counter,
+    /// Whether the guest of a runtime has as many processes as it may.
+    pub(super) guests: Counter,
 }
 
 /// One counter of the kernel.

@@ -6,6 +6,7 @@ use super::{FIRST_UID, Plan, UIDS, hash, limits};
 use crate::cgroup::Group;
 use crate::command::{Command, Ids, Network, Runtime};
 use crate::error::SpawnError;
+use crate::floor;
 use crate::gvisor;
 use crate::hidden::Hidden;
 use crate::host::{Host, Mode, NEW_MOUNT, NEW_NETWORK, NEW_PID, NEW_UTS};
@@ -57,7 +58,7 @@ impl Plan {
             mode.namespaces &= !NEW_NETWORK;
         }
         let mut job = Job {
-            flags: FLAG_OWN_ROOT | FLAG_CGROUP_NAMESPACE,
+            flags: FLAG_OWN_ROOT | FLAG_CGROUP_NAMESPACE | floor::flags(command),
             unshare: mode.unshare() | NEW_UTS,
             host_name: root.hostname.clone(),
             ..Job::default()

@@ -5,9 +5,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Given;
-use crate::command::Profile;
+use crate::command::{Profile, Runtime};
 use crate::host::NEW_MOUNT;
-use crate::protocol::{STAGE_CGROUP_NAMESPACE, STAGE_HOST_NAME, STAGE_LAYER_OWNERS};
+use crate::job::PrivateDir;
+use crate::protocol::{
+    KEEP_ID, STAGE_CGROUP_NAMESPACE, STAGE_HOST_NAME, STAGE_LAYER_OWNERS, STEP_APART, STEP_AROUND,
+    STEP_BIND, STEP_IN_ROOT, STEP_IN_SCRATCH, STEP_MASK,
+};
 use crate::report::{
     PromiseState::{Enforced, NotAsked, NotEnforced},
     Report,
@@ -56,6 +60,9 @@ impl Given<'_> {
         if let Some(plan) = &self.plan.own {
             let writable: Vec<String> = plan.writable.iter().map(|path| quoted(path)).collect();
             let mut detail = format!("reads its own root, writes only {}", writable.join(", "));
+            if plan.runtime != Runtime::Kernel {
+                detail.push_str("; its root may also write `/dev`, which counts as memory");
+            }
             // A runtime that makes namespaces of its own cannot be held by it.
             if self.landlocked().is_ok() && !self.plan.job.landlock_rules.is_empty() {
                 let abi = self.host.landlock_abi;
@@ -159,49 +166,25 @@ impl Given<'_> {
         if self.hidden.folders.is_empty() {
             return;
         }
-        let folders: Vec<PathBuf> = self
-            .hidden
-            .folders
-            .iter()
-            .map(|path| canonical(path))
-            .collect();
         let visible = |why: String| format!("visible to this server, keys included: {why}");
-        if let Some(root) = self.own_root() {
-            let shows = |source: &Path| {
-                let source = canonical(source);
-                folders.iter().any(|folder| folder.starts_with(&source))
-            };
-            let shown = root.mounts.iter().find_map(|mount| match &mount.kind {
-                MountKind::Bind(source) if shows(source) => Some(source),
-                MountKind::Bind(_) | MountKind::Tmpfs { .. } => None,
-            });
-            return match shown {
+        if self.own_root().is_some() {
+            return match self.shown_in_root() {
                 None => report.add("data_folder", Enforced, "not in the tree's own root"),
-                Some(source) => {
-                    let why = visible(format!("{} is mounted", quoted(source)));
-                    report.add("data_folder", NotEnforced, why);
-                }
+                Some(why) => report.add("data_folder", NotEnforced, visible(why)),
             };
         }
         if self.plan.mode.has(NEW_MOUNT) {
-            let covers = self.plan.job.private_dirs.iter().enumerate();
-            let is_own = |target: &PathBuf| !self.host.cgroup_mounts.contains(target);
-            let covers = covers.filter(|(_, dir)| dir.hidden && is_own(&dir.target));
-            let failed = covers
-                .map(|(index, _)| index)
-                .find_map(|index| self.not_hidden(index));
-            return match failed {
+            return match self.shown_on_host() {
                 None => report.add(
                     "data_folder",
                     Enforced,
                     "not visible, but for the server's own folder in it",
                 ),
-                Some(error) => {
-                    let why = visible(format!("it cannot be covered: {error}"));
-                    report.add("data_folder", NotEnforced, why);
-                }
+                Some(why) => report.add("data_folder", NotEnforced, visible(why)),
             };
         }
+        let folders = self.hidden.folders.iter().map(|path| canonical(path));
+        let folders: Vec<PathBuf> = folders.collect();
         let rules = &self.plan.job.landlock_rules;
         let is_open = folders
             .iter()
@@ -212,6 +195,69 @@ impl Given<'_> {
         let why = self.why_not("mount namespace");
         let why = visible(format!("no mount namespace ({why})"));
         report.add("data_folder", NotEnforced, why);
+    }
+
+    /// Why a root of the tree's own shows what is to be out of sight, if it does: told by what was mounted.
+    fn shown_in_root(&self) -> Option<String> {
+        let steps = &self.plan.job.steps;
+        let is_covered = |place: &Path, around: u32| {
+            let mut masks = steps.iter().enumerate();
+            masks.any(|(index, step)| {
+                step.kind == STEP_MASK
+                    && step.target == place
+                    && step.flags & STEP_AROUND == around
+                    && self.notes.step_failed(index).is_none()
+            })
+        };
+        let private: Vec<PathBuf> = self
+            .hidden
+            .private
+            .iter()
+            .map(|path| canonical(path))
+            .collect();
+        let mut hidden = self.hidden.directories();
+        hidden.extend(self.hidden.folders.iter().map(|path| canonical(path)));
+        let of_host = STEP_IN_SCRATCH | STEP_IN_ROOT | STEP_APART;
+        let binds = steps.iter();
+        let mut binds = binds.filter(|step| step.kind == STEP_BIND && step.flags & of_host == 0);
+        binds.find_map(|step| {
+            let source = canonical(Path::new(&step.source));
+            if private.iter().any(|private| source.starts_with(private)) {
+                return Some(format!("{} is mounted", quoted(&source)));
+            }
+            let shown = hidden.iter().find(|folder| {
+                folder.strip_prefix(&source).is_ok_and(|inner| {
+                    let is_all = inner.as_os_str().is_empty();
+                    is_all || !is_covered(&step.target.join(inner), step.flags & STEP_AROUND)
+                })
+            });
+            shown.map(|_| format!("{} is mounted", quoted(&source)))
+        })
+    }
+
+    /// Why a tree on the host's root sees what is to be out of sight, if it does.
+    fn shown_on_host(&self) -> Option<String> {
+        let dirs = &self.plan.job.private_dirs;
+        for folder in &self.hidden.folders {
+            let folder = canonical(folder);
+            let is_covered = |dir: &PrivateDir| folder.starts_with(&dir.target);
+            if folder.exists() && !dirs.iter().any(is_covered) {
+                return Some(format!("{} is not covered", quoted(&folder)));
+            }
+        }
+        let is_own = |target: &PathBuf| !self.host.cgroup_mounts.contains(target);
+        let mut covers = dirs.iter().enumerate();
+        let failed = covers.find_map(|(index, dir)| {
+            let meant = dir.hidden && is_own(&dir.target);
+            meant.then(|| self.not_hidden(index)).flatten()
+        });
+        if let Some(error) = failed {
+            return Some(format!("it cannot be covered: {error}"));
+        }
+        // There the processes of its own user show theirs, which is not covered.
+        let is_same_user = self.plan.job.uid == KEEP_ID && self.landlocked().is_err();
+        (is_same_user && !self.has_own_proc())
+            .then(|| "through the host's /proc, which could not be replaced".to_owned())
     }
 
     /// The directories in memory that the tree may write.

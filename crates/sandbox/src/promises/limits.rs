@@ -4,7 +4,8 @@ use std::io;
 
 use super::Given;
 use crate::cgroup::Controller;
-use crate::command::Profile;
+use crate::command::{Profile, Runtime};
+use crate::gvisor;
 use crate::plan::{RLIMIT_DATA, RLIMIT_NOFILE, RLIMIT_NPROC};
 use crate::protocol::{KEEP_ID, Record, STAGE_HIDE};
 use crate::report::{
@@ -50,9 +51,22 @@ impl Given<'_> {
             return report.add("pids", NotAsked, "no limit set");
         };
         let why = match self.held(Controller::Pids) {
-            Ok(how) => return report.add("pids", Enforced, format!("{pids} by {how}")),
+            Ok(how) => {
+                let detail = match self.command.runtime {
+                    Runtime::Kernel => format!("{pids} by {how}"),
+                    Runtime::GVisor(_) => {
+                        let outside = gvisor::outside(&self.command.limits).pids.unwrap_or(pids);
+                        format!("{pids} by the guest's kernel, {outside} outside by {how}")
+                    }
+                };
+                return report.add("pids", Enforced, detail);
+            }
             Err(why) => why,
         };
+        if let Runtime::GVisor(_) = self.command.runtime {
+            let detail = format!("{pids} by the guest's kernel; not outside: {why}");
+            return report.add("pids", Enforced, detail);
+        }
         if self.plan.process_limit.is_none() {
             return report.add("pids", NotEnforced, why);
         }

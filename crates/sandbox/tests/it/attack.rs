@@ -166,10 +166,7 @@ async fn from_an_image_in_gvisor() {
             network,
             ..command
         };
-        let mut arguments = world.arguments();
-        // The limit of processes counts gVisor's own threads: it ends the guest as a whole.
-        arguments.push("-fork_many".to_owned());
-        let seen = attack(command, "/probes", arguments).await;
+        let seen = attack(command, "/probes", world.arguments()).await;
         judge("gVisor", &mut world, seen, Kernel::Own);
     }
 }

@@ -3,6 +3,8 @@
 
 mod attack;
 mod denied;
+mod floor;
+mod guest_limits;
 mod gvisor;
 mod harness;
 mod hidden;
@@ -17,3 +19,4 @@ mod proof;
 mod spawn;
 mod syscalls;
 mod tree;
+mod unnamed;

@@ -94,9 +94,17 @@ fn ladder(rungs: &Rungs) -> Result<(Rung, String), FloorError> {
 }
 
 /// What every hosted tree rests on, whatever the limits are.
-const PILLARS: [&str; 5] = ["tree", "root", "filesystem", "syscalls", "privileges"];
+const PILLARS: [&str; 6] = [
+    "tree",
+    "root",
+    "filesystem",
+    "syscalls",
+    "ipc",
+    "privileges",
+];
 
-/// Refuses an instance in which a protection does not hold that its isolation is made of.
+/// Refuses an instance in which a protection does not hold that its isolation is made of. The sandbox
+/// has refused before anything ran; this is the same asked of what it reports.
 pub(super) fn check_report(
     report: &Report,
     provider: &'static str,
