@@ -28,6 +28,7 @@ use gantry_model::id::{ProjectName, ServerName};
 use parking_lot::Mutex;
 use tokio::sync::watch as channel;
 
+use self::measure::UnnamedFiles;
 pub use self::volumes::{PrunedVolumes, VolumeError, VolumeView};
 
 /// The folder of a server's scratch, in its place.
@@ -147,6 +148,7 @@ impl Disks {
     /// Opens the folder, and unmounts what an earlier process of this gateway left mounted.
     pub(crate) fn open(folder: PathBuf) -> Self {
         loop_image::unmount_below(&folder);
+        loop_image::remove_trial(&folder);
         Self {
             inner: Arc::new(Inner {
                 folder,
@@ -396,6 +398,13 @@ impl Place {
     /// Returns a receiver of the reason for which the server has to stop, once there is one.
     pub(crate) fn over(&self) -> channel::Receiver<Option<String>> {
         self.over.subscribe()
+    }
+
+    /// Counts the files that the server has open without a name, where its files are only measured.
+    pub(crate) fn count_unnamed(&self, files: UnnamedFiles) {
+        if !self.loose.is_empty() {
+            self.measured.count(files);
+        }
     }
 
     fn measure(&self) -> measure::Found {

@@ -279,7 +279,7 @@ CREATE TABLE kb.mcp_id_ranges (
     project_id TEXT NOT NULL,
     server     TEXT NOT NULL, -- its name
     first_id   INTEGER NOT NULL UNIQUE,
-    created_at INTEGER NOT NULL,
+    created_at INTEGER NOT NULL, released_at INTEGER, is_kept INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, server)
 ) STRICT;
 CREATE TABLE kb.mcp_volumes (

@@ -195,25 +195,26 @@ impl Audit {
         })
     }
 
-    /// Remembers since when the database has no space, and gives it some in the end.
-    fn make_space(&self, turn: &mut TaskState, imported: &Result<(), AuditError>) {
+    /// Remembers since when the database has no space, and gives it some in the end; tells whether it did.
+    fn make_space(&self, turn: &mut TaskState, imported: &Result<(), AuditError>) -> bool {
         let full = matches!(imported, Err(AuditError::Store(StoreError::Full { .. })));
         if !full {
             turn.full_since = None;
-            return;
+            return false;
         }
         let since = *turn.full_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= GIVE_BACK_AFTER {
-            self.shared.journal.give_back();
-        }
+        since.elapsed() >= GIVE_BACK_AFTER && self.shared.journal.give_back()
     }
 
     async fn import_in_turn(&self, turn: &mut TaskState) {
         if Instant::now() < turn.import_at {
             return;
         }
-        let imported = self.import(RowPolicy::Ended).await;
-        self.make_space(turn, &imported);
+        let mut imported = self.import(RowPolicy::Ended).await;
+        if self.make_space(turn, &imported) {
+            // At once: what was given back is for the import before it is anybody else's.
+            imported = self.import(RowPolicy::Ended).await;
+        }
         match imported {
             Ok(()) if turn.retry_after > FIRST_RETRY => {
                 tracing::info!("the audit's database takes rows again");

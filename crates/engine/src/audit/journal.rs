@@ -90,6 +90,8 @@ pub(super) struct Beginning {
 #[derive(Debug)]
 pub(super) struct Journal {
     directory: Directory,
+    /// How many empty segments are kept where there is room for them.
+    reserve: usize,
     segment_bytes: u64,
     journal_bytes: u64,
     durability: Durability,
@@ -139,6 +141,7 @@ impl Journal {
         let body_bytes = policy.stored_body_bytes();
         let journal = Self {
             segment_bytes: policy.segment_bytes,
+            reserve: policy.reserve,
             journal_bytes: policy.journal_bytes,
             durability: policy.durability,
             promise: record::largest_outcome(body_bytes),

@@ -41,6 +41,9 @@ pub struct AuditPolicy {
     pub segment_bytes: u64,
     /// How big the journal may grow while the database is away.
     pub journal_bytes: u64,
+    /// How many empty files the journal keeps in reserve while the disk has room for them: with these calls
+    /// are recorded for a while on a disk that is full.
+    pub reserve: usize,
     /// How long rows are kept.
     pub retention: Duration,
     /// How often the journal is imported into the database.
@@ -55,6 +58,7 @@ impl Default for AuditPolicy {
             body_bytes: 4096,
             segment_bytes: 8 << 20,
             journal_bytes: 1 << 30,
+            reserve: 4,
             retention: Duration::from_hours(90 * 24),
             import_every: Duration::from_millis(250),
         }

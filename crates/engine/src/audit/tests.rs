@@ -25,6 +25,7 @@ pub(super) fn small() -> AuditPolicy {
         bodies: Bodies::Redacted,
         body_bytes: 64,
         segment_bytes: 0,
+        reserve: 0,
         ..AuditPolicy::default()
     }
 }

@@ -18,6 +18,16 @@ const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin
 
 /// Runs a program and waits for it; codes above `most` are failures.
 pub(super) fn run(program: &str, args: &[&std::ffi::OsStr], most: i32) -> io::Result<()> {
+    run_within(program, args, most, DEADLINE)
+}
+
+/// Runs a program that may take so long.
+pub(super) fn run_within(
+    program: &str,
+    args: &[&std::ffi::OsStr],
+    most: i32,
+    deadline: Duration,
+) -> io::Result<()> {
     let child = Command::new(program)
         .args(args)
         .env_clear()
@@ -35,7 +45,7 @@ pub(super) fn run(program: &str, args: &[&std::ffi::OsStr], most: i32) -> io::Re
         }
     };
     let mut child = child.map_err(missing)?;
-    let code = wait(&mut child)?;
+    let code = wait(&mut child, deadline)?;
     if code.is_some_and(|code| code <= most) {
         return Ok(());
     }
@@ -52,13 +62,13 @@ pub(super) fn run(program: &str, args: &[&std::ffi::OsStr], most: i32) -> io::Re
     Err(io::Error::other(format!("`{program}`: {how}: {words}")))
 }
 
-fn wait(child: &mut Child) -> io::Result<Option<i32>> {
+fn wait(child: &mut Child, deadline: Duration) -> io::Result<Option<i32>> {
     let mut waited = Duration::ZERO;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.code());
         }
-        if waited >= DEADLINE {
+        if waited >= deadline {
             child.kill()?;
             child.wait()?;
             return Err(io::ErrorKind::TimedOut.into());

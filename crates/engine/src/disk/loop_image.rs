@@ -8,15 +8,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::run;
+use super::command::{run, run_within};
 use super::{BYTES_PER_INODE, FEWEST_INODES, SMALLEST};
 
-/// How long a file system may be in use after it was unmounted.
-const RELEASED: Duration = Duration::from_secs(5);
-/// How often that is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// The folder of a trial; no server and no project has such a name.
+const TRIAL: &str = ".probe";
+/// How long a check may take for each GiB, at worst.
+const PER_GIB: Duration = Duration::from_secs(60);
+/// Where the superblock of an ext4 file system begins, and how much of it is read.
+const SUPERBLOCK: u64 = 1024;
+const SUPERBLOCK_BYTES: usize = 0x154;
 
-/// Tries to make, mount and unmount a small file system; says why that does not work.
+/// Tries to make and mount a small file system; says why that does not work.
+///
+/// In a mount namespace of its own: whatever becomes of the gateway meanwhile, nothing stays mounted.
 pub(super) fn probe(folder: &Path) -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("only root can mount a file system of fixed size".to_owned());
@@ -24,17 +29,33 @@ pub(super) fn probe(folder: &Path) -> Result<(), String> {
     let trial = tempdir(folder).map_err(|error| error.to_string())?;
     let (image, root) = (trial.join("probe.img"), trial.join("mnt"));
     let tried = std::fs::create_dir(&root)
-        .and_then(|()| provide(&image, &root, SMALLEST, false))
-        .map(drop);
-    unmount(&root);
+        .and_then(|()| make(&image, SMALLEST, FEWEST_INODES))
+        .and_then(|()| {
+            let apart = ["--mount", "--propagation", "private", "mount"].map(OsStr::new);
+            let words = mount_words(&image, &root);
+            let words: Vec<&OsStr> = apart
+                .into_iter()
+                .chain(words.iter().map(AsRef::as_ref))
+                .collect();
+            run("unshare", &words, 0)
+        });
     drop(std::fs::remove_dir_all(&trial));
     tried.map_err(|error| error.to_string())
 }
 
+/// Removes what a trial left that was interrupted.
+pub(super) fn remove_trial(folder: &Path) {
+    let trial = folder.join(TRIAL);
+    if trial.is_dir()
+        && let Err(error) = std::fs::remove_dir_all(&trial)
+    {
+        tracing::warn!(path = %trial.display(), %error, "a trial of disks stays");
+    }
+}
+
 fn tempdir(near: &Path) -> io::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
-    // No server and no project has such a name.
-    let path = near.join(".probe");
+    let path = near.join(TRIAL);
     drop(std::fs::remove_dir_all(&path));
     let mut builder = std::fs::DirBuilder::new();
     builder.mode(0o700).recursive(true).create(&path)?;
@@ -48,33 +69,26 @@ pub(super) struct Made {
     pub(super) detail: String,
 }
 
-/// Makes the file system if it is not there, lets it grow to its size, and mounts it.
+/// Makes the file system if it is not there, mounts it, and lets it grow to its size.
 pub(super) fn provide(image: &Path, root: &Path, bytes: u64, is_mounted: bool) -> io::Result<Made> {
     let bytes = bytes.next_multiple_of(1 << 20);
-    let has = std::fs::metadata(image).map(|found| found.len());
     let inodes = (bytes / BYTES_PER_INODE).max(FEWEST_INODES);
-    match has {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make(image, bytes, inodes)?,
-        Err(error) => return Err(error),
-        Ok(has) if has >= bytes => {
-            if !is_mounted {
-                mount(image, root)?;
-            }
-            return Ok(held(has, bytes));
+    let has = match std::fs::metadata(image) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(image, bytes, inodes)?;
+            bytes
         }
-        Ok(_) => {
-            if is_mounted {
-                unmount(root);
-            }
-            grow(image, bytes)?;
-            mount(image, root)?;
-            return Ok(held(bytes, bytes));
-        }
-    }
+        found => found?.len(),
+    };
     if !is_mounted {
         mount(image, root)?;
     }
-    Ok(held(bytes, bytes))
+    let size = has.max(bytes);
+    // Also one whose growth was interrupted: the file is as long as it should be, the rest is not.
+    if has < size || file_system_bytes(image)? < size {
+        grow(image, root, size)?;
+    }
+    Ok(held(size, bytes))
 }
 
 fn held(bytes: u64, wanted: u64) -> Made {
@@ -113,56 +127,76 @@ fn make(image: &Path, bytes: u64, inodes: u64) -> io::Result<()> {
     std::fs::rename(&unfinished, image)
 }
 
-fn grow(image: &Path, bytes: u64) -> io::Result<()> {
-    let mut waited = Duration::ZERO;
-    // A mount that somebody still looks into is in use until they leave.
-    while is_attached(image) {
-        if waited >= RELEASED {
-            return Err(io::Error::other(
-                "its file system is still in use, and cannot grow now",
-            ));
-        }
-        std::thread::sleep(LOOK);
-        waited += LOOK;
+/// Lets a mounted file system grow. The kernel does it, in its journal: it can be interrupted at any time,
+/// and goes on with the next start.
+fn grow(image: &Path, root: &Path, bytes: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(image)?;
+    if file.metadata()?.len() < bytes {
+        file.set_len(bytes)?;
     }
-    // 1 says that something was repaired.
-    run("e2fsck", &[OsStr::new("-fp"), image.as_os_str()], 1)?;
-    File::options().write(true).open(image)?.set_len(bytes)?;
-    run("resize2fs", &[image.as_os_str()], 0)
+    let device = device(root)?;
+    run("losetup", &[OsStr::new("-c"), device.as_os_str()], 0)?;
+    run("resize2fs", &[device.as_os_str()], 0)
 }
 
-/// Tells whether a loop device has the file.
-fn is_attached(image: &Path) -> bool {
-    let Ok(image) = image.canonicalize() else {
-        return false;
-    };
-    let devices = std::fs::read_dir("/sys/block")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut files = devices.filter_map(|device| {
-        let file = device.path().join("loop/backing_file");
-        std::fs::read_to_string(file).ok()
+/// Returns the loop device that is mounted at a place.
+fn device(root: &Path) -> io::Result<PathBuf> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let root = root.canonicalize()?;
+    let mounted = table.lines().rev().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let point = before.split(' ').nth(4)?;
+        (Path::new(&unescaped(point)) == root)
+            .then(|| after.split(' ').nth(1).map(PathBuf::from))?
     });
-    files.any(|file| Path::new(file.trim_end()) == image)
+    mounted.ok_or_else(|| io::Error::other("its file system is not mounted"))
+}
+
+/// Returns how large the file system in an image is, from its superblock.
+fn file_system_bytes(image: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::FileExt;
+    let mut block = [0; SUPERBLOCK_BYTES];
+    File::open(image)?.read_exact_at(&mut block, SUPERBLOCK)?;
+    let number = |at: usize| {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&block[at..at + 4]);
+        u64::from(u32::from_le_bytes(bytes))
+    };
+    let (low, log_size, high) = (number(0x4), number(0x18), number(0x150));
+    // Only with 64-bit numbers of blocks are there high ones; else what is there is nothing.
+    let is_64 = number(0x60) & 0x80 != 0;
+    let blocks = low | if is_64 { high << 32 } else { 0 };
+    Ok(blocks << (10 + log_size.min(6)))
+}
+
+/// What `mount` is told.
+fn mount_words(image: &Path, root: &Path) -> Vec<std::ffi::OsString> {
+    let options = ["-t", "ext4", "-o", "loop,nosuid,nodev,noatime"];
+    let places = [image, root].map(|path| path.as_os_str().to_owned());
+    options.into_iter().map(Into::into).chain(places).collect()
 }
 
 fn mount(image: &Path, root: &Path) -> io::Result<()> {
-    let args = |image: &Path| {
-        let words = ["-t", "ext4", "-o", "loop,nosuid,nodev,noatime"];
-        let words = words.map(OsStr::new).to_vec();
-        let mut words: Vec<std::ffi::OsString> = words.into_iter().map(Into::into).collect();
-        words.extend([image.as_os_str().to_owned(), root.as_os_str().to_owned()]);
-        words
-    };
-    let words = args(image);
+    let words = mount_words(image, root);
     let words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
     if run("mount", &words, 0).is_ok() {
         return Ok(());
     }
     // After a power loss it may need a check first.
-    run("e2fsck", &[OsStr::new("-p"), image.as_os_str()], 1)?;
+    check(image)?;
     run("mount", &words, 0)
+}
+
+/// Checks and repairs a file system, for as long as its size takes: it is not to be interrupted.
+fn check(image: &Path) -> io::Result<()> {
+    let bytes = std::fs::metadata(image)?.len();
+    // 1 says that something was repaired.
+    run_within(
+        "e2fsck",
+        &[OsStr::new("-p"), image.as_os_str()],
+        1,
+        Duration::from_secs(60) + PER_GIB * u32::try_from(bytes >> 30).unwrap_or(u32::MAX),
+    )
 }
 
 /// Unmounts, also while somebody still looks into it.
@@ -231,6 +265,21 @@ pub(super) fn used(root: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_a_file_system_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        if make(&image, 8 << 20, FEWEST_INODES).is_err() {
+            // No `mkfs.ext4` here.
+            return;
+        }
+        assert_eq!(file_system_bytes(&image).unwrap(), 8 << 20);
+        // Begun to grow, and interrupted.
+        let file = File::options().write(true).open(&image).unwrap();
+        file.set_len(16 << 20).unwrap();
+        assert_eq!(file_system_bytes(&image).unwrap(), 8 << 20);
+    }
 
     #[test]
     fn the_table_of_mounts_is_read() {

@@ -164,7 +164,10 @@ fn a_file_system_of_its_own_bounds_bytes_and_inodes_and_can_grow() {
     let made = many.take_while(io::Result::is_ok).count();
     assert!(made < 2000, "{made} files");
     drop(place);
+    // Somebody looks into it: growing does not need it to be unmounted.
+    let looked_at = std::fs::File::open(folder.path().join("hosted/local/a/mnt")).unwrap();
     let place = prepare(&disks, "a", 24 << 20).unwrap();
+    drop(looked_at);
     assert!(place.work().join("0").is_file());
     for n in 0..made {
         std::fs::remove_file(place.work().join(n.to_string())).unwrap();
@@ -196,4 +199,56 @@ async fn a_measured_server_over_its_limit_is_stopped_with_the_reason() {
     drop(place);
     let refused = prepare(&disks, "a", 4 << 20).err().unwrap();
     assert!(matches!(refused, DiskError::Over { .. }), "{refused}");
+}
+
+// fault P9: a file without a name takes as much as one that has one
+#[tokio::test]
+async fn files_that_are_open_without_a_name_count_where_disks_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = measured(folder.path());
+    let place = prepare(&disks, "a", 16 << 20).unwrap();
+    let device = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(place.work()).unwrap());
+    place.count_unnamed(Box::new(move |devices| {
+        assert_eq!(devices, [device]);
+        (20 << 20, 1)
+    }));
+    let mut over = place.over();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let watching = disks.clone().watch(stop.clone());
+    let told = async {
+        let why = over.wait_for(Option::is_some).await.unwrap().clone();
+        stop.cancel();
+        why.unwrap()
+    };
+    let ((), why) = tokio::join!(watching, told);
+    assert!(why.contains("bytes on disk"), "{why}");
+    assert!(place.used_bytes().unwrap() >= 20 << 20);
+}
+
+// row 1.20: a growth that was interrupted is finished, and what was mounted for a trial is nowhere
+#[test]
+fn what_was_interrupted_is_finished_at_the_next_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let hosted = folder.path().join("hosted");
+    let disks = Disks::open(hosted.clone());
+    if !has_loops(&disks) {
+        return;
+    }
+    assert!(!hosted.join(".probe").exists());
+    let place = prepare(&disks, "a", 8 << 20).unwrap();
+    std::fs::write(place.work().join("kept"), "1").unwrap();
+    drop(place);
+    disks.close();
+    drop(disks);
+    // As if killed right after the file had become longer, and in the middle of a trial.
+    let image = std::fs::File::options()
+        .write(true)
+        .open(hosted.join("local/a/disk.img"));
+    image.unwrap().set_len(48 << 20).unwrap();
+    std::fs::create_dir_all(hosted.join(".probe/mnt")).unwrap();
+    let disks = Disks::open(hosted.clone());
+    assert!(!hosted.join(".probe").exists());
+    let place = prepare(&disks, "a", 48 << 20).unwrap();
+    assert!(place.work().join("kept").is_file());
+    std::fs::write(place.work().join("big"), vec![7; 24 << 20]).unwrap();
 }

@@ -172,6 +172,12 @@ impl Disks {
         Ok(())
     }
 
+    /// Tells whether a server has no files and no place that is used. Blocks.
+    pub(crate) fn has_nothing_of(&self, owner: &Owner) -> bool {
+        let _one = self.inner.changing.lock();
+        !self.is_used(owner) && std::fs::symlink_metadata(self.home(owner)).is_err()
+    }
+
     /// Removes the volumes of servers that are not among these. Blocks.
     pub(crate) fn prune(
         &self,

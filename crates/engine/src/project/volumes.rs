@@ -50,6 +50,7 @@ impl Project {
             let removed = removing.await;
             if removed.is_ok() {
                 project.forget_rows(&server, |known| known == path).await;
+                project.release_ids(server).await;
             }
             act.end(&removed).await;
             removed
@@ -79,6 +80,7 @@ impl Project {
                 .await;
             for server in gone.iter().filter(|server| !still.contains(server)) {
                 project.forget_rows(server, |_| true).await;
+                project.release_ids(server.clone()).await;
             }
             act.end(&pruned).await;
             pruned
@@ -95,9 +97,31 @@ impl Project {
         if volumes == Volumes::Remove && cleared.is_ok() {
             self.forget_rows(&server, |_| true).await;
         }
-        if let Err(error) = cleared {
-            let why = gantry_model::diagnose::chain(&error);
-            tracing::warn!(why, "the files of a removed server are still there");
+        match cleared {
+            Ok(()) => self.release_ids(server).await,
+            Err(error) => {
+                let why = gantry_model::diagnose::chain(&error);
+                tracing::warn!(why, "the files of a removed server are still there");
+            }
+        }
+    }
+
+    /// Gives back the ids of a server that is gone, if no file of it is left. Its processes have ended:
+    /// its place could not have been removed before.
+    async fn release_ids(&self, server: ServerName) {
+        let owner = self.owner(server.clone());
+        let gone = self.on_disks(move |disks| Ok(disks.has_nothing_of(&owner)));
+        if !gone.await.unwrap_or(false) {
+            return;
+        }
+        let released = self.machine.store.release_id_range(&self.name, &server);
+        match released.await {
+            Ok(true) => tracing::debug!(%server, "the ids of a removed server are given back"),
+            Ok(false) => {}
+            Err(error) => {
+                let why = gantry_model::diagnose::chain(&error);
+                tracing::warn!(%server, why, "the ids of a removed server are not given back");
+            }
         }
     }
 

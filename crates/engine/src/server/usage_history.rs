@@ -87,7 +87,7 @@ mod tests {
                 cpu: Duration::from_millis(cpu),
                 memory_bytes: 7,
                 pids: 1,
-                disk_bytes: None,
+                ..Usage::default()
             })
         };
         history.take(usage(1000));

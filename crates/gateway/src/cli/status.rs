@@ -370,6 +370,8 @@ fn usage(server: &Value) -> String {
     let count = |pointer: &str| number(server, pointer).map(|count| count.to_string());
     let cpu = number(server, "/usage/cpu_ms").map(|ms| duration(ms as f64));
     let cores = server.pointer("/usage/cpu_limit").and_then(Value::as_f64);
+    let is_reached = server.pointer("/usage/pids_limit_hit") == Some(&Value::Bool(true));
+    let reached = if is_reached { " (limit reached)" } else { "" };
     let parts = [
         ("cpu", of(cpu, cores.map(|cores| format!("{cores} cores")))),
         (
@@ -381,7 +383,7 @@ fn usage(server: &Value) -> String {
         ),
         (
             "processes",
-            of(count("/usage/pids"), count("/usage/pids_limit")),
+            of(count("/usage/pids"), count("/usage/pids_limit")) + reached,
         ),
         (
             "disk",

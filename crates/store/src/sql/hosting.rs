@@ -35,6 +35,28 @@ pub(crate) const ID_RANGES: &str = "SELECT first_id FROM kb.mcp_id_ranges ORDER 
 pub(crate) const PUT_ID_RANGE: &str = "INSERT INTO kb.mcp_id_ranges \
      (project_id, server, first_id, created_at) VALUES ($1, $2, $3, $4)";
 
+/// One that was given back and is asked for again is its server's as before.
+pub(crate) const USE_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET released_at = NULL \
+     WHERE project_id = $1 AND server = $2 AND released_at IS NOT NULL";
+
+/// Whose files lie where no place of a server is: they stay when the server goes.
+pub(crate) const KEEP_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET is_kept = 1 \
+     WHERE project_id = $1 AND server = $2 AND is_kept = 0";
+
+/// Only what no server has, and no volume of any gateway.
+pub(crate) const RELEASE_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET released_at = $3 \
+     WHERE project_id = $1 AND server = $2 AND released_at IS NULL AND is_kept = 0 \
+     AND NOT EXISTS (SELECT 1 FROM kb.mcp_volumes \
+     WHERE mcp_volumes.project_id = $1 AND mcp_volumes.server = $2) \
+     AND NOT EXISTS (SELECT 1 FROM kb.project_mcp_servers \
+     WHERE project_mcp_servers.project_id = $1 AND project_mcp_servers.name = $2)";
+
+pub(crate) const RELEASED_ID_RANGE: &str = "SELECT first_id FROM kb.mcp_id_ranges \
+     WHERE released_at IS NOT NULL ORDER BY released_at, first_id LIMIT 1";
+
+pub(crate) const TAKE_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET project_id = $1, server = $2, \
+     created_at = $4, released_at = NULL WHERE first_id = $3";
+
 pub(crate) const PUT_VOLUME: &str = "INSERT INTO kb.mcp_volumes \
      (project_id, server, path, gateway, folder, created_at) VALUES ($1, $2, $3, $4, $5, $6) \
      ON CONFLICT (project_id, server, path, gateway) DO NOTHING";
@@ -55,6 +77,11 @@ pub(crate) const ALL: &[&str] = &[
     ID_RANGE,
     ID_RANGES,
     PUT_ID_RANGE,
+    USE_ID_RANGE,
+    KEEP_ID_RANGE,
+    RELEASE_ID_RANGE,
+    RELEASED_ID_RANGE,
+    TAKE_ID_RANGE,
     PUT_VOLUME,
     VOLUMES,
     REMOVE_VOLUME,

@@ -67,16 +67,30 @@ impl SqliteStore {
             .map_err(failed)?;
         if let Some(row) = known {
             let first = column(&row, 0).map_err(failed)?;
-            drop(transaction);
+            let again = sqlx::query(sql::USE_ID_RANGE)
+                .bind(project.as_str())
+                .bind(server.as_str());
+            again.execute(&mut *transaction).await.map_err(failed)?;
+            self.commit(WHAT, transaction).await?;
             turn.done();
             return Ok(first);
         }
         let taken = sqlx::query(sql::ID_RANGES).fetch_all(&mut *transaction);
         let taken = self.decoded(WHAT, taken.await, |row| column(row, 0))?;
-        let first = free_range(&taken, seed).ok_or_else(|| StoreError::Conflict {
-            what: "a server in every range of ids".to_owned(),
-        })?;
-        let put = sqlx::query(sql::PUT_ID_RANGE)
+        // One that nobody ever had first, then the one that was given back the longest ago.
+        let (first, statement) = match free_range(&taken, seed) {
+            Some(first) => (first, sql::PUT_ID_RANGE),
+            None => {
+                let released = sqlx::query(sql::RELEASED_ID_RANGE);
+                let released = released.fetch_optional(&mut *transaction).await;
+                let row = released.map_err(failed)?;
+                let row = row.ok_or_else(|| StoreError::Conflict {
+                    what: "a server in every range of ids".to_owned(),
+                })?;
+                (column(&row, 0).map_err(failed)?, sql::TAKE_ID_RANGE)
+            }
+        };
+        let put = sqlx::query(statement)
             .bind(project.as_str())
             .bind(server.as_str())
             .bind(i64::from(first))
@@ -85,6 +99,39 @@ impl SqliteStore {
         self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(first)
+    }
+
+    pub(crate) async fn keep_id_range(
+        &self,
+        project: &ProjectName,
+        server: &ServerName,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "keep the ids of a hosted server";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let keep = sqlx::query(sql::KEEP_ID_RANGE)
+            .bind(project.as_str())
+            .bind(server.as_str());
+        let kept = keep.execute(turn.connection()?).await;
+        kept.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    pub(crate) async fn release_id_range(
+        &self,
+        project: &ProjectName,
+        server: &ServerName,
+    ) -> Result<bool, StoreError> {
+        const WHAT: &str = "give back the ids of a hosted server";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let release = sqlx::query(sql::RELEASE_ID_RANGE)
+            .bind(project.as_str())
+            .bind(server.as_str())
+            .bind(now_ms());
+        let released = release.execute(turn.connection()?).await;
+        let released = released.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(released.rows_affected() > 0)
     }
 
     pub(crate) async fn put_volume(&self, row: &VolumeRow) -> Result<VolumeRow, StoreError> {

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
 /// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 9] = [
+const MIGRATIONS: [(i64, &str, &str); 10] = [
     (
         1,
         "first",
@@ -67,6 +67,11 @@ const MIGRATIONS: [(i64, &str, &str); 9] = [
         10,
         "projects",
         include_str!("../../migrations/sqlite/0010_projects.sql"),
+    ),
+    (
+        14,
+        "id ranges",
+        include_str!("../../migrations/sqlite/0014_id_ranges.sql"),
     ),
 ];
 

@@ -28,8 +28,9 @@ impl Store {
             .await
     }
 
-    /// Returns the first of the 65,536 user and group ids that a server owns, which are its own as long as
-    /// the store lives. `seed` is random, and decides where the search for free ones begins.
+    /// Returns the first of the 65,536 user and group ids that a server owns, which are its own until they
+    /// are given back, and after that for as long as nobody else needs them. `seed` is random, and decides
+    /// where the search for free ones begins.
     pub async fn id_range(
         &self,
         project: &ProjectName,
@@ -38,6 +39,27 @@ impl Store {
     ) -> Result<u32, StoreError> {
         let Backend::Sqlite(store) = &self.backend;
         store.id_range(project, server, seed).await
+    }
+
+    /// Never gives the ids of a server back: files outside of its place may belong to them.
+    pub async fn keep_id_range(
+        &self,
+        project: &ProjectName,
+        server: &ServerName,
+    ) -> Result<(), StoreError> {
+        let Backend::Sqlite(store) = &self.backend;
+        store.keep_id_range(project, server).await
+    }
+
+    /// Gives back the ids of a server that is gone, whose processes have ended and whose files are removed;
+    /// tells whether it was done. Not while it is registered or has a volume on any gateway.
+    pub async fn release_id_range(
+        &self,
+        project: &ProjectName,
+        server: &ServerName,
+    ) -> Result<bool, StoreError> {
+        let Backend::Sqlite(store) = &self.backend;
+        store.release_id_range(project, server).await
     }
 
     /// Makes a volume of this gateway known, and returns it as it was known first: its folder and age are

@@ -8,11 +8,15 @@ use std::io;
 use std::path::Path;
 
 use super::Journal;
+use super::space::SpaceState;
 use crate::audit::record::{self, ALIGNMENT, Found};
 use crate::audit::segment::{self, Directory, Opened, Segment, Usage};
 
 /// With space for so many segments nobody misses one.
 const AMPLE: u64 = 4;
+
+/// With space for so many, some are kept in reserve.
+const ROOMY: u64 = 16;
 
 /// With less, a new segment takes one such part of what is free; the rest is for the database, which
 /// needs about twice the bytes of the rows that it takes, and some for its own log.
@@ -34,6 +38,19 @@ impl Journal {
                 .is_ok_and(|available| available >= AMPLE * self.segment_bytes)
     }
 
+    /// Tells whether an empty segment more is kept, so that calls are recorded for a while when the disk
+    /// runs full: nobody else can take that space.
+    pub(super) fn lacks_reserve(&self, state: &SpaceState) -> bool {
+        let is_calm = !state.retired && !state.current.is_nowhere() && !state.is_troubled();
+        is_calm
+            && state.spares.len() < self.reserve
+            && state.bytes() + self.segment_bytes <= self.journal_bytes / 2
+            && self
+                .directory
+                .available()
+                .is_ok_and(|available| available >= ROOMY * self.segment_bytes)
+    }
+
     /// Returns how big the next segment may be; without space for the smallest, that is an error.
     pub(super) fn next_size(&self) -> io::Result<u64> {
         if !self.shares_disk {
@@ -52,28 +69,39 @@ impl Journal {
         Ok(size)
     }
 
-    /// Gives back the space that was taken ahead of need, as far as open calls were not promised it.
-    pub(in crate::audit) fn give_back(&self) {
+    /// Gives back some of the space that was taken ahead of need, as far as open calls were not promised
+    /// it: a segment at a time, so that what the database does not take stays in reserve. Tells whether
+    /// there is more space now.
+    pub(in crate::audit) fn give_back(&self) -> bool {
         let mut state = self.lock();
         if !self.shares_disk || state.current.is_nowhere() {
-            return;
+            return false;
         }
-        let enough = self.usable(state.left()) >= state.promised;
-        while enough && let Some(spare) = state.spares.pop_back() {
+        let kept = state.spares.iter().rev().skip(1);
+        let kept: u64 = kept
+            .map(|spare| self.usable(spare.end() - segment::HEADER))
+            .sum();
+        let enough = self.usable(state.left()) + kept >= state.promised;
+        if enough && let Some(spare) = state.spares.pop_back() {
             if let Err(error) = self.directory.remove(spare.id) {
                 tracing::warn!(segment = spare.id, %error, "cannot remove an unused journal segment");
             }
+            return true;
         }
         let needed =
             (state.tail + state.promised + 2 * self.largest).next_multiple_of(segment::PAGE);
         if state.spares.is_empty() && needed < state.end {
             match state.current.release_from(needed) {
-                Ok(()) => state.end = needed,
+                Ok(()) => {
+                    state.end = needed;
+                    return true;
+                }
                 Err(error) => {
                     tracing::debug!(%error, "unused space of the journal is not given back")
                 }
             }
         }
+        false
     }
 }
 

@@ -131,6 +131,11 @@ impl SpaceState {
         }
     }
 
+    /// Tells whether something went wrong and has not gone well since.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.trouble.is_some()
+    }
+
     pub(super) fn left(&self) -> u64 {
         self.end - self.tail
     }
@@ -285,7 +290,7 @@ impl Journal {
     /// Tells whether `provide` has something to do.
     pub(in crate::audit) fn wants_segment(&self) -> bool {
         let state = self.lock();
-        state.wanted || self.starved(&state)
+        state.wanted || self.starved(&state) || self.lacks_reserve(&state)
     }
 
     /// Allocates the next segment ahead of need, and tries again when there was no space.
@@ -294,7 +299,7 @@ impl Journal {
     pub(in crate::audit) fn provide(&self) -> Result<(), AuditError> {
         let id = {
             let mut state = self.lock();
-            let ahead = state.wanted && self.is_ample();
+            let ahead = state.wanted && self.is_ample() || self.lacks_reserve(&state);
             if !ahead && !self.starved(&state) {
                 return Ok(());
             }
@@ -347,8 +352,7 @@ impl Journal {
     pub(super) fn wants_again(&self, state: &mut SpaceState, segment: &Segment) -> Option<u64> {
         let wanted = !state.retired
             && segment.size == self.segment_bytes
-            && state.spares.len() < SPARES
-            && self.is_ample();
+            && (state.spares.len() < SPARES && self.is_ample() || self.lacks_reserve(state));
         wanted.then(|| {
             let id = state.next_id;
             state.next_id += 1;

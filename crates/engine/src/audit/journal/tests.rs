@@ -91,6 +91,7 @@ fn journal(folder: &Path, segments: u64) -> Journal {
     let policy = AuditPolicy {
         bodies: Bodies::Off,
         segment_bytes: 0,
+        reserve: 0,
         ..AuditPolicy::default()
     };
     let policy = policy.bounded();

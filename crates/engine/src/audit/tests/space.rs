@@ -132,6 +132,50 @@ async fn a_full_disk_refuses_calls_loses_no_outcome_and_resumes() {
 }
 
 #[tokio::test]
+async fn a_reserve_records_calls_for_a_while_on_a_disk_that_somebody_filled() {
+    // faults F1 and P9
+    let mut accepted = Vec::new();
+    for reserve in [0, 4] {
+        let Some(disk) = SmallDisk::mount(8_000) else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let store = crate::folder::store_in(folder.path()).await;
+        let policy = AuditPolicy {
+            reserve,
+            import_every: Duration::from_millis(10),
+            ..small()
+        };
+        let journal = disk.folder.path().join("journal");
+        let audit = Audit::open(&journal, store, policy).await.unwrap();
+        let rig = Rig {
+            folder,
+            audit,
+            ids: CallIds::new(),
+        };
+        rig.call().await;
+        let stop = tokio_util::sync::CancellationToken::new();
+        let mut running = tokio::task::JoinSet::new();
+        running.spawn(rig.audit.clone().run(stop.clone(), |_| {}));
+        let kept = async {
+            while rig.audit.shared.journal.lock().spares.len() < reserve {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), kept)
+            .await
+            .unwrap();
+        disk.fill();
+        let (held, error) = begin_until_refused(&rig, 100_000).await;
+        assert!(matches!(error, AuditError::Full { .. }), "{error:?}");
+        accepted.push(held.len());
+        stop.cancel();
+        running.join_all().await;
+    }
+    assert!(accepted[1] >= 3 * accepted[0].max(1), "{accepted:?}");
+}
+
+#[tokio::test]
 async fn a_gateway_starts_on_a_full_disk_and_accepts_calls_when_there_is_space() {
     // fault F1
     let Some(disk) = SmallDisk::mount(400) else {

@@ -284,6 +284,8 @@ struct UsageView {
     memory_limit_bytes: Option<u64>,
     pids: Option<u64>,
     pids_limit: Option<u64>,
+    /// Whether it ran into its limit of processes within the last seconds.
+    pids_limit_hit: bool,
     disk_bytes: Option<u64>,
     disk_limit_bytes: Option<u64>,
 }
@@ -298,6 +300,7 @@ impl UsageView {
             memory_limit_bytes: limits.memory_bytes,
             pids: usage.map(|usage| usage.pids),
             pids_limit: limits.pids,
+            pids_limit_hit: usage.is_some_and(|usage| usage.pids_limit_hit),
             disk_bytes: usage.and_then(|usage| usage.disk_bytes),
             disk_limit_bytes: limits.disk_bytes,
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use gantry_model::event::{EventKind, ServerEvent};
+use gantry_model::id::ServerName;
 use gantry_model::spec::{ImageLaunch, Launch, ServerSpec};
 use gantry_store::{HOSTED_IDS, IDS_PER_SERVER, Store, VolumeRow, WorkspaceInstance, WorkspaceRow};
 
@@ -130,6 +131,48 @@ async fn every_server_of_every_project_owns_ids_of_its_own_for_good() {
             a.id_range(&local(), &row.spec.name, 2).await.unwrap(),
             before
         );
+    })
+    .await;
+}
+
+// fault C13
+#[tokio::test]
+async fn ids_are_given_back_once_nothing_belongs_to_them_and_taken_again_last() {
+    on_each_config(|config| async move {
+        let (a, b) = (open(&config, 1).await, open(&config, 2).await);
+        let name = |name: &str| -> ServerName { name.parse().unwrap() };
+        let row = server(1, "one", "x");
+        a.put_server(&row).await.unwrap();
+        let one = a.id_range(&local(), &name("one"), 5).await.unwrap();
+        let release = |store: &Store, server: &str| {
+            let (store, server) = (store.clone(), name(server));
+            async move { store.release_id_range(&local(), &server).await.unwrap() }
+        };
+        assert!(!release(&a, "one").await, "it is registered");
+        a.remove_server(&local(), row.id).await.unwrap();
+        let volume = VolumeRow {
+            project: local(),
+            server: name("one"),
+            path: "/data".into(),
+            folder: "one".into(),
+            created_ms: NOON,
+        };
+        b.put_volume(&volume).await.unwrap();
+        assert!(!release(&a, "one").await, "another gateway has its volume");
+        b.remove_volume(&local(), &name("one"), "/data")
+            .await
+            .unwrap();
+        assert!(release(&a, "one").await);
+        assert!(!release(&a, "one").await, "once");
+        // One that comes back has the same, and is not given away meanwhile.
+        assert_eq!(b.id_range(&local(), &name("one"), 9).await.unwrap(), one);
+        assert!(release(&a, "one").await);
+        let other = a.id_range(&local(), &name("two"), 5).await.unwrap();
+        assert_ne!(other, one, "there are ranges that nobody ever had");
+        // Whose files may lie elsewhere keeps its ids.
+        a.keep_id_range(&local(), &name("two")).await.unwrap();
+        assert!(!release(&a, "two").await);
+        assert_eq!(a.id_range(&local(), &name("two"), 7).await.unwrap(), other);
     })
     .await;
 }
