@@ -20,10 +20,6 @@ use parent::Parent;
 
 use crate::command::Limits;
 
-/// Why memory is not held where it is limited.
-const NO_SOCKETS: &str =
-    "the kernel was started with `cgroup.memory=nosocket`, so buffers of sockets do not count";
-
 /// What a cgroup can limit for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Controller {
@@ -38,6 +34,8 @@ pub(crate) struct Cgroups {
     parents: Vec<Parent>,
     /// Why there is no place, per controller.
     refused: Vec<(Controller, String)>,
+    /// Why a limit does not hold although there is a place.
+    unwritten: Vec<(Controller, String)>,
     /// Where cgroups are mounted at all.
     mounts: Vec<PathBuf>,
     sequence: AtomicU64,
@@ -106,12 +104,35 @@ impl Cgroups {
                 refused.push((controller, reason.to_owned()));
             }
         }
-        Self {
+        let mut cgroups = Self {
             parents,
             refused,
+            unwritten: Vec::new(),
             mounts: tops(&mountinfo),
             sequence: AtomicU64::new(0),
-        }
+        };
+        cgroups.unwritten = cgroups.try_limits();
+        cgroups
+    }
+
+    /// Writes every limit once, into a group that nobody joins; returns which cannot be, and why.
+    fn try_limits(&self) -> Vec<(Controller, String)> {
+        let limits = Limits {
+            cpu: Some(1.0),
+            memory_bytes: Some(64 << 20),
+            pids: Some(64),
+            ..Limits::default()
+        };
+        let mut tried = self.create("probe", &limits);
+        let offered = Controller::ALL.into_iter();
+        let offered = offered.filter(|controller| self.describe(*controller).is_ok());
+        let failed = offered.filter_map(|controller| {
+            let why = tried.outcome(controller).err()?;
+            Some((controller, why.to_owned()))
+        });
+        let failed = failed.collect();
+        tried.remove();
+        failed
     }
 
     /// Returns the directories below which cgroups are mounted. Who can write there leaves its limits.
@@ -121,18 +142,15 @@ impl Cgroups {
 
     /// Returns how a controller is used here, or why it is not.
     pub(crate) fn describe(&self, controller: Controller) -> Result<String, String> {
+        let mut unwritten = self.unwritten.iter();
+        if let Some((_, why)) = unwritten.find(|(unwritten, _)| *unwritten == controller) {
+            return Err(why.clone());
+        }
         let holder = self
             .parents
             .iter()
             .find(|parent| parent.controllers.contains(&controller));
         match holder {
-            Some(parent)
-                if controller == Controller::Memory
-                    && parent.version == Version::V2
-                    && !sockets_are_charged() =>
-            {
-                Err(NO_SOCKETS.to_owned())
-            }
             Some(parent) => Ok(format!(
                 "cgroup {} at `{}`",
                 parent.version,
@@ -173,6 +191,11 @@ fn sockets_are_charged() -> bool {
     !options
         .flat_map(|options| options.split(','))
         .any(|option| option == "nosocket")
+}
+
+/// Whether this host swaps at all.
+fn has_swap() -> bool {
+    fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
 }
 
 /// Returns a name that is safe as a directory.

@@ -118,7 +118,7 @@ static int wanted(const char *name) {
 }
 
 int main(int count, char **values) {
-    const struct probe *all[] = {network_probes, file_probes, process_probes, kernel_probes};
+    const struct probe *all[] = {network_probes, file_probes, process_probes, kernel_probes, escape_probes};
     arguments = values + (count > 0);
     if (*arguments && !strcmp(*arguments, "hold"))
         return hold();

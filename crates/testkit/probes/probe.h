@@ -19,7 +19,7 @@ struct probe {
     void (*run)(void);
 };
 
-extern const struct probe network_probes[], file_probes[], process_probes[], kernel_probes[];
+extern const struct probe network_probes[], file_probes[], process_probes[], kernel_probes[], escape_probes[];
 
 /* Is attacked: see hold.c. */
 int hold(void);

@@ -6,6 +6,7 @@
 
 pub mod authserver;
 pub mod bin;
+pub mod deny;
 pub mod fixture;
 pub mod image;
 pub mod journal;

@@ -15,7 +15,7 @@ mod world;
 pub use verdict::{Kernel, Seen, read, table};
 pub use world::World;
 
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
     ("probe.h", include_str!("../probes/probe.h")),
     ("main.c", include_str!("../probes/main.c")),
     ("hold.c", include_str!("../probes/hold.c")),
@@ -23,6 +23,7 @@ const SOURCES: [(&str, &str); 7] = [
     ("files.c", include_str!("../probes/files.c")),
     ("processes.c", include_str!("../probes/processes.c")),
     ("kernel.c", include_str!("../probes/kernel.c")),
+    ("escape.c", include_str!("../probes/escape.c")),
 ];
 
 /// Compiles the program into a folder; returns its path.

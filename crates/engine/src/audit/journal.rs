@@ -447,6 +447,12 @@ impl Journal {
         self.disk.as_ref().map_or(0, GroupSync::rounds)
     }
 
+    /// Returns how many empty segments there are.
+    #[cfg(test)]
+    pub(super) fn spares(&self) -> usize {
+        self.lock().spares.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, SpaceState> {
         self.state.lock()
     }

@@ -21,6 +21,7 @@ mod first_minute;
 mod guarded;
 mod harness;
 mod hosting;
+mod hosting_floor;
 mod hosting_rest;
 mod matrix;
 mod oauth;

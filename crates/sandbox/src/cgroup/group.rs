@@ -293,19 +293,25 @@ pub(super) fn set_limit(
             };
             put(limit, bytes.to_string())?;
             // Absent where the kernel does not count swap.
-            put(swap, swap_limit.to_string()).ok();
+            let unswapped = match put(swap, swap_limit.to_string()) {
+                Err(_) if super::has_swap() => "; what is swapped out does not count",
+                _ => "",
+            };
             match version {
                 Version::V1 => {
                     let sockets = (bytes / SOCKET_SHARE).max(LEAST_SOCKET_BYTES);
                     put(SOCKET_LIMIT, sockets.to_string())?;
                     let sockets = sockets >> 20;
-                    Ok(format!(", and {sockets} MiB for the buffers of sockets"))
+                    Ok(format!(
+                        ", and {sockets} MiB for the buffers of sockets{unswapped}"
+                    ))
                 }
-                Version::V2 if !super::sockets_are_charged() => Err(io::Error::new(
-                    io::ErrorKind::Unsupported,
-                    super::NO_SOCKETS,
-                )),
-                Version::V2 => Ok(String::new()),
+                Version::V2 if !super::sockets_are_charged() => {
+                    let why = "the kernel was started with `cgroup.memory=nosocket`, \
+                        so buffers of sockets do not count";
+                    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+                }
+                Version::V2 => Ok(unswapped.to_owned()),
             }
         }
         Controller::Cpu => {

@@ -19,7 +19,7 @@ pub enum Kernel {
 }
 
 /// What may be `done` with the host's kernel, since it concerns nobody else.
-const HARMLESS: [&str; 14] = [
+const HARMLESS: [&str; 18] = [
     // A port of the tree's own loopback.
     "take_gateway_port",
     // Its own memory and pages, within its limits.
@@ -34,6 +34,12 @@ const HARMLESS: [&str; 14] = [
     "priority_of_foreign",
     "limits_of_foreign",
     "trace_foreign",
+    // Its own init, which belongs to the tree; that it lives on is seen by what follows.
+    "signal_init_by_descriptor",
+    "processors_of_init",
+    "limits_of_init",
+    // A program of its own, which is held as it is itself.
+    "program_from_memory",
     // The routes of its own network.
     "netlink_interface",
     // Datagrams on its own loopback: the judge's socket would have received them.

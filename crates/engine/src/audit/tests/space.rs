@@ -158,7 +158,7 @@ async fn a_reserve_records_calls_for_a_while_on_a_disk_that_somebody_filled() {
         let mut running = tokio::task::JoinSet::new();
         running.spawn(rig.audit.clone().run(stop.clone(), |_| {}));
         let kept = async {
-            while rig.audit.shared.journal.lock().spares.len() < reserve {
+            while rig.audit.shared.journal.spares() < reserve {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
