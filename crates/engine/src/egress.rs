@@ -155,7 +155,6 @@ impl Egress {
         // Dropped with this future, and all connections with it.
         let mut connections = JoinSet::new();
         loop {
-            let permit = Arc::clone(&self.permits).acquire_owned().await;
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -164,6 +163,8 @@ impl Egress {
                     continue;
                 }
             };
+            // Only now: a listener that nobody connects to takes none from the others.
+            let permit = Arc::clone(&self.permits).acquire_owned().await;
             let (work, server) = (handle(Arc::clone(&self), stream), self.server.clone());
             connections.spawn(async move {
                 if let Err(error) = work.await {

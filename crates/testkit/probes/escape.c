@@ -62,6 +62,12 @@ static void namespace_of_init(void) { try_open("/proc/1/ns/mnt", O_RDONLY); }
 static void root_of_init(void) { try_open("/proc/1/root/", O_RDONLY); }
 static void clone_time_namespace(void) { outcome(unshare(0x80), "made"); }
 
+/* In a kernel of its own the first process is the one that runs the probes. */
+static void needs_another_init(void) {
+    if (getppid() == 1)
+        refused(0);
+}
+
 /* The init: its memory, its descriptors, its end. */
 static void memory_file_of_init(void) { try_open("/proc/1/mem", O_RDWR); }
 static void descriptor_of_init(void) {
@@ -69,10 +75,12 @@ static void descriptor_of_init(void) {
     outcome(init < 0 ? -1 : syscall(SYS_pidfd_getfd, init, 0, 0), "taken");
 }
 static void signal_init_by_descriptor(void) {
+    needs_another_init();
     int init = syscall(SYS_pidfd_open, 1, 0);
     outcome(init < 0 ? -1 : syscall(SYS_pidfd_send_signal, init, SIGKILL, NULL, 0), "sent");
 }
 static void stop_init(void) {
+    needs_another_init();
     /* The kernel drops what a first process does not handle: it must go on. */
     char text[256] = "";
     kill(1, SIGSTOP);
@@ -98,6 +106,7 @@ static void processors_of_init(void) {
     outcome(sched_setaffinity(1, sizeof set, &set), "set");
 }
 static void limits_of_init(void) {
+    needs_another_init();
     struct rlimit limit = {64, 64};
     outcome(prlimit(1, RLIMIT_NOFILE, &limit, NULL), "set");
 }

@@ -18,22 +18,23 @@ const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin
 
 /// Runs a program and waits for it; codes above `most` are failures.
 pub(super) fn run(program: &str, args: &[&std::ffi::OsStr], most: i32) -> io::Result<()> {
-    run_within(program, args, most, DEADLINE)
+    run_within(program, args, most, DEADLINE, Stdio::null())
 }
 
-/// Runs a program that may take so long.
+/// Runs a program that may take so long, with its standard input.
 pub(super) fn run_within(
     program: &str,
     args: &[&std::ffi::OsStr],
     most: i32,
     deadline: Duration,
+    stdin: impl Into<Stdio>,
 ) -> io::Result<()> {
     let child = Command::new(program)
         .args(args)
         .env_clear()
         .env("PATH", PATH)
         .env("LC_ALL", "C")
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();

@@ -13,8 +13,13 @@ use super::{BYTES_PER_INODE, FEWEST_INODES, SMALLEST};
 
 /// The folder of a trial; no server and no project has such a name.
 const TRIAL: &str = ".probe";
-/// How long a check may take for each GiB, at worst.
-const PER_GIB: Duration = Duration::from_secs(60);
+/// How long a file system may be in use after it was unmounted.
+const RELEASED: Duration = Duration::from_secs(5);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a check or a change may take at least, and for each GiB.
+const LEAST_CHANGE: Duration = Duration::from_mins(5);
+const PER_GIB: Duration = Duration::from_mins(1);
 /// Where the superblock of an ext4 file system begins, and how much of it is read.
 const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 0x154;
@@ -127,16 +132,78 @@ fn make(image: &Path, bytes: u64, inodes: u64) -> io::Result<()> {
     std::fs::rename(&unfinished, image)
 }
 
-/// Lets a mounted file system grow. The kernel does it, in its journal: it can be interrupted at any time,
-/// and goes on with the next start.
+/// Lets a mounted file system grow.
+///
+/// By the kernel, in its journal, where it may be asked to; else while it is not mounted, for as long as
+/// that takes. One that was interrupted before it began is finished with the next use.
 fn grow(image: &Path, root: &Path, bytes: u64) -> io::Result<()> {
     let file = File::options().write(true).open(image)?;
     if file.metadata()?.len() < bytes {
         file.set_len(bytes)?;
     }
-    let device = device(root)?;
-    run("losetup", &[OsStr::new("-c"), device.as_os_str()], 0)?;
-    run("resize2fs", &[device.as_os_str()], 0)
+    let online = device(root).and_then(|device| {
+        run("losetup", &[OsStr::new("-c"), device.as_os_str()], 0)?;
+        run("resize2fs", &[device.as_os_str()], 0)
+    });
+    let Err(error) = online else {
+        return Ok(());
+    };
+    tracing::debug!(%error, "a file system grows while it is not mounted");
+    unmount(root);
+    let mut waited = Duration::ZERO;
+    // A mount that somebody still looks into is in use until they leave.
+    while is_attached(image) {
+        if waited >= RELEASED {
+            mount(image, root)?;
+            return Err(io::Error::other(
+                "its file system is still in use, and cannot grow now",
+            ));
+        }
+        std::thread::sleep(LOOK);
+        waited += LOOK;
+    }
+    // 1 says that something was repaired.
+    change("e2fsck", &["-fp"], image, 1)?;
+    change("resize2fs", &[], image, 0)?;
+    mount(image, root)
+}
+
+/// Runs a program that changes a file system which is not mounted, for as long as its size may take. The
+/// program holds a lock on the image: should the gateway be killed meanwhile, the next one does not mount
+/// what is being changed.
+fn change(program: &str, options: &[&str], image: &Path, most: i32) -> io::Result<()> {
+    let file = locked(image)?;
+    let gibibytes = u32::try_from(file.metadata()?.len() >> 30).unwrap_or(u32::MAX);
+    let mut words: Vec<&OsStr> = options.iter().map(OsStr::new).collect();
+    words.push(image.as_os_str());
+    let deadline = LEAST_CHANGE + PER_GIB.saturating_mul(gibibytes);
+    run_within(program, &words, most, deadline, file)
+}
+
+/// Opens an image that nobody changes, locked.
+fn locked(image: &Path) -> io::Result<File> {
+    use rustix::fs::{FlockOperation, flock};
+    let file = File::open(image)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        io::Error::other("its file system is still being checked or enlarged; try again later")
+    })?;
+    Ok(file)
+}
+
+/// Tells whether a loop device has the file.
+fn is_attached(image: &Path) -> bool {
+    let Ok(image) = image.canonicalize() else {
+        return false;
+    };
+    let devices = std::fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut files = devices.filter_map(|device| {
+        let file = device.path().join("loop/backing_file");
+        std::fs::read_to_string(file).ok()
+    });
+    files.any(|file| Path::new(file.trim_end()) == image)
 }
 
 /// Returns the loop device that is mounted at a place.
@@ -177,26 +244,15 @@ fn mount_words(image: &Path, root: &Path) -> Vec<std::ffi::OsString> {
 }
 
 fn mount(image: &Path, root: &Path) -> io::Result<()> {
+    drop(locked(image)?);
     let words = mount_words(image, root);
     let words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
     if run("mount", &words, 0).is_ok() {
         return Ok(());
     }
     // After a power loss it may need a check first.
-    check(image)?;
+    change("e2fsck", &["-p"], image, 1)?;
     run("mount", &words, 0)
-}
-
-/// Checks and repairs a file system, for as long as its size takes: it is not to be interrupted.
-fn check(image: &Path) -> io::Result<()> {
-    let bytes = std::fs::metadata(image)?.len();
-    // 1 says that something was repaired.
-    run_within(
-        "e2fsck",
-        &[OsStr::new("-p"), image.as_os_str()],
-        1,
-        Duration::from_secs(60) + PER_GIB * u32::try_from(bytes >> 30).unwrap_or(u32::MAX),
-    )
 }
 
 /// Unmounts, also while somebody still looks into it.
@@ -279,6 +335,19 @@ mod tests {
         let file = File::options().write(true).open(&image).unwrap();
         file.set_len(16 << 20).unwrap();
         assert_eq!(file_system_bytes(&image).unwrap(), 8 << 20);
+    }
+
+    // row 1.20
+    #[test]
+    fn what_is_being_changed_is_not_mounted() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, "").unwrap();
+        let held = locked(&image).unwrap();
+        let refused = mount(&image, folder.path()).unwrap_err();
+        assert!(refused.to_string().contains("still being"), "{refused}");
+        drop(held);
+        locked(&image).unwrap();
     }
 
     #[test]

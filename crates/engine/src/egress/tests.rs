@@ -103,3 +103,23 @@ fn the_environment_names_the_proxy_and_each_destination() {
     );
     assert_eq!(value("GANTRY_EGRESS___1_5432"), Some("127.0.0.1:3130"));
 }
+
+// row 1.18: as many destinations as a registration may name do not take each other's connections
+#[tokio::test]
+async fn listeners_that_nobody_uses_take_no_connection_from_the_others() {
+    tokio::task::LocalSet::new()
+        .run_until(async {
+            let (port, _serving) = echo_host().await;
+            let to = Destination::parse(&format!("localhost:{port}")).unwrap();
+            let egress = Egress::new("a".into(), vec![to.to_string().parse().unwrap()]);
+            let mut last = 0;
+            for _ in 0..CONNECTIONS + 2 {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                last = listener.local_addr().unwrap().port();
+                tokio::task::spawn_local(Arc::clone(&egress).carry(listener, to.clone()));
+            }
+            tokio::task::yield_now().await;
+            assert_eq!(ask(last, "ping").await, "pong");
+        })
+        .await;
+}

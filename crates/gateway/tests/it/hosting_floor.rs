@@ -61,6 +61,7 @@ impl Denied {
             "args": ["-c", "echo > ran; exec cat > /dev/null"],
             "cwd": self.mark.path(),
             "profile": "hosted",
+            "allow_shell": true,
         });
         for (key, value) in members.as_object().unwrap() {
             body[key] = value.clone();

@@ -218,7 +218,9 @@ impl Group {
             u64::try_from(members.lines().count()).ok()
         });
         let all = in_group.unwrap_or(in_tree);
-        let guests = (all.saturating_sub(RUNTIME_PROCESSES) / PER_GUEST).min(most);
+        let seen = all.saturating_sub(RUNTIME_PROCESSES) / PER_GUEST;
+        // While there is a tree, there is a guest.
+        let guests = seen.max(all.min(1)).min(most);
         // The runtime refuses the next one without a word to anybody outside.
         let reached = u64::from(guests >= most.saturating_mul(NEARLY) / 8);
         self.hits

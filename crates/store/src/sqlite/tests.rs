@@ -553,3 +553,23 @@ async fn a_server_that_cannot_be_read_hurts_no_other() {
     outside(&path, insert).await.close().await.unwrap();
     assert_eq!(store.servers(&project).await.unwrap(), []);
 }
+
+// fault C13
+#[tokio::test]
+async fn ids_that_were_given_back_first_are_taken_first_when_no_others_are_left() {
+    let (_folder, path) = place();
+    let store = opened(&path).await.unwrap();
+    let all = "WITH RECURSIVE slot (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM slot WHERE n < 4094) \
+         INSERT INTO mcp_id_ranges (project_id, server, first_id, created_at, released_at) \
+         SELECT 'local', 's' || n, 1879048192 + n * 65536, 1, \
+         CASE n WHEN 7 THEN 30 WHEN 8 THEN 20 END FROM slot";
+    drop(outside(&path, all).await);
+    let local = gantry_model::id::ProjectName::local();
+    let take = async |name: &str| store.id_range(&local, &name.parse().unwrap(), 1).await;
+    let slot = |first: u32| (first - crate::HOSTED_IDS.start) / crate::IDS_PER_SERVER;
+    assert_eq!(slot(take("one").await.unwrap()), 8);
+    assert_eq!(slot(take("two").await.unwrap()), 7);
+    assert_eq!(slot(take("one").await.unwrap()), 8, "it is its own now");
+    let full = take("three").await.unwrap_err();
+    assert!(matches!(full, StoreError::Conflict { .. }), "{full}");
+}
