@@ -8,6 +8,7 @@ mod control;
 mod floor;
 mod forward;
 mod gvisor;
+mod shown;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -15,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::spec::{Bridge, EgressRule, Hosting, NetworkGrant, RemoteLaunch, ResourceLimits};
 use gantry_sandbox::{
-    Command, Floor, Hidden, Ids, Limits, Network, Report, Sandbox, SandboxOptions, Scratch,
-    SpawnError, Spawned,
+    Command, Floor, Hidden, Ids, Limits, Network, Sandbox, SandboxOptions, Scratch, SpawnError,
+    Spawned,
 };
 use gantry_store::{Store, VolumeRow};
 use tokio::sync::Semaphore;
@@ -27,9 +28,11 @@ use self::floor::{FloorError, check_report};
 pub(super) use self::floor::{Rungs, choose};
 use self::forward::Way;
 pub(super) use self::gvisor::Gvisor;
+pub(super) use self::shown::{host_report, promises};
+use self::shown::{isolation, limit_reports};
 use super::{
     DriverError, HostFact, HostReport, HostingReport, ImageReport, InsideServer, Instance, Io,
-    IsolationReport, Labels, LimitReport, LimitValue, Promise, PromiseState, Stdin, Streams, Usage,
+    Labels, Stdin, Streams, Usage,
 };
 use crate::disk::{Disks, Owner, Place, PlaceRequest};
 use crate::egress::Egress;
@@ -397,114 +400,9 @@ pub(super) fn label(project: Option<&ProjectName>, name: &ServerName) -> String 
     }
 }
 
-/// Returns the isolation as the engine shows it: what the sandbox did, the disk, and open doors.
-fn isolation(
-    report: &Report,
-    start: &HostedStart<'_>,
-    command: &Command,
-    published: Option<&str>,
-) -> IsolationReport {
-    let mut isolation = IsolationReport {
-        provider: start.provider,
-        reason: start.reason.clone(),
-        promises: promises(report),
-    };
-    let (is_bounded, how) = start.place.enforced();
-    let limit = start.place.limit() >> 20;
-    isolation.set(Promise {
-        name: "disk",
-        state: match is_bounded {
-            true => PromiseState::Enforced,
-            false => PromiseState::NotEnforced,
-        },
-        detail: match is_bounded {
-            true => how.to_owned(),
-            false => format!("{how}; over {limit} MiB the server is stopped"),
-        },
-    });
-    if command.network == Network::Inside
-        && let NetworkGrant::Egress(rules) = start.hosting.network_in_force()
-    {
-        let to: Vec<String> = rules.iter().map(EgressRule::to_string).collect();
-        isolation.set(Promise {
-            name: "egress",
-            state: PromiseState::Enforced,
-            detail: format!("dialled by the gateway, to {} only", to.join(", ")),
-        });
-    }
-    if let Some(address) = published {
-        isolation.set(Promise {
-            name: "published_port",
-            state: PromiseState::NotEnforced,
-            detail: format!("{address} leads to the server; grants and audit do not apply there"),
-        });
-    }
-    isolation
-}
-
-impl IsolationReport {
-    /// Puts a promise in the place of the one of its name, or behind all.
-    fn set(&mut self, promise: Promise) {
-        let mut known = self.promises.iter_mut();
-        match known.find(|known| known.name == promise.name) {
-            Some(known) => *known = promise,
-            None => self.promises.push(promise),
-        }
-    }
-}
-
-/// Returns each limit with whether it is enforced, as the isolation has it.
-fn limit_reports(isolation: &IsolationReport, start: &HostedStart<'_>) -> Vec<LimitReport> {
-    let limits = [
-        ("cpu", start.limits.cpu.map(LimitValue::Cores)),
-        ("memory", start.limits.memory_bytes.map(LimitValue::Bytes)),
-        ("pids", start.limits.pids.map(LimitValue::Count)),
-        ("disk", Some(LimitValue::Bytes(start.place.limit()))),
-    ];
-    let reports = limits.into_iter().filter_map(|(name, value)| {
-        let promise = isolation.promises.iter().find(|known| known.name == name);
-        Some(LimitReport {
-            name,
-            value: value?,
-            state: promise.map_or(PromiseState::NotEnforced, |promise| promise.state),
-            detail: promise.map_or_else(
-                || "the host says nothing of it".to_owned(),
-                |promise| promise.detail.clone(),
-            ),
-        })
-    });
-    reports.collect()
-}
-
-/// Returns the sandbox's promises as the engine's.
-pub(super) fn promises(report: &Report) -> Vec<Promise> {
-    let promises = report.promises.iter().map(|promise| Promise {
-        name: promise.name,
-        state: match promise.state {
-            gantry_sandbox::PromiseState::Enforced => PromiseState::Enforced,
-            gantry_sandbox::PromiseState::NotEnforced => PromiseState::NotEnforced,
-            gantry_sandbox::PromiseState::NotAsked => PromiseState::NotAsked,
-        },
-        detail: promise.detail.clone(),
-    });
-    promises.collect()
-}
-
 /// Tries what the host offers.
 pub(super) fn probe(instance: String) -> Result<Sandbox, DriverError> {
     Sandbox::probe(SandboxOptions { instance }).map_err(DriverError::new)
-}
-
-/// Returns what the host offers, as the engine shows it.
-pub(super) fn host_report(sandbox: &Sandbox) -> HostReport {
-    let facts = sandbox.host().facts.iter().map(|fact| HostFact {
-        name: fact.name,
-        available: fact.available,
-        detail: fact.detail.clone(),
-    });
-    HostReport {
-        facts: facts.collect(),
-    }
 }
 
 /// Finds a program along a search path of the host; nothing if it is not there or is a path itself.

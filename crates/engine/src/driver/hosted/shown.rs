@@ -1,0 +1,118 @@
+//! What is shown of a hosted instance: its isolation, its limits, and what the host offers, from what the
+//! sandbox says.
+
+use gantry_model::spec::{EgressRule, NetworkGrant};
+use gantry_sandbox::{Command, Network, Report, Sandbox};
+
+use super::HostedStart;
+use crate::driver::{
+    HostFact, HostReport, IsolationReport, LimitReport, LimitValue, Promise, PromiseState,
+};
+
+/// Returns the isolation as the engine shows it: what the sandbox did, the disk, and open doors.
+pub(super) fn isolation(
+    report: &Report,
+    start: &HostedStart<'_>,
+    command: &Command,
+    published: Option<&str>,
+) -> IsolationReport {
+    let mut isolation = IsolationReport {
+        provider: start.provider,
+        reason: start.reason.clone(),
+        promises: promises(report),
+    };
+    let (is_bounded, how) = start.place.enforced();
+    let limit = start.place.limit() >> 20;
+    isolation.set(Promise {
+        name: "disk",
+        state: match is_bounded {
+            true => PromiseState::Enforced,
+            false => PromiseState::NotEnforced,
+        },
+        detail: match is_bounded {
+            true => how.to_owned(),
+            false => format!("{how}; over {limit} MiB the server is stopped"),
+        },
+    });
+    if command.network == Network::Inside
+        && let NetworkGrant::Egress(rules) = start.hosting.network_in_force()
+    {
+        let to: Vec<String> = rules.iter().map(EgressRule::to_string).collect();
+        isolation.set(Promise {
+            name: "egress",
+            state: PromiseState::Enforced,
+            detail: format!("dialled by the gateway, to {} only", to.join(", ")),
+        });
+    }
+    if let Some(address) = published {
+        isolation.set(Promise {
+            name: "published_port",
+            state: PromiseState::NotEnforced,
+            detail: format!("{address} leads to the server; grants and audit do not apply there"),
+        });
+    }
+    isolation
+}
+
+impl IsolationReport {
+    /// Puts a promise in the place of the one of its name, or behind all.
+    fn set(&mut self, promise: Promise) {
+        let mut known = self.promises.iter_mut();
+        match known.find(|known| known.name == promise.name) {
+            Some(known) => *known = promise,
+            None => self.promises.push(promise),
+        }
+    }
+}
+
+/// Returns each limit with whether it is enforced, as the isolation has it.
+pub(super) fn limit_reports(
+    isolation: &IsolationReport,
+    start: &HostedStart<'_>,
+) -> Vec<LimitReport> {
+    let limits = [
+        ("cpu", start.limits.cpu.map(LimitValue::Cores)),
+        ("memory", start.limits.memory_bytes.map(LimitValue::Bytes)),
+        ("pids", start.limits.pids.map(LimitValue::Count)),
+        ("disk", Some(LimitValue::Bytes(start.place.limit()))),
+    ];
+    let reports = limits.into_iter().filter_map(|(name, value)| {
+        let promise = isolation.promises.iter().find(|known| known.name == name);
+        Some(LimitReport {
+            name,
+            value: value?,
+            state: promise.map_or(PromiseState::NotEnforced, |promise| promise.state),
+            detail: promise.map_or_else(
+                || "the host says nothing of it".to_owned(),
+                |promise| promise.detail.clone(),
+            ),
+        })
+    });
+    reports.collect()
+}
+
+/// Returns the sandbox's promises as the engine's.
+pub(in crate::driver) fn promises(report: &Report) -> Vec<Promise> {
+    let promises = report.promises.iter().map(|promise| Promise {
+        name: promise.name,
+        state: match promise.state {
+            gantry_sandbox::PromiseState::Enforced => PromiseState::Enforced,
+            gantry_sandbox::PromiseState::NotEnforced => PromiseState::NotEnforced,
+            gantry_sandbox::PromiseState::NotAsked => PromiseState::NotAsked,
+        },
+        detail: promise.detail.clone(),
+    });
+    promises.collect()
+}
+
+/// Returns what the host offers, as the engine shows it.
+pub(in crate::driver) fn host_report(sandbox: &Sandbox) -> HostReport {
+    let facts = sandbox.host().facts.iter().map(|fact| HostFact {
+        name: fact.name,
+        available: fact.available,
+        detail: fact.detail.clone(),
+    });
+    HostReport {
+        facts: facts.collect(),
+    }
+}
