@@ -43,8 +43,8 @@ pub(crate) struct Group {
 /// The processes of gVisor itself, and how many it has for each of its guest's.
 const RUNTIME_PROCESSES: u64 = 3;
 const PER_GUEST: u64 = 2;
-/// A guest that is seen to have so many eighths of its processes has reached its limit: not all are seen.
-const NEARLY: u64 = 7;
+/// A guest that is seen to have so many eighths of its processes has reached its limit: threads are not seen.
+const NEARLY: u64 = 6;
 
 #[derive(Clone, Debug)]
 struct Dir {
