@@ -11,6 +11,9 @@ use gantry_store::StoreConfig;
 
 use crate::audit::AuditPolicy;
 
+/// How often registries are asked whether images changed under their tags.
+pub const IMAGE_CHECKS: Duration = Duration::from_secs(6 * 60 * 60);
+
 /// Everything the engine is told at its start.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -41,6 +44,8 @@ pub struct EngineConfig {
     pub stop: StopPolicy,
     /// Folders beside the data folder that no server's process may see, such as that of other gateways.
     pub hidden_folders: Vec<PathBuf>,
+    /// How often registries are asked whether images changed under their tags; never if nothing is said.
+    pub image_checks: Option<Duration>,
     /// How many log lines were dropped, as whoever writes them counts; shown among the metrics.
     pub dropped_log_lines: Arc<AtomicU64>,
 }
@@ -63,6 +68,7 @@ impl EngineConfig {
             limits: EngineLimits::default(),
             stop: StopPolicy::default(),
             hidden_folders: Vec::new(),
+            image_checks: Some(IMAGE_CHECKS),
             dropped_log_lines: Arc::default(),
         }
     }

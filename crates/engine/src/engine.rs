@@ -4,6 +4,7 @@
 mod failed_logins;
 mod record;
 mod sampling;
+mod tag_checks;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -108,7 +109,9 @@ impl Engine {
         let newest = store.calls(&newest).await?.first().map(|row| row.id);
         let hosted = Arc::new(probing.await.map_err(|_| EngineError::Stopping)??);
         hosted.use_store(store.clone());
+        let vault = Vault::open(folder.path(), config.project.clone(), store.clone());
         let images = Images::new(folder.path().join("images"), home(&config));
+        images.use_vault(vault.clone());
         let drivers = Drivers::new(
             Arc::new(ProcessDriver::new(Arc::clone(&hosted))),
             Arc::new(ImageDriver::new(Arc::clone(&hosted), images.clone())),
@@ -120,7 +123,7 @@ impl Engine {
         let machine = Arc::new(Machine {
             answers: AnswerPool::new(config.limits.answer_bytes),
             checks: CheckPermits::default(),
-            vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
+            vault,
             metrics: GatewayMetrics::new(Arc::clone(&config.dropped_log_lines)),
             folder,
             store,
@@ -171,13 +174,18 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Watches what hosted servers keep on disk, and samples what all servers use.
+    /// Watches what hosted servers keep on disk and whether their images changed, and samples what all
+    /// servers use.
     fn watch_hosted(&self) {
         let machine = &self.inner.machine;
         let (disks, stop) = (machine.hosted.disks().clone(), &machine.stop_tasks);
         machine.tracker.spawn(disks.watch(stop.clone()));
         let sampling = sampling::sample(Arc::downgrade(&self.inner), stop.clone());
         machine.tracker.spawn(sampling);
+        if let Some(every) = machine.config.image_checks {
+            let checks = tag_checks::watch(Arc::downgrade(&self.inner), every, stop.clone());
+            machine.tracker.spawn(checks);
+        }
     }
 
     /// Starts the registered servers of all projects that the store knows.

@@ -22,6 +22,7 @@ use crate::audit::AuditError;
 use crate::credentials::SignInError;
 use crate::disk::VolumeError;
 use crate::driver::DriverError;
+use crate::image_store::RegistryLoginError;
 use crate::request::SuspendedBytes;
 use crate::transport::http::HttpError;
 use gantry_images::ImageError;
@@ -418,6 +419,15 @@ pub enum EngineError {
     /// An image cannot be pulled, imported or removed.
     #[error(transparent)]
     Image(Box<ImageError>),
+    /// Credentials of an image registry cannot be kept or read.
+    #[error(transparent)]
+    RegistryLogin(#[from] RegistryLoginError),
+    /// The server does not run an image.
+    #[error("server `{server}` runs no image")]
+    NoImage {
+        /// The server.
+        server: ServerName,
+    },
     /// The database failed.
     #[error("the store failed")]
     Store(#[from] StoreError),

@@ -155,6 +155,7 @@ impl Events {
             | EventKind::SignedOut
             | EventKind::Recovered
             | EventKind::CatalogChanged
+            | EventKind::ImageChanged
             | EventKind::RestartRequested
             | EventKind::Stopped
             | EventKind::Removed

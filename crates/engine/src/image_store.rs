@@ -1,17 +1,29 @@
 //! The images of a gateway, as administrators and the image driver use them: listed, pulled, imported,
-//! removed, pruned. The store is opened when it is first needed.
+//! removed, pruned. The store is opened when it is first needed. `logins` has the credentials that a
+//! project gave for registries, `tags` what registries said last of the tags in use.
 
+mod logins;
+mod tags;
+
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gantry_images::{
     Credentials, CredentialsError, Dial, Digest, ImageError, ImageRecord, ImageReference,
     ImageStore, ImportProgress, Limits, Owners, Platform, Progress, Pruned, PullRequest, Registry,
     RegistryOptions, StoreOptions, credentials,
 };
+use gantry_model::id::ProjectName;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+pub use self::logins::{RegistryLogin, RegistryLoginError};
+pub use self::tags::ChangedTag;
+
+use self::logins::RegistryLogins;
+use self::tags::Tags;
+use crate::credentials::Vault;
 use crate::http_client::judge_registry;
 
 /// All images of a gateway. Cheap to clone.
@@ -26,6 +38,20 @@ struct Inner {
     /// Where the person whose gateway this is has the credentials of their client.
     home: Option<PathBuf>,
     opened: Mutex<Option<ImageStore>>,
+    /// Once there is a store to keep them in.
+    logins: OnceLock<RegistryLogins>,
+    tags: Tags,
+}
+
+/// Why the credentials for a registry cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryCredentialsError {
+    /// Those that were given to the gateway.
+    #[error(transparent)]
+    Login(#[from] RegistryLoginError),
+    /// Those of the person's own client.
+    #[error(transparent)]
+    Client(#[from] CredentialsError),
 }
 
 impl Images {
@@ -38,8 +64,16 @@ impl Images {
                 registry: Registry::new(RegistryOptions::new(Arc::new(judge))),
                 home,
                 opened: Mutex::default(),
+                logins: OnceLock::new(),
+                tags: Tags::default(),
             }),
         }
+    }
+
+    /// Has credentials for registries kept in this vault from now on.
+    pub(crate) fn use_vault(&self, vault: Vault) {
+        // Only the first is used.
+        drop(self.inner.logins.set(RegistryLogins::new(vault)));
     }
 
     /// Runs something on the store, on a thread that may block.
@@ -120,15 +154,82 @@ impl Images {
         store.resolve(registry, image, credentials, stop).await
     }
 
-    /// Returns the credentials that the client of the person whose gateway this is has for a registry.
-    pub async fn own_credentials(
+    /// Returns what a project shows to the registry of an image: the credentials it was given, or for the
+    /// project of the gateway's own person (`is_own`) those of that person's client.
+    pub(crate) async fn credentials(
         &self,
+        project: &ProjectName,
+        is_own: bool,
         image: &ImageReference,
-    ) -> Result<Option<Credentials>, CredentialsError> {
-        let Some(home) = &self.inner.home else {
-            return Ok(None);
-        };
-        credentials::from_client_file(image.registry(), home).await
+    ) -> Result<Option<Credentials>, RegistryCredentialsError> {
+        if let Some(logins) = self.inner.logins.get()
+            && let Some(given) = logins.of(project, image).await?
+        {
+            return Ok(Some(given));
+        }
+        match &self.inner.home {
+            Some(home) if is_own => {
+                Ok(credentials::from_client_file(image.registry(), home).await?)
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    pub(crate) async fn logins(
+        &self,
+        project: &ProjectName,
+    ) -> Result<Vec<RegistryLogin>, RegistryLoginError> {
+        match self.inner.logins.get() {
+            Some(logins) => logins.list(project).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    pub(crate) async fn log_in(
+        &self,
+        project: &ProjectName,
+        registry: &str,
+        credentials: Credentials,
+    ) -> Result<RegistryLogin, RegistryLoginError> {
+        let logins = self.inner.logins.get();
+        let logins = logins.ok_or(RegistryLoginError::NoVault)?;
+        logins.put(project, registry, credentials).await
+    }
+
+    pub(crate) async fn log_out(
+        &self,
+        project: &ProjectName,
+        registry: &str,
+    ) -> Result<(), RegistryLoginError> {
+        let logins = self.inner.logins.get();
+        let logins = logins.ok_or(RegistryLoginError::NoVault)?;
+        logins.remove(project, registry).await
+    }
+
+    /// Notes what the registry says of a tag; returns whether that is news.
+    pub(crate) fn note_tag(
+        &self,
+        project: &ProjectName,
+        image: &ImageReference,
+        digest: &Digest,
+    ) -> bool {
+        self.inner.tags.note(project, image, digest)
+    }
+
+    /// Returns what the tag of an image points to, if it was seen to be something else than this digest.
+    pub(crate) fn changed_tag(
+        &self,
+        project: &ProjectName,
+        image: &str,
+        digest: &str,
+    ) -> Option<ChangedTag> {
+        let image: ImageReference = image.parse().ok()?;
+        self.inner.tags.other_than(project, &image, digest)
+    }
+
+    /// Forgets what was seen of tags that no server of a project names.
+    pub(crate) fn keep_tags(&self, project: &ProjectName, named: &HashSet<ImageReference>) {
+        self.inner.tags.keep(project, named);
     }
 
     /// Imports the images of a `docker save` archive, an OCI layout archive or its folder.

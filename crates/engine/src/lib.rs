@@ -45,6 +45,7 @@ mod telemetry;
 mod tool;
 mod transport;
 mod view;
+mod web_fetch;
 
 pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use acts::Actor;
@@ -52,7 +53,7 @@ pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANS
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
 pub use catalog::{Capabilities, Collision, ListRevisions, ListedTool};
 pub use clock::unix_ms;
-pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
+pub use config::{EngineConfig, EngineLimits, IMAGE_CHECKS, OnStartFailure, Startup, StopPolicy};
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
@@ -70,11 +71,14 @@ pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
     JournalDamage, StoreConfig, StoreConfigError,
 };
-pub use image_store::Images;
+pub use image_store::{
+    ChangedTag, Images, RegistryCredentialsError, RegistryLogin, RegistryLoginError,
+};
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
 pub use project::feed::{LogFollower, ServerLoad};
+pub use project::images::tags::TagCheck;
 pub use project::volumes::Volumes;
 pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{
@@ -93,3 +97,4 @@ pub use server::usage_history::UsageSample;
 pub use supervisor::Applied;
 pub use transport::http::HttpError;
 pub use view::{Health, HealthStatus, ServerView};
+pub use web_fetch::{FetchError, FetchLimits, Fetched, fetch};

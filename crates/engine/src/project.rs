@@ -12,7 +12,7 @@ mod changes;
 pub(crate) mod feed;
 mod files;
 mod follow;
-mod images;
+pub(crate) mod images;
 mod record;
 mod settings;
 mod sign_in;
@@ -37,8 +37,10 @@ use crate::access::Access;
 use crate::acts::{Acts, Values};
 use crate::audit::AuditHealth;
 use crate::catalog::Catalog;
+use crate::driver::ImageReport;
 use crate::error::EngineError;
 use crate::events::Events;
+use crate::image_store::ChangedTag;
 use crate::machine::Machine;
 use crate::native::NativeTool;
 use crate::random::random;
@@ -264,9 +266,15 @@ impl Project {
     fn views(&self, servers: &[Arc<ServerHandle>]) -> Vec<ServerView> {
         let (nameless, collisions) = (self.catalog.nameless(), self.catalog.collisions());
         let views = servers.iter().map(|handle| ServerView::of(handle));
-        views
-            .map(|view| view.without(&nameless).beside(&collisions))
-            .collect()
+        let views = views.map(|view| view.without(&nameless).beside(&collisions));
+        let changed = |image: &ImageReport| self.changed_tag(image);
+        views.map(|view| view.with_changed_tag(changed)).collect()
+    }
+
+    /// Returns what the tag of an image is now, if it was seen to be another image.
+    fn changed_tag(&self, image: &ImageReport) -> Option<ChangedTag> {
+        let images = &self.machine.images;
+        images.changed_tag(&self.name, &image.reference, &image.digest)
     }
 
     // ---- health and metrics ----
@@ -291,6 +299,19 @@ impl Project {
             if let Some(what) = what {
                 let reason = status.reason.clone().unwrap_or_default();
                 warnings.push(format!("server `{}` {what}: {reason}", handle.name));
+            }
+            // fault C6
+            let hosting = status.hosting.as_deref();
+            if let Some(image) = hosting.and_then(|hosting| hosting.image.as_ref())
+                && let Some(changed) = self.changed_tag(image)
+            {
+                warnings.push(format!(
+                    "server `{name}`: `{}` is another image in its registry now, {}; `gantry restart {name} \
+                     --pull` takes it",
+                    image.reference,
+                    changed.digest,
+                    name = handle.name
+                ));
             }
         }
         let audit = self.machine.audit.health();

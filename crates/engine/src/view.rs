@@ -11,7 +11,8 @@ use gantry_model::spec::ServerSpec;
 use crate::audit::AuditHealth;
 use crate::catalog::Collision;
 use crate::credentials::{Credentials, SignInView};
-use crate::driver::Usage;
+use crate::driver::{ImageReport, Usage};
+use crate::image_store::ChangedTag;
 use crate::server::handle::ServerHandle;
 use crate::server::link::BreakerView;
 use crate::server::logs::{LogLine, LogStream};
@@ -55,6 +56,8 @@ pub struct ServerView {
     pub sign_in: Option<SignInView>,
     /// What of it is not listed for all, since another server offers the same URI.
     pub collisions: Vec<Collision>,
+    /// What the tag of its image points to now, if that is another image than the one it runs. fault C6
+    pub changed_tag: Option<ChangedTag>,
 }
 
 impl ServerView {
@@ -89,7 +92,19 @@ impl ServerView {
             dropped_notifications: handle.counters.dropped.load(Ordering::Relaxed),
             sign_in: handle.credentials.as_ref().map(Credentials::view),
             collisions: Vec::new(),
+            changed_tag: None,
         }
+    }
+
+    /// Returns the view with what is known of the tag of its image.
+    pub(crate) fn with_changed_tag(
+        mut self,
+        changed: impl Fn(&ImageReport) -> Option<ChangedTag>,
+    ) -> Self {
+        let running = self.status.hosting.as_deref();
+        let running = running.and_then(|hosting| hosting.image.as_ref());
+        self.changed_tag = running.and_then(changed);
+        self
     }
 
     /// Returns the view without the tools that lost their names to others: they are not offered.

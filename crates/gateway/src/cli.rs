@@ -31,6 +31,7 @@ mod key;
 mod logging;
 mod logs;
 mod ls;
+mod mcp_registry;
 mod open;
 mod output;
 mod pool;
@@ -41,6 +42,7 @@ mod reference;
 mod restart;
 mod rm;
 mod screen;
+mod search;
 mod status;
 mod stdio;
 mod tools;
@@ -111,6 +113,8 @@ enum Verb {
     Config(config::Options),
     /// Register a server with the running gateway and start it
     Add(Box<add::Options>),
+    /// Look for servers in an MCP registry
+    Search(search::Options),
     /// List, pull, import and remove images
     Images(images::Options),
     /// List, back up and remove what hosted servers keep
@@ -257,6 +261,7 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Up(options) => up::run(options, context),
         Verb::Add(options) => client::block_on(add::run(&options, context)),
+        Verb::Search(options) => client::block_on(search::run(&options, context)),
         Verb::Images(options) => client::block_on(images::run(&options, context)),
         Verb::Volumes(options) => client::block_on(volumes::run(&options, context)),
         Verb::Auth(options) => client::block_on(auth::run(&options, context)),

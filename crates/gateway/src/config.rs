@@ -15,6 +15,7 @@ pub mod expand;
 pub mod file;
 pub mod guarded;
 
+pub mod manifest;
 pub mod plan;
 pub mod removal;
 pub mod schema;

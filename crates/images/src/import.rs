@@ -161,6 +161,7 @@ impl Importer<'_> {
                 config: image.document.config.clone(),
                 layers: layers.clone(),
                 pulled_at: SystemTime::now(),
+                imported: true,
             };
             shared.records.put(&record)?;
             records.push(record);

@@ -292,6 +292,7 @@ impl Pull<'_> {
             layers: layers.collect(),
             config: resolved.document.config,
             pulled_at: whole_seconds(SystemTime::now()),
+            imported: false,
         }
     }
 

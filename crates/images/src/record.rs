@@ -42,6 +42,9 @@ pub struct ImageRecord {
     /// When it was pulled or imported, to the second.
     #[serde(with = "seconds")]
     pub pulled_at: SystemTime,
+    /// It came from an archive or a folder: its registry may not know it.
+    #[serde(default)]
+    pub imported: bool,
 }
 
 /// A layer of an image.
@@ -254,6 +257,7 @@ mod tests {
                 bytes: 7,
             }],
             pulled_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            imported: false,
         }
     }
 

@@ -51,6 +51,8 @@ pub enum EventKind {
     CallTimeout,
     /// Its tools, prompts or resources are others than before.
     CatalogChanged,
+    /// The tag of its image points to another image now; it keeps the one it has.
+    ImageChanged,
     /// It did something that the protocol does not allow.
     ProtocolError,
     /// Somebody asked for a restart.
@@ -89,6 +91,7 @@ impl EventKind {
             Self::Recovered => "recovered",
             Self::CallTimeout => "call_timeout",
             Self::CatalogChanged => "catalog_changed",
+            Self::ImageChanged => "image_changed",
             Self::ProtocolError => "protocol_error",
             Self::RestartRequested => "restart_requested",
             Self::Stopped => "stopped",

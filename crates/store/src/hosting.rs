@@ -85,6 +85,7 @@ pub(crate) const fn status_after(kind: EventKind) -> Option<&'static str> {
         | EventKind::HealthWarning
         | EventKind::CallTimeout
         | EventKind::CatalogChanged
+        | EventKind::ImageChanged
         | EventKind::ProtocolError
         | EventKind::Removed
         | EventKind::Tested

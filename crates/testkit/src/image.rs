@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::bin;
+use crate::registry::digest;
 
 /// What busybox is called by in the image.
 const APPLETS: [&str; 16] = [
@@ -139,17 +139,19 @@ impl Archive {
 
     /// Returns what a registry is given.
     pub fn content(&self) -> Content {
-        let layer = self.layer();
-        let config = json!({
-            "os": "linux",
-            "architecture": self.architecture,
-            "config": self.config,
-            "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
-        });
+        let (config, layer) = self.parts();
         Content {
             config: config.to_string().into_bytes(),
             layer,
         }
+    }
+
+    /// Returns the image's configuration and its one layer.
+    pub(crate) fn parts(&self) -> (Value, Vec<u8>) {
+        let layer = self.layer();
+        let mut config = configuration(&Value::Object(self.config.clone()), &[&layer]);
+        config["architecture"] = json!(self.architecture);
+        (config, layer)
     }
 
     fn layer(&self) -> Vec<u8> {
@@ -165,11 +167,19 @@ impl Archive {
     }
 }
 
-/// Returns the digest of bytes, as registries write it.
-pub fn digest(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+/// Returns the configuration of an image of this machine's kind, with these layers.
+pub fn configuration(config: &Value, layers: &[&[u8]]) -> Value {
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "amd64",
+    };
+    let ids: Vec<String> = layers.iter().map(|layer| digest(layer)).collect();
+    json!({
+        "os": "linux",
+        "architecture": architecture,
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": ids},
+    })
 }
 
 /// Returns the libraries that a program is linked with, its loader included.

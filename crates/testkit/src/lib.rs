@@ -2,7 +2,7 @@
 //! conformance suites expect (`fixture`), an authorization server (`authserver`), a maker of process
 //! trees (`treegen`), and eyes on `/proc`.
 //! Plain threads, no runtime: a test that waits for this crate to compile is a test that is not run.
-//! Images of it are made by [`image`]. Start at [`Evilpeer`], [`fixture`], [`procs`] and [`journal`].
+//! Images of it are made by [`image`], and pushed to a real registry by [`registry`]. Start at [`Evilpeer`], [`fixture`], [`procs`] and [`journal`].
 
 pub mod authserver;
 pub mod bin;
@@ -10,10 +10,12 @@ pub mod deny;
 pub mod fixture;
 pub mod image;
 pub mod journal;
+pub mod mcp_registry;
 pub mod peer;
 pub mod probes;
 pub mod procs;
 pub mod proof;
+pub mod registry;
 pub mod tree;
 pub mod wait;
 pub mod web;

@@ -83,6 +83,15 @@ impl Vault {
         }
     }
 
+    /// Returns the part of the image registries.
+    pub(crate) fn image_registries(&self) -> VaultScope {
+        VaultScope {
+            vault: self.clone(),
+            server: ServerName::native(),
+            scope: "image_registries".to_owned(),
+        }
+    }
+
     fn key(&self) -> Result<&Key, SignInError> {
         if let Some(key) = self.inner.key.get() {
             return Ok(key);

@@ -12,6 +12,8 @@ impl Diagnose for EngineError {
             Self::Open { .. } => "data.open",
             Self::Volume(error) => error.code(),
             Self::Image(error) => error.code(),
+            Self::RegistryLogin(error) => error.code(),
+            Self::NoImage { .. } => "server.no_image",
             Self::Store(error) => error.code(),
             Self::Audit(error) => error.code(),
             Self::Driver(_) => "sandbox.unavailable",
@@ -49,6 +51,7 @@ impl Diagnose for EngineError {
             | Self::LastAdmin
             | Self::Grant(_)
             | Self::Native { .. }
+            | Self::NoImage { .. }
             | Self::NeedsApproval { .. }
             | Self::Disabled { .. }
             | Self::Misconfigured { .. } => Fault::Client,
@@ -56,6 +59,7 @@ impl Diagnose for EngineError {
             Self::Admin(error) => error.fault(),
             Self::Volume(error) => error.fault(),
             Self::Image(error) => error.fault(),
+            Self::RegistryLogin(error) => error.fault(),
             Self::Store(error) => error.fault(),
             Self::SignIn(error) => error.fault(),
             Self::Locked { .. }
@@ -87,6 +91,8 @@ impl Diagnose for EngineError {
             Self::Open { folder, .. } => Some(format!("run `chmod 700 {}`", folder.display())),
             Self::Volume(error) => error.hint(),
             Self::Image(error) => error.hint(),
+            Self::RegistryLogin(error) => error.hint(),
+            Self::NoImage { .. } => Some("leave `pull` out to restart it as it is".to_owned()),
             Self::Conflict { name } => Some(format!(
                 "remove it first: `gantry rm {name}`, or DELETE /api/v1/mcp/servers/{name}"
             )),

@@ -1,5 +1,9 @@
 //! The images of the gateway, as administrators change them: pulled, imported, removed, pruned. Each is
-//! on record before its effect. Entry point: [`Project::pull_image`].
+//! on record before its effect. What registries say of tags is in `tags`, the credentials for them in
+//! `logins`. Entry point: [`Project::pull_image`].
+
+mod logins;
+pub(crate) mod tags;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,8 +24,8 @@ impl Project {
         Ok(self.machine.images.list().await?)
     }
 
-    /// Pulls an image; without credentials with those that the gateway's own person has, if this is their
-    /// project.
+    /// Pulls an image; without credentials with those that the project was given for the registry, or that
+    /// the gateway's own person has, if this is their project.
     pub async fn pull_image(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -34,25 +38,40 @@ impl Project {
         self.complete(async move {
             let draft = Draft::new("image.pull", image.to_string());
             let act = project.acts.begin(&by, draft).await?;
-            let images = &project.machine.images;
-            let credentials = match credentials {
-                Some(credentials) => Some(credentials),
-                None if project.is_default() => match images.own_credentials(&image).await {
-                    Ok(own) => own,
-                    Err(error) => {
-                        let why = gantry_model::diagnose::chain(&error);
-                        tracing::warn!(image = %image, why, "pulling without credentials");
-                        None
-                    }
-                },
-                None => None,
-            };
-            let pulled = images.pull(&image, credentials, &progress, &stop).await;
-            let pulled = pulled.map_err(EngineError::from);
+            let pulled = project.fetch(&image, credentials, &progress, &stop).await;
             act.end(&pulled).await;
             pulled
         })
         .await
+    }
+
+    /// Pulls an image and notes what its tag is.
+    pub(super) async fn fetch(
+        &self,
+        image: &ImageReference,
+        credentials: Option<Credentials>,
+        progress: &(dyn Fn(Progress) + Send + Sync),
+        stop: &CancellationToken,
+    ) -> Result<ImageRecord, EngineError> {
+        let credentials = match credentials {
+            Some(credentials) => Some(credentials),
+            None => self.registry_credentials(image).await,
+        };
+        let images = &self.machine.images;
+        let record = images.pull(image, credentials, progress, stop).await?;
+        images.note_tag(self.name(), image, &record.digest);
+        Ok(record)
+    }
+
+    /// Returns what the registry of an image is shown; nothing if that cannot be had, which is told.
+    pub(super) async fn registry_credentials(&self, image: &ImageReference) -> Option<Credentials> {
+        let images = &self.machine.images;
+        let found = images.credentials(self.name(), self.is_default(), image);
+        found.await.unwrap_or_else(|error| {
+            let why = gantry_model::diagnose::chain(&error);
+            tracing::warn!(image = %image, why, "pulling without credentials");
+            None
+        })
     }
 
     /// Imports the images of an archive or a folder on the gateway's machine.

@@ -12,6 +12,8 @@ use gantry_model::caller::Caller;
 use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body::Body as _;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_path_to_error::{Path, Segment};
 
@@ -33,6 +35,34 @@ where
         let caller = caller.ok_or_else(|| Problem::new("auth.no_key"))?;
         let account = (&caller.project, &caller.agent);
         Self::read_for(&Bodies::from_ref(state), account, &parts.headers, body).await
+    }
+}
+
+/// A body that may be left out.
+pub(super) struct OptionalBody(Option<JsonBody>);
+
+impl<S: Send + Sync> FromRequest<S> for OptionalBody
+where
+    Bodies: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if request.body().is_end_stream() {
+            return Ok(Self(None));
+        }
+        JsonBody::from_request(request, state)
+            .await
+            .map(|body| Self(Some(body)))
+    }
+}
+
+impl OptionalBody {
+    /// Deserializes the body; one that is left out says nothing.
+    pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, Problem> {
+        self.0
+            .as_ref()
+            .map_or_else(|| Ok(T::default()), JsonBody::read)
     }
 }
 

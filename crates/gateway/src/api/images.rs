@@ -3,7 +3,9 @@
 //! A pull or an import whose caller accepts `text/event-stream` tells how far it is (`progress`), and ends
 //! when its caller goes away. Entry point: [`routes`].
 
-mod stream;
+pub(super) mod logins;
+pub(super) mod stream;
+pub(super) mod tags;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +35,8 @@ pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/api/v1/images", get(list).post(pull).delete(remove))
         .route("/api/v1/images/prune", post(prune))
+        .merge(logins::routes())
+        .merge(tags::routes())
 }
 
 /// What an administrator sends to pull an image, or to import some: `image` or `archive`.
@@ -41,7 +45,8 @@ pub(super) fn routes() -> Router<Api> {
 pub(super) struct Wanted {
     /// The image to pull: `registry/repository[:tag][@sha256:…]`.
     image: Option<String>,
-    /// Who pulls; without it the gateway's own person, as their client's file has it.
+    /// Who pulls; without it as whom the project logged in to the registry, or the gateway's own person, as
+    /// their client's file has it.
     username: Option<String>,
     /// The password or token; used for this pull and not kept.
     password: Option<String>,
@@ -98,7 +103,8 @@ pub(super) async fn pull(
     let (tell, told) = stream::channel();
     let working = run(Arc::clone(&project), actor, work, tell, stop.clone());
     if is_wanted(&headers) {
-        return Ok(stream::answer(working, told, stop));
+        let done = async { working.await.map(|items| Pulled { items }) };
+        return Ok(stream::answer(done, told, stop));
     }
     let _ends_with_its_caller = stop.drop_guard();
     let items = working.await?;
@@ -187,15 +193,15 @@ pub(super) async fn prune(
 
 fn shown(project: &Arc<Project>, records: &[ImageRecord]) -> Vec<ImageView> {
     let servers = project.servers();
-    let of_image = |record: &ImageRecord| {
+    let users = |record: &ImageRecord| {
         let users = servers.iter().filter(|server| {
             let image = server.spec.launch.image();
             image.is_some_and(|image| image.image.parse().ok().as_ref() == Some(&record.reference))
         });
-        users.map(|server| server.spec.name.to_string()).collect()
+        users.cloned().collect::<Vec<_>>()
     };
     let views = records.iter();
     views
-        .map(|record| ImageView::of(record, of_image(record)))
+        .map(|record| ImageView::of(record, &users(record)))
         .collect()
 }

@@ -39,6 +39,8 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/calls/{call}", Audit),
     ("POST", "/api/v1/audit/confirm-clock", Install),
     ("POST", "/api/v1/health/acknowledge", Install),
+    ("GET", "/api/v1/images/logins", Read),
+    ("POST", "/api/v1/images/check", Operate),
     ("GET", "/api/v1/images", Install),
     ("POST", "/api/v1/images", Install),
     ("DELETE", "/api/v1/images", Install),

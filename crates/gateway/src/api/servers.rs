@@ -11,22 +11,27 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use gantry_engine::{Actor, EngineError, Project, ServerView, Volumes};
+use gantry_model::caller::Permission;
 use gantry_model::id::ServerName;
 use gantry_model::spec::ServerSpec;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-use super::body::{JsonBody, created, json};
+use super::body::{JsonBody, OptionalBody, created, json};
+use super::history::stream::is_wanted;
+use super::images::stream::{self, Progress};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
 use super::views::{
     LogLineView, ServerStatusView, ServerSummary, SpecView, command, image, now_ms, profile, start,
     url,
 };
-use super::{Api, By, In, Named};
+use super::{Api, By, In, Named, Who};
 use crate::config::diagnostic::meant;
+use crate::http::auth::permit;
 use crate::http::error::Problem;
 use crate::http::{shown, wrong_method};
 
@@ -327,19 +332,71 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+/// How a server is restarted.
+#[derive(Default, serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Restart {
+    /// Whether its image is pulled first, so that one that changed under its tag is taken.
+    pull: bool,
+}
+
 // row 1.12
-/// Restarts a server and resets its counters.
+/// Restarts a server and resets its counters. With `pull` its image is pulled first, while the server goes
+/// on, and the restart takes what the tag is now; a pull that fails leaves the server as it is. With
+/// `Accept: text/event-stream` events named `progress` tell how far the pull is, and the last is `done` or
+/// `failed`.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/restart", tag = "servers",
-    params(("server" = String, Path, description = "Its name or id.")), responses(
-    (status = 200, description = "The server, starting.", body = ServerStatusView),
+    params(("server" = String, Path, description = "Its name or id.")),
+    request_body(content = Option<Restart>, description = "May be left out."), responses(
+    (status = 200, description = "The server, starting.", content(
+        (ServerStatusView = "application/json"), (Progress = "text/event-stream"))),
+    (status = 403, description = "`auth.role`: `pull` needs the permission to manage the project."),
     (status = 404, description = "`server.unknown`: there is none."),
+    (status = 409, description = "`server.no_image`: there is nothing to pull."),
+    (status = 502, description = "`image.…`: the registry did not give the image."),
 ))]
 pub(super) async fn restart(
     In(project): In,
     By(actor): By,
+    Who(caller): Who,
     Named(server): Named,
+    headers: HeaderMap,
+    body: OptionalBody,
 ) -> Result<Response, Problem> {
+    let asked: Restart = body.read()?;
+    if asked.pull {
+        // Another image is another program: that is more than a restart.
+        permit(&caller, Permission::Manage)?;
+        return restart_with_newest(&project, actor, &server, &headers).await;
+    }
     let restarted = project.restart(&actor, &server).await;
     let view = done(&project, &server, restarted)?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
+}
+
+// fault C6
+async fn restart_with_newest(
+    project: &Arc<Project>,
+    actor: Actor,
+    server: &str,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    known(project, server)?;
+    let stop = CancellationToken::new();
+    let (tell, told) = stream::channel();
+    let pulling = parking_lot::Mutex::new(stream::Pulling::default());
+    let progress = move |step| tell.progress(pulling.lock().take(step));
+    let working = {
+        let (project, server, stop) = (Arc::clone(project), server.to_owned(), stop.clone());
+        async move {
+            let view = project.restart_with_newest(actor, &server, progress, stop);
+            Ok(ServerStatusView::of(&view.await?, now_ms()))
+        }
+    };
+    if is_wanted(headers) {
+        return Ok(stream::answer(working, told, stop));
+    }
+    let _ends_with_its_caller = stop.drop_guard();
+    let view = working.await?;
+    Ok(json(StatusCode::OK, &view))
 }

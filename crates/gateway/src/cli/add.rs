@@ -1,8 +1,9 @@
-//! `gantry add NAME -- COMMAND ARGS…`, `gantry add NAME --image IMAGE` or `gantry add NAME URL`: registers
-//! a server with the running gateway and starts it.
+//! `gantry add NAME -- COMMAND ARGS…`, `gantry add NAME --image IMAGE`, `gantry add NAME URL` or `gantry add
+//! --from MANIFEST`: registers a server with the running gateway and starts it.
 //!
 //! It is stored in the data folder, not in a file; `gantry rm` removes it.
 
+mod from;
 mod hosting;
 
 use std::path::PathBuf;
@@ -32,14 +33,15 @@ const WAIT_FOR_IMAGE: Duration = Duration::from_secs(15 * 60);
 /// What `gantry add` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// The name that clients see
-    name: ServerName,
+    /// The name that clients see [default with `--from`: the last part of the manifest's name]
+    #[arg(required_unless_present = "source")]
+    name: Option<ServerName>,
     /// Where a remote server is
-    #[arg(value_name = "URL", required_unless_present_any = ["command", "image"],
+    #[arg(value_name = "URL", required_unless_present_any = ["command", "image", "source"],
         conflicts_with_all = ["command", "env", "cwd", "profile"], value_parser = web_address)]
     address: Option<String>,
     /// A header for a remote server; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", requires = "address")]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["command", "image"])]
     header: Vec<String>,
     /// The transport of a remote server
     #[arg(long, value_enum, default_value_t = TransportFlag::Auto, requires = "address")]
@@ -83,6 +85,8 @@ pub(super) struct Options {
     json: bool,
     #[command(flatten)]
     hosting: hosting::Hosting,
+    #[command(flatten)]
+    from: from::From,
     /// The command and its arguments, after `--`; for an image its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -109,15 +113,20 @@ enum StartFlag {
 
 /// Registers the server; if it fails to start, exits with 1 and the server stays registered.
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
-    let body = body(options, &context.environment)?;
+    // Whoever has no gateway is told before anything is asked.
     let (client, screen) = (context.client(Role::Admin)?, &context.screen);
+    let body = match &options.from.source {
+        Some(_) => of_manifest(options, context).await?,
+        None => body(options, &context.environment)?,
+    };
     let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;
     if !options.no_wait {
-        let wait = options.wait.unwrap_or(match options.hosting.image {
+        let wait = options.wait.unwrap_or(match body.get("image") {
             Some(_) => WAIT_FOR_IMAGE,
             None => WAIT,
         });
-        let settled = await_server::settled(&client, options.name.as_str(), screen, wait).await;
+        let name = text(&body, "/name");
+        let settled = await_server::settled(&client, &name, screen, wait).await;
         server =
             settled.map_err(|failure| failure.cause("it stays registered and is tried again"))?;
     }
@@ -160,14 +169,74 @@ fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
     Ok(pairs)
 }
 
-fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> {
-    let start = match options.start {
-        StartFlag::Eager => "eager",
-        StartFlag::Lazy => "lazy",
+/// Returns the body of a registration from a manifest.
+async fn of_manifest(options: &Options, context: &CliContext) -> Result<Value, Failure> {
+    let mut members = options.hosting.members();
+    members.insert("start".to_owned(), options.start.as_str().into());
+    for (name, value) in options.common() {
+        members.insert(name.to_owned(), value);
+    }
+    let given = from::Given {
+        name: options.name.as_ref(),
+        env: &options.env,
+        header: &options.header,
+        members,
+        json: options.json,
     };
+    let (name, mut entry) = from::read(&options.from, &given, context).await?;
+    if entry.contains_key("command") {
+        entry.insert("profile".to_owned(), options.profile.as_str().into());
+    }
+    entry.insert("name".to_owned(), name.as_str().into());
+    Ok(Value::Object(entry))
+}
+
+impl ProfileFlag {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Hosted => "hosted",
+        }
+    }
+}
+
+impl StartFlag {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Eager => "eager",
+            Self::Lazy => "lazy",
+        }
+    }
+}
+
+impl Options {
+    /// Returns what the flags of every kind of server say.
+    fn common(&self) -> Vec<(&'static str, Value)> {
+        let cwd = self.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into());
+        let members = [
+            ("description", self.description.clone().map(Value::from)),
+            ("concurrency", self.concurrency.map(Value::from)),
+            ("timeout", self.timeout.clone().map(Value::from)),
+            ("proxy", self.proxy.clone().map(Value::from)),
+            ("cwd", cwd),
+        ];
+        let given = members.into_iter();
+        given
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+}
+
+fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> {
+    let start = options.start.as_str();
+    if options.address.is_none() && !options.header.is_empty() {
+        let message = "`--header` is for a remote server";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let name = options.name.as_ref().map(ServerName::as_str);
     let mut body = match &options.address {
         Some(url) => json!({
-            "name": options.name.as_str(),
+            "name": name,
             "url": url,
             "headers": headers(&options.header)?,
             "transport": match options.transport {
@@ -179,7 +248,7 @@ fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> 
             "start": start,
         }),
         None if options.hosting.image.is_some() => json!({
-            "name": options.name.as_str(),
+            "name": name,
             "args": options.command,
             "env": variables(options, environment)?,
             "start": start,
@@ -189,32 +258,17 @@ fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> 
             let command = words.next().cloned().unwrap_or_default();
             let env = variables(options, environment)?;
             json!({
-                "name": options.name.as_str(),
+                "name": name,
                 "command": command,
                 "args": words.collect::<Vec<_>>(),
                 "env": env,
-                "profile": match options.profile {
-                    ProfileFlag::Local => "local",
-                    ProfileFlag::Hosted => "hosted",
-                },
+                "profile": options.profile.as_str(),
                 "start": start,
             })
         }
     };
-    let more = [
-        ("description", options.description.clone().map(Value::from)),
-        ("concurrency", options.concurrency.map(Value::from)),
-        ("timeout", options.timeout.clone().map(Value::from)),
-        ("proxy", options.proxy.clone().map(Value::from)),
-        (
-            "cwd",
-            options.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into()),
-        ),
-    ];
-    for (name, value) in more {
-        if let Some(value) = value {
-            body[name] = value;
-        }
+    for (name, value) in options.common() {
+        body[name] = value;
     }
     for (name, value) in options.hosting.members() {
         body[name] = value;
@@ -240,9 +294,10 @@ fn offer(options: &Options, screen: &Screen) {
         return;
     }
     if let Some(Ok(run)) = docker_run::read(command, args) {
+        let name = options.name.as_ref().map_or("NAME", ServerName::as_str);
         let line = format!(
-            "Gantry can run this image itself, without `{}`: `gantry add {} --image {}`",
-            run.engine, options.name, run.image
+            "Gantry can run this image itself, without `{}`: `gantry add {name} --image {}`",
+            run.engine, run.image
         );
         screen.advise(&format!("{} {}", screen.doubtful("!"), Screen::safe(&line)));
     }

@@ -170,6 +170,12 @@ impl Client {
         self.send(request, Bytes::from(body.to_string())).await
     }
 
+    /// Puts a resource of the REST API.
+    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let request = self.request(Method::PUT, path);
+        self.send(request, Bytes::from(body.to_string())).await
+    }
+
     /// Deletes a resource of the REST API.
     pub(super) async fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.send(self.request(Method::DELETE, path), Bytes::new())

@@ -1,28 +1,30 @@
-//! `gantry images ls | pull | rm | prune | import`: the images in the gateway's store.
+//! `gantry images ls | pull | rm | prune | import | check | login | logout | logins`: the images in the
+//! gateway's store, and the credentials for their registries.
 //!
 //! Pulls and imports are the gateway's work; Ctrl-C ends them. Entry point: [`run`].
+
+mod login;
+pub(super) mod pulling;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use http::{Method, StatusCode};
 use serde_json::{Value, json};
-
-use crate::config::env::GANTRY_REGISTRY_PASSWORD;
 
 use super::CliContext;
 use super::as_json::AsJson;
-use super::client::{Client, refusal, segment};
+use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::{Role, working_folder};
 use super::format::{bytes, list, number, pretty, text, time};
-use super::progress::Progress;
 use super::screen::Screen;
-use super::transfer::Transfer;
 
-/// Characters of a progress bar.
-const BAR: u64 = 24;
+use self::login::PasswordFrom;
+use self::pulling::work;
+
+/// Where images are pulled and imported.
+const IMAGES: &str = "/api/v1/images";
 
 /// What `gantry images` takes.
 #[derive(Debug, Args)]
@@ -61,6 +63,30 @@ enum Action {
     },
     /// Remove every image that no server is registered with
     Prune(AsJson),
+    /// Ask the registries whether the images of servers changed under their tags; takes nothing
+    Check(AsJson),
+    /// Keep credentials for a registry, sealed in the data folder
+    Login {
+        /// The registry, as images name it, such as `ghcr.io`
+        registry: String,
+        /// Who pulls; the password is asked for, or read from `GANTRY_REGISTRY_PASSWORD`
+        #[arg(long, value_name = "NAME")]
+        username: String,
+        /// Read the password from stdin
+        #[arg(long)]
+        password_stdin: bool,
+        #[command(flatten)]
+        shown: AsJson,
+    },
+    /// Forget the credentials of a registry
+    Logout {
+        /// The registry
+        registry: String,
+        #[command(flatten)]
+        shown: AsJson,
+    },
+    /// List the registries that there are credentials for
+    Logins(AsJson),
 }
 
 /// Lists, pulls, imports or removes images.
@@ -71,6 +97,13 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let answer = client.get("/api/v1/images").await?;
             let heading = ["image", "digest", "size", "layers", "pulled", "servers"];
             shown.list(screen, &answer, &heading, row);
+            let changed = list(&answer, "/items").iter();
+            let changed = changed.filter(|image| !image["changed"].is_null());
+            if changed.count() > 0 && !shown.is_wanted() {
+                screen.advise(
+                    "`gantry restart SERVER --pull` takes an image that changed under its tag",
+                );
+            }
         }
         Action::Pull {
             image,
@@ -80,9 +113,9 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let mut body = json!({ "image": image });
             if let Some(username) = username {
                 body["username"] = username.as_str().into();
-                body["password"] = password(context, username)?.into();
+                body["password"] = login::password(context, username)?.into();
             }
-            let done = work(&client, &body, image, screen).await?;
+            let done = work(&client, IMAGES, &body, image, screen).await?;
             tell(&done, "pulled", shown, screen);
         }
         Action::Import { archive, shown } => {
@@ -95,7 +128,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let archive = working_folder()?.join(archive);
             let body = json!({ "archive": archive });
             let name = archive.display().to_string();
-            let done = work(&client, &body, &name, screen).await?;
+            let done = work(&client, IMAGES, &body, &name, screen).await?;
             tell(&done, "imported", shown, screen);
         }
         Action::Rm { image, shown } => {
@@ -112,75 +145,29 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             };
             screen.outcome(shown.is_wanted(), &freed, &line);
         }
+        Action::Check(shown) => {
+            let answer = client.post("/api/v1/images/check", None).await?;
+            let heading = ["server", "image", "runs", "tag"];
+            shown.list(screen, &answer, &heading, check_row);
+        }
+        Action::Login {
+            registry,
+            username,
+            password_stdin,
+            shown,
+        } => {
+            let from = match password_stdin {
+                true => PasswordFrom::Stdin,
+                false => PasswordFrom::User,
+            };
+            login::log_in(&client, context, registry, username, from, *shown).await?;
+        }
+        Action::Logout { registry, shown } => {
+            login::log_out(&client, screen, registry, *shown).await?;
+        }
+        Action::Logins(shown) => login::list(&client, screen, *shown).await?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn password(context: &CliContext, username: &str) -> Result<String, Failure> {
-    let of_environment = context.environment.filled(GANTRY_REGISTRY_PASSWORD);
-    if let Some(password) = of_environment {
-        return Ok(password.to_owned());
-    }
-    let asked = super::prompt::secret(&format!("Password of {username}"));
-    asked.ok_or_else(|| {
-        Failure::new(Exit::Usage, "there is no password")
-            .hint("set `GANTRY_REGISTRY_PASSWORD`, or run it on a terminal")
-    })
-}
-
-/// Has the gateway pull or import, and shows how far it is.
-async fn work(
-    client: &Client,
-    body: &Value,
-    what: &str,
-    screen: &Screen,
-) -> Result<Value, Failure> {
-    let accept = "text/event-stream";
-    let path = "/api/v1/images";
-    let mut answer = Transfer::open(client, Method::POST, path, accept, Some(body)).await?;
-    let mut progress = Progress::on_terminal(screen);
-    while let Some((kind, data)) = answer.event().await? {
-        match kind.as_str() {
-            "progress" => {
-                if let Some(progress) = &mut progress {
-                    progress.tell(&bar(what, &data));
-                }
-            }
-            "done" => return Ok(data),
-            "failed" => {
-                let status = number(&data, "/status").and_then(|code| u16::try_from(code).ok());
-                let status = status.and_then(|code| StatusCode::from_u16(code).ok());
-                let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                let unknown = || Failure::new(Exit::Failed, format!("{what} could not be had"));
-                return Err(refusal(status, &data).unwrap_or_else(unknown));
-            }
-            _ => {}
-        }
-    }
-    Err(
-        Failure::new(Exit::Failed, "the gateway ended before it was done")
-            .hint("`gantry status` tells whether it is there"),
-    )
-}
-
-/// Shows how far it is in one line.
-pub(super) fn bar(what: &str, step: &Value) -> String {
-    let count = |pointer: &str| number(step, pointer).unwrap_or_default();
-    let (received, total) = (count("/received"), count("/total"));
-    let (done, layers) = (count("/layers_done"), count("/layers"));
-    let (part, whole) = match total {
-        0 => (done, layers),
-        total => (received.min(total), total),
-    };
-    let filled = (part * BAR).checked_div(whole).unwrap_or_default();
-    let bar: String = (0..BAR)
-        .map(|at| if at < filled { '█' } else { '░' })
-        .collect();
-    let size = match total {
-        0 => String::new(),
-        total => format!(" {} of {}", bytes(received.min(total)), bytes(total)),
-    };
-    format!("{bar} {done}/{layers} layers{size} {what}")
 }
 
 fn tell(done: &Value, what: &str, shown: &AsJson, screen: &Screen) {
@@ -206,40 +193,38 @@ pub(super) fn freed_shown(freed: &Value, one: &str) -> String {
     }
 }
 
+/// Returns the part of a digest that tells it from others.
+fn short(digest: &str) -> String {
+    let hex = digest.trim_start_matches("sha256:");
+    hex.chars().take(12).collect()
+}
+
+fn check_row(check: &Value) -> Vec<String> {
+    let tag = match (text(check, "/error"), text(check, "/tag_digest")) {
+        (why, _) if !why.is_empty() => format!("unknown: {why}"),
+        (_, digest) if check["changed"] == true => format!("{} (changed)", short(&digest)),
+        (_, digest) => short(&digest),
+    };
+    let runs = short(&text(check, "/digest"));
+    vec![text(check, "/server"), text(check, "/image"), runs, tag]
+}
+
 fn row(image: &Value) -> Vec<String> {
-    let digest = text(image, "/digest");
-    let short: String = digest
-        .trim_start_matches("sha256:")
-        .chars()
-        .take(12)
-        .collect();
+    let mut digest = short(&text(image, "/digest"));
+    let changed = text(image, "/changed/digest");
+    if !changed.is_empty() {
+        digest = format!("{digest} (tag is {} now)", short(&changed));
+    }
     let servers: Vec<String> = list(image, "/servers")
         .iter()
         .map(|name| text(name, ""))
         .collect();
     vec![
         text(image, "/image"),
-        short,
+        digest,
         bytes(number(image, "/bytes").unwrap_or_default()),
         list(image, "/layers").len().to_string(),
         number(image, "/pulled_ms").map_or_else(String::new, time),
         servers.join(", "),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_fills_with_what_came() {
-        let half = json!({"layers_done": 1, "layers": 2, "received": 512, "total": 1024});
-        assert_eq!(
-            bar("x", &half),
-            "████████████░░░░░░░░░░░░ 1/2 layers 512 B of 1.0 KiB x"
-        );
-        let import = json!({"layers_done": 0, "layers": 2, "received": 0, "total": 0});
-        assert_eq!(bar("x", &import), "░░░░░░░░░░░░░░░░░░░░░░░░ 0/2 layers x");
-        assert!(bar("x", &json!({})).contains("0/0"));
-    }
 }

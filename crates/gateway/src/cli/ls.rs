@@ -41,7 +41,11 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             row.push(unchecked_tools::tools_of(server));
             row.extend(columns.map(|pointer| text(server, pointer)));
             let places = ["/command", "/image", "/url"].map(|pointer| text(server, pointer));
-            row.push(places.concat());
+            let mut place = places.concat();
+            if is_changed(server) {
+                place.push_str(" (changed under its tag)");
+            }
+            row.push(place);
             if has_reasons {
                 row.push(screen.typed(&text(server, "/reason")));
             }
@@ -55,8 +59,17 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             heading.push("why");
         }
         screen.table(&heading, &rows);
+        if servers.iter().any(is_changed) {
+            screen
+                .advise("`gantry restart SERVER --pull` takes an image that changed under its tag");
+        }
         unchecked_tools::explain(&client, servers, screen).await?;
         super::status::hidden(&answer, screen);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells whether the tag of a server's image is another image now. fault C6
+fn is_changed(server: &Value) -> bool {
+    server["image_changed"] == true
 }

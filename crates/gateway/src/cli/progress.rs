@@ -30,6 +30,11 @@ impl Progress {
         }
     }
 
+    /// Tells whether there is a terminal whose line turns.
+    pub(super) fn turns(&self) -> bool {
+        self.turns
+    }
+
     /// Updates the text; off a terminal, repetitions are not printed.
     pub(super) fn tell(&mut self, text: &str) {
         let text = Screen::safe(text).replace('\n', " ");

@@ -17,6 +17,17 @@ pub(super) fn yes(question: &str) -> bool {
     matches!(answer.as_deref(), Some("y" | "Y" | "yes" | "Yes"))
 }
 
+/// Asks for a text.
+pub(super) fn text(question: &str) -> Option<String> {
+    ask(&format!("{question}: "))
+}
+
+/// Says something to who is being asked.
+pub(super) fn say(text: &str) {
+    // A terminal that is gone is noticed by the next question.
+    drop(writeln!(io::stdout().lock(), "{}", Screen::safe(text)));
+}
+
 /// Asks for a text without echo.
 pub(super) fn secret(question: &str) -> Option<String> {
     let _quiet = Quiet::new();

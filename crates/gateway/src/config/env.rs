@@ -21,6 +21,8 @@ pub const GANTRY_KEY_FILE: &str = "GANTRY_KEY_FILE";
 pub const GANTRY_PROJECT: &str = "GANTRY_PROJECT";
 /// The password that `gantry images pull --username` shows to a registry.
 pub const GANTRY_REGISTRY_PASSWORD: &str = "GANTRY_REGISTRY_PASSWORD";
+/// The URL of the MCP registry for `gantry search` and `gantry add --from`, if `--registry` is not given.
+pub const GANTRY_MCP_REGISTRY: &str = "GANTRY_MCP_REGISTRY";
 /// Any value but an empty one turns colours off.
 pub const NO_COLOR: &str = "NO_COLOR";
 /// Any value but an empty one and `0` enables colours even without a terminal.

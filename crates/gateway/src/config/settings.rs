@@ -52,6 +52,10 @@ pub struct Settings {
     pub connections_per_address: Option<usize>,
     /// The memory budget of unread responses.
     pub answer_memory: Option<usize>,
+    /// How often registries are asked whether images changed under their tags.
+    pub image_checks: Option<Duration>,
+    /// The MCP registry that `gantry search` and `gantry add --from NAME` ask.
+    pub mcp_registry: Option<String>,
     /// The store; a file is relative to the configuration file.
     pub store: Option<StoreConfig>,
     /// The position of each key, as `file:line`, and its text.
@@ -204,6 +208,20 @@ pub static SETTINGS: &[Setting] = &[
          16 KiB always fit. One answer can be 8 MiB long.",
     ),
     setting(
+        "image_checks",
+        Form::Period(Duration::ZERO),
+        "`6h`",
+        "How often registries are asked whether the images of servers changed under their tags, which \
+         fetches nothing; `0s`: never.",
+    ),
+    setting(
+        "mcp_registry",
+        Form::Text,
+        "none",
+        "The URL of the MCP registry that `gantry search` and `gantry add --from NAME` ask; `--registry` and \
+         `GANTRY_MCP_REGISTRY` take precedence.",
+    ),
+    setting(
         "store",
         Form::Text,
         "`gantry.db` in the data folder",
@@ -280,6 +298,8 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
         kill_after: time(gateway, "kill_after"),
         connections_per_address: whole(gateway, "connections_per_address"),
         answer_memory: whole(gateway, "answer_memory"),
+        image_checks: time(gateway, "image_checks"),
+        mcp_registry: gateway.plain("mcp_registry"),
         store: store(gateway),
         origins: BTreeMap::new(),
     }

@@ -22,6 +22,7 @@ mod it {
 mod clients;
 mod conformance;
 mod first_hour;
+mod images;
 mod judged;
 mod made;
 mod parts;

@@ -9,7 +9,7 @@
 //! has it, into the files of the user's home.
 
 mod calls;
-mod page;
+pub(crate) mod page;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

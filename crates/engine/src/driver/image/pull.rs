@@ -13,7 +13,8 @@ use crate::image_store::Images;
 
 /// Whose image it is.
 pub(super) struct Wanted<'a> {
-    /// The server is of the person's own project, whose registry credentials and imports it may use.
+    /// The server is of the person's own project, whose imports and whose client's credentials it may
+    /// use.
     pub(super) is_own: bool,
     /// The digest with which the server was ready before, if it was registered with the same name.
     pub(super) pinned: Option<String>,
@@ -38,7 +39,7 @@ pub(super) async fn record(
     let known = match known {
         // Another project's image is used only by who could pull it as well.
         Some(record) if !wanted.is_own && reference.digest().is_none() && !asks => {
-            confirmed(images, request, &reference, record).await
+            confirmed(images, request, &reference, record).await?
         }
         known => known,
     };
@@ -63,16 +64,20 @@ pub(super) async fn record(
     }
 }
 
-/// Returns a record that somebody else pulled or imported, if the registry shows the same image to
-/// everybody.
+/// Returns a record that somebody else pulled or imported, if the registry shows the same image to this
+/// project, too.
 async fn confirmed(
     images: &Images,
     request: &StartRequest<'_>,
     reference: &ImageReference,
     record: ImageRecord,
-) -> Option<ImageRecord> {
-    let digest = images.resolve(reference, None, request.stop).await.ok()?;
-    (digest == record.digest || digest == record.manifest).then_some(record)
+) -> Result<Option<ImageRecord>, DriverError> {
+    let project = &request.labels.project;
+    let credentials = images.credentials(project, false, reference).await;
+    let credentials = credentials.map_err(DriverError::new)?;
+    let digest = images.resolve(reference, credentials, request.stop).await;
+    let is_same = |digest| digest == record.digest || digest == record.manifest;
+    Ok(digest.is_ok_and(is_same).then_some(record))
 }
 
 async fn pull(
@@ -82,10 +87,8 @@ async fn pull(
     reference: &ImageReference,
 ) -> Result<ImageRecord, DriverError> {
     (request.progress)(format!("pulling `{reference}`"));
-    let credentials = match own {
-        true => images.own_credentials(reference).await,
-        false => Ok(None),
-    };
+    let project = &request.labels.project;
+    let credentials = images.credentials(project, own, reference).await;
     let credentials = credentials.map_err(DriverError::new)?;
     let pulling = Mutex::new(Pulling::default());
     let progress = |progress: Progress| {
@@ -94,7 +97,9 @@ async fn pull(
         }
     };
     let pulled = images.pull(reference, credentials, &progress, request.stop);
-    pulled.await.map_err(DriverError::new)
+    let record = pulled.await.map_err(DriverError::new)?;
+    images.note_tag(project, reference, &record.digest);
+    Ok(record)
 }
 
 /// How far a pull is, over all layers.

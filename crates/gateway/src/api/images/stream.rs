@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use gantry_engine::EngineError;
 use gantry_engine::images::{self, ImportProgress, LayerProgress};
@@ -16,8 +17,6 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-use super::Pulled;
-use crate::api::views::ImageView;
 use crate::http::error::Problem;
 
 /// Steps that wait to be written.
@@ -37,24 +36,24 @@ pub(in crate::api) struct Progress {
 }
 
 /// Where steps are told.
-pub(super) struct Tell(mpsc::Sender<Progress>);
+pub(in crate::api) struct Tell(mpsc::Sender<Progress>);
 
 impl Tell {
-    pub(super) fn progress(&self, step: Progress) {
+    pub(in crate::api) fn progress(&self, step: Progress) {
         if self.0.try_send(step).is_err() {
             // Full, or nobody reads any more; the next step says as much.
         }
     }
 }
 
-pub(super) fn channel() -> (Tell, mpsc::Receiver<Progress>) {
+pub(in crate::api) fn channel() -> (Tell, mpsc::Receiver<Progress>) {
     let (tx, rx) = mpsc::channel(WAITING);
     (Tell(tx), rx)
 }
 
 /// Adds up the steps of a pull.
 #[derive(Debug, Default)]
-pub(super) struct Pulling {
+pub(in crate::api) struct Pulling {
     digest: Option<String>,
     layers: usize,
     total: u64,
@@ -63,7 +62,7 @@ pub(super) struct Pulling {
 }
 
 impl Pulling {
-    pub(super) fn take(&mut self, step: images::Progress) -> Progress {
+    pub(in crate::api) fn take(&mut self, step: images::Progress) -> Progress {
         match step {
             images::Progress::Resolved {
                 digest,
@@ -102,8 +101,8 @@ pub(super) fn imported(step: ImportProgress) -> Progress {
 }
 
 /// Answers with the steps as they come; the work ends with the answer.
-pub(super) fn answer(
-    working: impl Future<Output = Result<Vec<ImageView>, EngineError>> + Send + 'static,
+pub(in crate::api) fn answer<T: Serialize + 'static>(
+    working: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     told: mpsc::Receiver<Progress>,
     stop: CancellationToken,
 ) -> Response {
@@ -123,16 +122,14 @@ pub(super) fn answer(
     response
 }
 
-type Working = std::pin::Pin<Box<dyn Future<Output = Result<Vec<ImageView>, EngineError>> + Send>>;
-
-struct Telling {
+struct Telling<T> {
     /// Nothing once it has ended.
-    working: Option<Working>,
+    working: Option<BoxFuture<'static, Result<T, EngineError>>>,
     told: mpsc::Receiver<Progress>,
     _ends_with_the_answer: tokio_util::sync::DropGuard,
 }
 
-impl Telling {
+impl<T: Serialize> Telling<T> {
     async fn next(&mut self) -> Option<Bytes> {
         let working = self.working.as_mut()?;
         tokio::select! {
@@ -141,7 +138,7 @@ impl Telling {
             done = working => {
                 self.working = None;
                 Some(match done {
-                    Ok(items) => event("done", &Pulled { items }),
+                    Ok(done) => event("done", &done),
                     Err(error) => {
                         let problem = Problem::from(error);
                         event("failed", &problem.document())

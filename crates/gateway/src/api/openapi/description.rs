@@ -35,7 +35,8 @@ pub(super) fn generated() -> String {
     paths(
         servers::list, servers::register, servers::status, servers::replace, servers::change,
         servers::remove, servers::restart, servers::preview, servers::test,
-        images::list, images::pull, images::remove, images::prune,
+        images::list, images::pull, images::remove, images::prune, images::tags::check,
+        images::logins::list, images::logins::log_in, images::logins::log_out,
         volumes::list, volumes::back_up, volumes::remove, volumes::prune,
         auth::begin, auth::show, auth::end, auth::callback,
         history::logs, history::events, history::all_events, events::stream,

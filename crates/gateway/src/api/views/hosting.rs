@@ -1,10 +1,11 @@
 //! The views of hosted servers: their image, what they are held to and whether it is enforced, their last
 //! starts, their volumes.
 
-use gantry_engine::{Attempt, HostingReport, LimitReport, LimitValue, UsageSample};
+use gantry_engine::{Attempt, ChangedTag, HostingReport, LimitReport, LimitValue, UsageSample};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::image::ChangedTagView;
 use super::rfc3339;
 
 /// What a hosted server runs and is held to. row 1.13
@@ -39,6 +40,9 @@ struct HostedImage {
     pulled_ms: u64,
     /// The user that the image asks for.
     user: Option<String>,
+    /// What its tag is now in the registry, if it was seen to be another image; `pull` of a restart takes
+    /// it.
+    changed: Option<ChangedTagView>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -61,7 +65,7 @@ struct LimitView {
 }
 
 impl HostingView {
-    pub(super) fn of(report: &HostingReport) -> Self {
+    pub(super) fn of(report: &HostingReport, changed: Option<&ChangedTag>) -> Self {
         let warning = "grants and audit do not apply to this port";
         Self {
             image: report.image.as_ref().map(|image| HostedImage {
@@ -79,6 +83,7 @@ impl HostingView {
                 pulled: rfc3339(image.pulled_ms),
                 pulled_ms: image.pulled_ms,
                 user: image.user.clone(),
+                changed: changed.map(ChangedTagView::of),
             }),
             limits: report.limits.iter().map(LimitView::of).collect(),
             network: report.network,

@@ -3,6 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use gantry_engine::images::{ImageRecord, Pruned};
+use gantry_engine::{ChangedTag, ServerView};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -22,8 +23,32 @@ pub(in crate::api) struct ImageView {
     layers: Vec<LayerView>,
     pulled: String,
     pulled_ms: u64,
+    /// Whether it came from an archive or a folder.
+    imported: bool,
     /// The servers that are registered with it.
     servers: Vec<String>,
+    /// What the tag is now in its registry, if a server was seen to run another image.
+    changed: Option<ChangedTagView>,
+}
+
+/// A tag that points to another image than the one that runs. fault C6
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct ChangedTagView {
+    /// What the tag is now.
+    digest: String,
+    /// When that was seen first.
+    seen: String,
+    seen_ms: u64,
+}
+
+impl ChangedTagView {
+    pub(super) fn of(changed: &ChangedTag) -> Self {
+        Self {
+            digest: changed.digest.clone(),
+            seen: rfc3339(changed.seen_ms),
+            seen_ms: changed.seen_ms,
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -33,7 +58,8 @@ struct LayerView {
 }
 
 impl ImageView {
-    pub(in crate::api) fn of(record: &ImageRecord, servers: Vec<String>) -> Self {
+    /// Shows an image with the servers that are registered with it.
+    pub(in crate::api) fn of(record: &ImageRecord, servers: &[ServerView]) -> Self {
         let pulled = record.pulled_at.duration_since(UNIX_EPOCH);
         let pulled_ms = pulled.map_or(0, |time| time.as_millis() as u64);
         Self {
@@ -51,7 +77,15 @@ impl ImageView {
                 .collect(),
             pulled: rfc3339(pulled_ms),
             pulled_ms,
-            servers,
+            imported: record.imported,
+            servers: servers
+                .iter()
+                .map(|server| server.spec.name.to_string())
+                .collect(),
+            changed: servers
+                .iter()
+                .find_map(|server| server.changed_tag.as_ref())
+                .map(ChangedTagView::of),
         }
     }
 }

@@ -24,6 +24,10 @@ pub(in crate::api) struct ServerSummary {
     command: Option<String>,
     /// The image that it runs, as registered.
     image: Option<String>,
+    /// The digest of the image that it runs.
+    image_digest: Option<String>,
+    /// Whether the tag of its image is another image now; a restart with `pull` takes that.
+    image_changed: bool,
     url: Option<String>,
     transport: &'static str,
     profile: &'static str,
@@ -59,6 +63,8 @@ impl ServerSummary {
             reason: status.reason.clone(),
             command: command(spec),
             image: image(spec),
+            image_digest: image_digest(server),
+            image_changed: server.changed_tag.is_some(),
             url: url(spec),
             transport: status.transport.unwrap_or(spec.launch.transport()),
             profile: profile(spec),
@@ -167,7 +173,10 @@ impl ServerStatusView {
                 .iter()
                 .map(UsageSampleView::of)
                 .collect(),
-            hosting: status.hosting.as_deref().map(HostingView::of),
+            hosting: status
+                .hosting
+                .as_deref()
+                .map(|report| HostingView::of(report, server.changed_tag.as_ref())),
             attempts: status.attempts.iter().map(AttemptView::of).collect(),
             provider: isolation.map(|report| ProviderView {
                 name: report.provider,
@@ -402,6 +411,11 @@ pub(in crate::api) fn profile(spec: &ServerSpec) -> &'static str {
 /// Returns the command of a server, if it has one.
 pub(in crate::api) fn command(spec: &ServerSpec) -> Option<String> {
     spec.launch.process().map(ProcessLaunch::shown_command)
+}
+
+fn image_digest(server: &ServerView) -> Option<String> {
+    let hosting = server.status.hosting.as_deref()?;
+    hosting.image.as_ref().map(|image| image.digest.clone())
 }
 
 /// Returns the image of a server, if it is one.

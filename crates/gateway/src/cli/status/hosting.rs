@@ -18,6 +18,14 @@ pub(super) fn fields(server: &Value) -> Vec<(&'static str, String)> {
         }
     };
     fields.push(("image", image));
+    let changed = match text(server, "/hosting/image/changed/digest") {
+        digest if digest.is_empty() => digest,
+        digest => format!(
+            "the tag is {digest} now; `gantry restart {} --pull` takes it",
+            text(server, "/name")
+        ),
+    };
+    fields.push(("changed", changed));
     fields.push((
         "provider",
         joined(server, "/provider/name", "/provider/reason"),

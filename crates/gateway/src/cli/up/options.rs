@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gantry_engine::{
-    Durability, EngineConfig, OnStartFailure, Startup, StopPolicy, StoreConfig, StoreConfigError,
+    Durability, EngineConfig, IMAGE_CHECKS, OnStartFailure, Startup, StopPolicy, StoreConfig,
+    StoreConfigError,
 };
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::period;
@@ -158,6 +159,8 @@ impl Flags {
         let kill_after = self.kill_after.or(settings.kill_after);
         let kill_after = kill_after.unwrap_or(config.stop.kill_after);
         config.stop.kill_after = kill_after.max(config.stop.drain);
+        let every = settings.image_checks.unwrap_or(IMAGE_CHECKS);
+        config.image_checks = (!every.is_zero()).then_some(every);
     }
 
     /// Returns each key of the gateway with its value and origin.
@@ -187,6 +190,8 @@ impl Flags {
             ),
             ("connections_per_address", None, "5120"),
             ("answer_memory", None, "96M"),
+            ("image_checks", None, "6h"),
+            ("mcp_registry", None, "none"),
             (
                 "store",
                 self.store.as_ref().map(StoreConfig::to_string),

@@ -32,7 +32,8 @@ use std::time::Duration;
 
 use gantry_engine::images::{ImageError, Responsible};
 use gantry_engine::{
-    AdminError, CallError, CallFailure, EngineError, HttpError, Issue, SignInError, VolumeError,
+    AdminError, CallError, CallFailure, EngineError, HttpError, Issue, RegistryLoginError,
+    SignInError, VolumeError,
 };
 use gantry_model::diagnose::{Diagnose as _, chain};
 use gantry_model::era::EraError;
@@ -203,6 +204,7 @@ impl From<EngineError> for Problem {
             | EngineError::AgentExists { .. }
             | EngineError::LastAdmin
             | EngineError::NeedsApproval { .. }
+            | EngineError::NoImage { .. }
             | EngineError::Disabled { .. }
             | EngineError::Misconfigured { .. } => StatusCode::CONFLICT,
             EngineError::UnknownServer { .. } | EngineError::UnknownAgent { .. } => {
@@ -211,6 +213,15 @@ impl From<EngineError> for Problem {
             EngineError::Volume(VolumeError::Unknown { .. }) => StatusCode::NOT_FOUND,
             EngineError::Volume(VolumeError::InUse { .. }) => StatusCode::CONFLICT,
             EngineError::Image(error) => image_status(error),
+            EngineError::RegistryLogin(error) => match error {
+                RegistryLoginError::Name { .. }
+                | RegistryLoginError::Unusable { .. }
+                | RegistryLoginError::TooMany => StatusCode::UNPROCESSABLE_ENTITY,
+                RegistryLoginError::Unknown { .. } => StatusCode::NOT_FOUND,
+                RegistryLoginError::NoVault | RegistryLoginError::Vault(_) => {
+                    StatusCode::INTERNAL_SERVER_ERROR
+                }
+            },
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             EngineError::SignIn(error) => sign_in_status(error),

@@ -8,14 +8,14 @@ const PAGE: &str = "<html><head><title>Ours</title></head><body><article><h1>A p
     <p>It says enough to be worth reading, and nothing that is not known already.</p></article></body></html>";
 
 /// The server; it serves until the test's process ends.
-pub(super) struct Page {
+pub(crate) struct Page {
     /// Where the page is.
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 impl Page {
     /// Starts to serve.
-    pub(super) fn serve() -> Self {
+    pub(crate) fn serve() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/page", listener.local_addr().unwrap());
         thread::spawn(move || {

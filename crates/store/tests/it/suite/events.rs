@@ -45,6 +45,7 @@ async fn events_come_back_newest_last() {
             EventKind::Recovered,
             EventKind::CallTimeout,
             EventKind::CatalogChanged,
+            EventKind::ImageChanged,
             EventKind::ProtocolError,
             EventKind::RestartRequested,
             EventKind::Stopped,

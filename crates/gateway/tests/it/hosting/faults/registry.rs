@@ -5,7 +5,8 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
-use gantry_testkit::image::{Archive, Content, digest};
+use gantry_testkit::image::{Archive, Content};
+use gantry_testkit::registry::digest;
 use gantry_testkit::proof;
 use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};

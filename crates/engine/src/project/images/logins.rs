@@ -1,0 +1,64 @@
+//! The credentials that a project has for image registries, as administrators give and remove them. Each
+//! change is on record before its effect, without the secret. Entry point: [`Project::log_in`].
+
+use std::sync::Arc;
+
+use gantry_images::Credentials;
+use serde_json::json;
+
+use crate::acts::{Actor, Draft};
+use crate::error::EngineError;
+use crate::image_store::RegistryLogin;
+use crate::project::Project;
+
+impl Project {
+    /// Returns the registries that the project has credentials for.
+    pub async fn registry_logins(&self) -> Result<Vec<RegistryLogin>, EngineError> {
+        Ok(self.machine.images.logins(self.name()).await?)
+    }
+
+    /// Keeps credentials for a registry, sealed; they are shown to that registry and its token server when
+    /// an image of it is pulled.
+    pub async fn log_in(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        registry: String,
+        credentials: Credentials,
+    ) -> Result<RegistryLogin, EngineError> {
+        let (by, project) = (by.into(), Arc::clone(self));
+        self.complete(async move {
+            let username = match &credentials {
+                Credentials::Basic { user, .. } => Some(user.as_str()),
+                Credentials::Token(_) => None,
+            };
+            let draft = Draft::new("image.login", registry.as_str());
+            let draft = draft.after(json!({ "username": username }));
+            let act = project.acts.begin(&by, draft).await?;
+            let images = &project.machine.images;
+            let kept = images.log_in(project.name(), &registry, credentials).await;
+            let kept = kept.map_err(EngineError::from);
+            act.end(&kept).await;
+            kept
+        })
+        .await
+    }
+
+    /// Forgets the credentials of a registry.
+    pub async fn log_out(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        registry: String,
+    ) -> Result<(), EngineError> {
+        let (by, project) = (by.into(), Arc::clone(self));
+        self.complete(async move {
+            let draft = Draft::new("image.logout", registry.as_str());
+            let act = project.acts.begin(&by, draft).await?;
+            let images = &project.machine.images;
+            let removed = images.log_out(project.name(), &registry).await;
+            let removed = removed.map_err(EngineError::from);
+            act.end(&removed).await;
+            removed
+        })
+        .await
+    }
+}

@@ -1,0 +1,189 @@
+//! Images that changed under their tag: registries are asked what the tags of the project's servers are
+//! now, which changes nothing; who wants the new image has it pulled and the server restarted with it.
+//! fault C6. Entry points: [`Project::check_tags`] and [`Project::restart_with_newest`].
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use gantry_images::{ImageReference, Progress};
+use gantry_model::event::EventKind;
+use gantry_model::id::ServerName;
+use gantry_model::spec::Pull;
+use gantry_store::WorkspaceInstance;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::acts::{Actor, Draft};
+use crate::error::EngineError;
+use crate::project::Project;
+use crate::view::ServerView;
+
+/// How many registries are asked at a time.
+const AT_ONCE: usize = 4;
+/// How long one of them may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a registry says of the tag of one server's image.
+#[derive(Debug, Clone)]
+pub struct TagCheck {
+    /// The server.
+    pub server: ServerName,
+    /// The image, as registered.
+    pub image: String,
+    /// The digest that the server runs, or would run.
+    pub digest: String,
+    /// What the tag is now, or why that is not known.
+    pub tag: Result<String, String>,
+}
+
+impl TagCheck {
+    /// Tells whether the tag points to another image.
+    pub fn is_changed(&self) -> bool {
+        self.tag.as_ref().is_ok_and(|tag| *tag != self.digest)
+    }
+}
+
+/// A server whose image has a tag.
+struct Tagged {
+    server: ServerName,
+    image: String,
+    reference: ImageReference,
+    digest: String,
+}
+
+impl Project {
+    /// Asks the registries what the tags of the servers' images are now. Images that are named by their
+    /// digest, were imported, or are never pulled are not asked for.
+    pub async fn check_tags(&self, stop: &CancellationToken) -> Vec<TagCheck> {
+        let tagged = self.tagged().await;
+        let named: HashSet<_> = tagged.iter().map(|one| one.reference.clone()).collect();
+        self.machine.images.keep_tags(self.name(), &named);
+        let asking = tagged.into_iter().map(|one| self.ask(one, stop));
+        stream::iter(asking).buffered(AT_ONCE).collect().await
+    }
+
+    async fn tagged(&self) -> Vec<Tagged> {
+        let mut tagged = Vec::new();
+        for view in self.servers() {
+            let Some(launch) = view.spec.launch.image() else {
+                continue;
+            };
+            let Ok(reference) = launch.image.parse::<ImageReference>() else {
+                continue;
+            };
+            if launch.pull == Pull::Never || reference.digest().is_some() {
+                continue;
+            }
+            let record = self.machine.images.find(&reference).await;
+            let Ok(Some(record)) = record else {
+                continue;
+            };
+            if record.imported {
+                continue;
+            }
+            let running = view.status.hosting.as_deref();
+            let running = running.and_then(|hosting| hosting.image.as_ref());
+            let digest = running.map(|image| image.digest.clone());
+            tagged.push(Tagged {
+                server: view.spec.name.clone(),
+                image: launch.image.clone(),
+                reference,
+                digest: digest.unwrap_or_else(|| record.digest.to_string()),
+            });
+        }
+        tagged
+    }
+
+    async fn ask(&self, tagged: Tagged, stop: &CancellationToken) -> TagCheck {
+        let images = &self.machine.images;
+        let credentials = self.registry_credentials(&tagged.reference).await;
+        let asking = images.resolve(&tagged.reference, credentials, stop);
+        let tag = match timeout(PATIENCE, asking).await {
+            Ok(Ok(digest)) => {
+                let is_news = images.note_tag(self.name(), &tagged.reference, &digest);
+                let tag = digest.to_string();
+                if is_news && tag != tagged.digest {
+                    self.tell_changed(&tagged, &tag);
+                }
+                Ok(tag)
+            }
+            Ok(Err(error)) => Err(gantry_model::diagnose::chain(&error)),
+            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        };
+        TagCheck {
+            server: tagged.server,
+            image: tagged.image,
+            digest: tagged.digest,
+            tag,
+        }
+    }
+
+    fn tell_changed(&self, tagged: &Tagged, tag: &str) {
+        let Tagged {
+            server,
+            image,
+            digest,
+            ..
+        } = tagged;
+        let detail = format!(
+            "`{image}` is another image in its registry now, {tag}; the server keeps {digest} until it is \
+             restarted with `gantry restart {server} --pull`"
+        );
+        let events = &self.router.events;
+        events.report(server, EventKind::ImageChanged, detail);
+    }
+
+    /// Pulls the image of a server, and restarts the server with what its tag is now. While it is pulled,
+    /// the server goes on; if that fails, it is left as it is.
+    pub async fn restart_with_newest(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        server: &str,
+        progress: impl Fn(Progress) + Send + Sync + 'static,
+        stop: CancellationToken,
+    ) -> Result<ServerView, EngineError> {
+        let by = by.into();
+        self.admit()?;
+        let view = self.server(server);
+        let view = view.ok_or_else(|| EngineError::UnknownServer {
+            name: server.to_owned(),
+        })?;
+        let name = view.spec.name.clone();
+        let image = view.spec.launch.image().map(|launch| launch.image.clone());
+        let Some(image) = image else {
+            return Err(EngineError::NoImage { server: name });
+        };
+        let image: ImageReference = image.parse()?;
+        let (project, actor) = (Arc::clone(self), by.clone());
+        let target = name.clone();
+        self.complete(async move {
+            let draft = Draft::new("image.pull", image.to_string());
+            let draft = draft.detail(format!("for a restart of `{target}`"));
+            let act = project.acts.begin(&actor, draft).await?;
+            let pulled = project.fetch(&image, None, &progress, &stop).await;
+            act.end(&pulled).await;
+            project.pin(&target, &pulled?.digest.to_string()).await
+        })
+        .await?;
+        self.restart(by, name.as_str()).await
+    }
+
+    /// Has a registered server use this image from its next start on.
+    async fn pin(&self, server: &ServerName, digest: &str) -> Result<(), EngineError> {
+        let store = &self.machine.store;
+        let rows = store.workspaces(self.name()).await?;
+        let Some(row) = rows.into_iter().find(|row| row.name == *server) else {
+            // A server of a file takes what the image's name was resolved to last.
+            return Ok(());
+        };
+        let instance = WorkspaceInstance {
+            provider: row.provider.unwrap_or_default(),
+            instance: row.instance.unwrap_or_default(),
+            image_digest: Some(digest.to_owned()),
+        };
+        let pinned = store.set_workspace_instance(self.name(), server, &instance);
+        Ok(pinned.await?)
+    }
+}
