@@ -7,14 +7,16 @@ mod agents;
 mod expiry;
 mod keys;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gantry_model::caller::{Caller, KeyEnd, KeyKind, KeyValidity, Permission, Role, UserTrust};
+use gantry_model::caller::{
+    Caller, KeyEnd, KeyKind, KeyValidity, Permission, Role, TokenIdentity, UserTrust,
+};
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{AgentName, KeyId, ProjectName};
 use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
@@ -26,6 +28,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use crate::clock::unix_ms;
 use crate::error::EngineError;
 use crate::random::random;
+use crate::tokens::Verified;
 
 use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
@@ -78,6 +81,8 @@ pub(crate) struct Access {
     store: Store,
     project: ProjectName,
     keys: ArcSwap<Keys>,
+    /// What each agent may do, for those who prove with a token that they are one.
+    agents: ArcSwap<HashMap<AgentName, Arc<GrantSet>>>,
     /// The revision of keys, agents and grants in the store that was read last.
     revision: AtomicU64,
     /// Moves whenever keys are others than before, or one has ended.
@@ -103,6 +108,7 @@ impl Access {
             store,
             project,
             keys: ArcSwap::default(),
+            agents: ArcSwap::default(),
             revision: AtomicU64::new(0),
             changed: watch::Sender::new(0),
             any_changed,
@@ -130,6 +136,7 @@ impl Access {
         let grants = self.store.grants(&self.project).await?;
         let agents = self.store.agents(&self.project).await?;
         let rows = self.store.keys().await?;
+        self.replace_agents(&grants, &agents);
         self.replace(|old| {
             let mut keys = Keys::default();
             for row in rows.into_iter().filter(|row| row.project == self.project) {
@@ -142,10 +149,17 @@ impl Access {
                     project: row.project,
                     kind: row.kind,
                     key: row.id,
-                    grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants, &agents)),
+                    grants: Arc::new(grants_of(
+                        row.kind,
+                        Some(row.id),
+                        &row.agent,
+                        &grants,
+                        &agents,
+                    )),
                     users: user_trust_of(row.kind, &row.agent, &agents),
                     agent: row.agent,
                     validity,
+                    token: None,
                 };
                 keys.insert(KeyEntry {
                     digest: row.digest,
@@ -157,6 +171,44 @@ impl Access {
         });
         self.revision.store(revision, Ordering::Release);
         Ok(())
+    }
+
+    /// Remembers what each agent may do.
+    fn replace_agents(&self, grants: &[GrantRow], agents: &[AgentRow]) {
+        let of = |agent: &AgentRow| {
+            let set = grants_of(KeyKind::Agent, None, &agent.name, grants, agents);
+            (agent.name.clone(), Arc::new(set))
+        };
+        let new: HashMap<_, _> = agents.iter().map(of).collect();
+        let old = self.agents.swap(Arc::new(new));
+        let new = self.agents.load();
+        let changed = new
+            .iter()
+            .filter(|(name, set)| old.get(*name) != Some(*set));
+        let changed = changed.map(|(name, _)| name.clone());
+        self.regranted.lock().extend(changed);
+    }
+
+    /// Returns the caller that a verified token makes; nobody if there is no such agent (any more).
+    pub(crate) fn of_token(&self, verified: &Verified) -> Option<Caller> {
+        let grants = self.agents.load().get(&verified.agent).cloned()?;
+        Some(Caller {
+            project: self.project.clone(),
+            agent: verified.agent.clone(),
+            key: verified.key,
+            kind: KeyKind::Agent,
+            grants,
+            users: UserTrust::Trusted,
+            validity: verified.validity.clone(),
+            token: Some(TokenIdentity {
+                user: verified.user.clone(),
+            }),
+        })
+    }
+
+    /// Tells whether there is such an agent.
+    pub(crate) fn has_agent(&self, agent: &AgentName) -> bool {
+        self.agents.load().contains_key(agent)
     }
 
     /// Makes new keys of those there are; what was started with one that is not among them ends.
@@ -222,6 +274,14 @@ impl Access {
 
     /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it ended.
     pub(crate) fn current(&self, caller: &Caller) -> Option<Caller> {
+        if caller.token.is_some() {
+            let grants = self.agents.load().get(&caller.agent).cloned()?;
+            let is_valid = caller.validity.end_reason().is_none();
+            return is_valid.then(|| Caller {
+                grants,
+                ..caller.clone()
+            });
+        }
         let keys = self.keys.load();
         let entry = keys.with_id(caller.key)?;
         let is_same = entry.caller.validity.is_same(&caller.validity);
@@ -373,7 +433,7 @@ impl Access {
 /// and of the tools among that what its filter shows. row 2.16
 fn grants_of(
     kind: KeyKind,
-    key: KeyId,
+    key: Option<KeyId>,
     agent: &AgentName,
     rows: &[GrantRow],
     agents: &[AgentRow],
@@ -389,7 +449,7 @@ fn grants_of(
     };
     let mine = rows.iter().filter(|row| match &row.principal {
         Principal::Agent(name) => name == agent,
-        Principal::Key(id) => *id == key,
+        Principal::Key(id) => Some(*id) == key,
         Principal::Project => true,
     });
     let grants = mine.filter_map(|row| {

@@ -10,6 +10,7 @@ use gantry_model::naming::{Expose, OnCollision, Target};
 use gantry_store::StoreConfig;
 
 use crate::audit::AuditPolicy;
+use crate::tokens::IssuerConfig;
 
 /// How often registries are asked whether images changed under their tags.
 pub const IMAGE_CHECKS: Duration = Duration::from_secs(6 * 60 * 60);
@@ -46,6 +47,8 @@ pub struct EngineConfig {
     pub hidden_folders: Vec<PathBuf>,
     /// How often registries are asked whether images changed under their tags; never if nothing is said.
     pub image_checks: Option<Duration>,
+    /// The authorization servers whose tokens are accepted beside keys of ours.
+    pub issuers: Vec<IssuerConfig>,
     /// How many log lines were dropped, as whoever writes them counts; shown among the metrics.
     pub dropped_log_lines: Arc<AtomicU64>,
 }
@@ -69,6 +72,7 @@ impl EngineConfig {
             stop: StopPolicy::default(),
             hidden_folders: Vec::new(),
             image_checks: Some(IMAGE_CHECKS),
+            issuers: Vec::new(),
             dropped_log_lines: Arc::default(),
         }
     }

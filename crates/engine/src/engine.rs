@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use gantry_model::caller::{Caller, KeyEnd};
 use gantry_model::event::EventKind;
-use gantry_model::id::{ProjectName, ServerName};
+use gantry_model::id::{AgentName, ProjectName, ServerName};
 use gantry_store::{CallFilter, CallRow, Store, StoreConfig};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
@@ -44,6 +44,7 @@ use crate::request::{Announced, ClientIdentity, Reply, Request, Scope};
 use crate::schema::CheckPermits;
 use crate::server::topics::{Subscription, UpdateCallback};
 use crate::telemetry::GatewayMetrics;
+use crate::tokens::{TokenError, Tokens};
 use crate::view::HealthStatus;
 
 /// Everything that runs: projects, and what they share of the machine. Cheap to clone.
@@ -133,6 +134,7 @@ impl Engine {
             audit,
             ids: Arc::new(CallIds::after(newest)),
             clients: Arc::default(),
+            tokens: Arc::new(Tokens::new(config.issuers.clone())),
             callback: watch::Sender::new(None),
             keys_changed: watch::Sender::new(0),
             generations: Arc::default(),
@@ -163,6 +165,7 @@ impl Engine {
             }),
         };
         engine.watch_hosted();
+        engine.watch_tokens();
         engine.feed_stored_calls().await;
         let booted = engine.boot(known).await;
         engine.note_start(&booted).await;
@@ -186,6 +189,21 @@ impl Engine {
             let checks = tag_checks::watch(Arc::downgrade(&self.inner), every, stop.clone());
             machine.tracker.spawn(checks);
         }
+    }
+
+    /// Fetches the keys of token issuers, and ends tokens that expire or whose agent is gone.
+    fn watch_tokens(&self) {
+        let machine = &self.inner.machine;
+        // Weak: the task must not keep the engine.
+        let inner = Arc::downgrade(&self.inner);
+        let is_agent = move |project: &ProjectName, agent: &AgentName| {
+            let projects = inner.upgrade().map(|inner| inner.projects.load_full());
+            let project = projects.as_ref().and_then(|projects| projects.get(project));
+            project.is_some_and(|project| project.access.has_agent(agent))
+        };
+        let (tokens, stop) = (Arc::clone(&machine.tokens), machine.stop_tasks.clone());
+        let running = tokens.run(Arc::clone(&machine.clients), stop, is_agent);
+        machine.tracker.spawn(running);
     }
 
     /// Starts the registered servers of all projects that the store knows.
@@ -351,6 +369,32 @@ impl Engine {
         projects.find_map(|project| project.access.authenticate(&digest))
     }
 
+    /// Returns the caller of a token, if the credential is one and issuers are configured: an error says
+    /// why it is not accepted. Without any I/O.
+    pub fn authenticate_token(&self, credential: &str) -> Option<Result<Caller, TokenError>> {
+        let tokens = &self.inner.machine.tokens;
+        if !tokens.is_token(credential) {
+            return None;
+        }
+        let caller = tokens.verify(credential).and_then(|verified| {
+            let project = self.project(&verified.project);
+            let caller = project.and_then(|project| project.access.of_token(&verified));
+            caller.ok_or(TokenError::NoAgent)
+        });
+        Some(caller)
+    }
+
+    /// Returns the audience that tokens must be for; that of the first issuer if they differ.
+    pub fn token_audience(&self) -> Option<String> {
+        let issuer = self.inner.machine.config.issuers.first()?;
+        Some(issuer.audience.clone())
+    }
+
+    /// Returns the authorization servers whose tokens are accepted.
+    pub fn issuers(&self) -> Vec<String> {
+        self.inner.machine.tokens.issuers()
+    }
+
     /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it was
     /// revoked or has expired. Nothing is hashed.
     pub fn current(&self, caller: &Caller) -> Option<Caller> {
@@ -394,6 +438,7 @@ impl Engine {
     ) -> Result<Reply, CallFailure> {
         let project = self.admitted(caller).map_err(not_recorded)?;
         let _under_way = self.inner.machine.requests.token();
+        request.context.prove(caller);
         let router = &project.router;
         router.request(caller, &mut request, announced).await
     }
@@ -403,9 +448,10 @@ impl Engine {
     pub async fn subscribe(
         &self,
         caller: &Caller,
-        request: Request<'_>,
+        mut request: Request<'_>,
         updated: UpdateCallback,
     ) -> Result<Subscription, CallFailure> {
+        request.context.prove(caller);
         let project = self.admitted(caller).map_err(not_recorded)?;
         let _under_way = self.inner.machine.requests.token();
         project.router.subscribe(caller, request, updated).await

@@ -27,6 +27,7 @@ use crate::image_store::Images;
 use crate::random::random;
 use crate::schema::CheckPermits;
 use crate::telemetry::GatewayMetrics;
+use crate::tokens::Tokens;
 use crate::view::HealthStatus;
 
 /// What all projects of an engine share.
@@ -41,6 +42,8 @@ pub(crate) struct Machine {
     pub(crate) audit: Audit,
     pub(crate) ids: Arc<CallIds>,
     pub(crate) clients: Arc<Clients>,
+    /// Callers with tokens of other issuers.
+    pub(crate) tokens: Arc<Tokens>,
     /// Opens the vault of each project.
     pub(crate) vault: Vault,
     pub(crate) answers: AnswerPool,

@@ -182,6 +182,7 @@ impl Project {
             grants: Arc::new(grants),
             users: UserTrust::Trusted,
             validity: KeyValidity::default(),
+            token: None,
         }
     }
 

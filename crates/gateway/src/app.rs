@@ -9,6 +9,7 @@ pub mod listen;
 pub(crate) mod routes;
 mod self_wake;
 pub mod signals;
+pub mod tls;
 pub mod users;
 
 use std::io;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::routes::AppState;
+use self::tls::Tls;
 use crate::http::{BrowserSessions, HostPolicy, Origin};
 use crate::{api, mcp};
 
@@ -49,6 +51,17 @@ pub struct Options {
     pub instructions: mcp::Instructions,
     /// What no hosted server may write to.
     pub guarded: Arc<Guarded>,
+    /// A second listener, with TLS, for other machines.
+    pub secure: Option<Arc<SecureListener>>,
+}
+
+/// A listener with TLS.
+#[derive(Debug)]
+pub struct SecureListener {
+    /// The socket, bound and not blocking.
+    pub listener: TcpListener,
+    /// Its certificate.
+    pub tls: Arc<Tls>,
 }
 
 /// Serves until `shutdown` completes, then answers what is in flight and drains the engine.
@@ -62,9 +75,18 @@ pub async fn serve(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let bound = listener.local_addr()?;
     engine.set_callback(&callback(bound));
+    let secure = match &options.secure {
+        None => None,
+        Some(secure) => {
+            let listener = tokio::net::TcpListener::from_std(secure.listener.try_clone()?)?;
+            Some((listener.local_addr()?, listener, Arc::clone(&secure.tls)))
+        }
+    };
+    let mut addresses = vec![bound];
+    addresses.extend(secure.iter().map(|(address, ..)| *address));
     let state = AppState {
         engine: engine.clone(),
-        hosts: Arc::new(HostPolicy::new(&[bound], &options.hosts).with_origins(&options.origins)),
+        hosts: Arc::new(HostPolicy::new(&addresses, &options.hosts).with_origins(&options.origins)),
         sessions: Arc::new(mcp::Sessions::default()),
         browsers: options.browsers,
         version: VERSION,
@@ -79,19 +101,24 @@ pub async fn serve(
     let acceptor = accept::Acceptor {
         service: routes::service(state),
         answers: engine.answers().clone(),
-        bounds: options.bounds,
+        slots: accept::Slots::new(options.bounds),
         patience: options.patience,
         stop: stop.clone(),
         abort: abort.clone(),
         tasks: tasks.clone(),
     };
-    let accepting = tasks.spawn(accept::run(listener, acceptor));
+    let accepting = tasks.spawn(accept::run(listener, acceptor.clone(), None));
+    let accepting_tls = secure
+        .map(|(_, listener, tls)| tasks.spawn(accept::run(listener, acceptor.clone(), Some(tls))));
+    drop(acceptor);
 
     shutdown.await;
     tracing::info!("stopping");
     stop.cancel();
-    if accepting.await.is_err() {
-        tracing::error!("the accept loop had panicked");
+    for accepting in std::iter::once(accepting).chain(accepting_tls) {
+        if accepting.await.is_err() {
+            tracing::error!("an accept loop had panicked");
+        }
     }
     tasks.close();
     // Calls in flight are answered while the engine drains; it bounds how long that takes.

@@ -13,6 +13,7 @@ pub(crate) mod framing;
 mod hosts;
 pub(crate) mod limits;
 pub(crate) mod media;
+pub(crate) mod resource;
 pub(crate) mod session;
 
 use std::panic::AssertUnwindSafe;

@@ -99,6 +99,15 @@ pub struct Caller {
     pub users: UserTrust,
     /// How long the key is valid: its end ends whatever was started with it.
     pub validity: KeyValidity,
+    /// What the token says, if it was the token of an issuer instead of a key of ours.
+    pub token: Option<TokenIdentity>,
+}
+
+/// What the token of an issuer says of its holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenIdentity {
+    /// The person on whose behalf it was issued.
+    pub user: Option<Arc<str>>,
 }
 
 /// What a call belongs to in the caller's world; recorded, and passed on upstream in `_meta`.
@@ -114,4 +123,13 @@ pub struct Context {
     pub step: Option<Box<str>>,
     /// The W3C `traceparent` that came with the request.
     pub trace: Option<Box<str>>,
+}
+
+impl Context {
+    /// Takes the user from the caller's token, if it has one: what headers say of it does not count.
+    pub fn prove(&mut self, caller: &Caller) {
+        if let Some(token) = &caller.token {
+            self.user = token.user.as_deref().map(Box::from);
+        }
+    }
 }

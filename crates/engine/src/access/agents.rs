@@ -3,6 +3,8 @@
 //! The store is written first, memory second, as with keys. Removing an agent revokes its keys; the
 //! last admin key cannot be removed this way. Entry points: `Access::agents` and the three changes.
 
+use std::collections::HashMap;
+
 use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, ToolFilter};
 use gantry_model::id::AgentName;
@@ -140,6 +142,11 @@ impl Access {
         self.keep_an_admin(|caller| caller.agent == *name)?;
         let known = self.store.remove_agent(&self.project, name).await?;
         self.forget(|caller| caller.agent == *name);
+        self.agents.rcu(|agents| {
+            let mut agents = HashMap::clone(agents);
+            agents.remove(name);
+            agents
+        });
         Ok(known)
     }
 

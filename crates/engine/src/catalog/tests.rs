@@ -90,6 +90,7 @@ fn caller(grants: &[(&str, &str, Option<&str>)]) -> Caller {
         grants: Arc::new(GrantSet::new(grants.iter().map(grant).collect())),
         users: Default::default(),
         validity: Default::default(),
+        token: None,
     }
 }
 

@@ -18,6 +18,7 @@ fn caller(grants: &[(&str, &str)]) -> Caller {
         grants: Arc::new(GrantSet::new(grants.collect())),
         users: Default::default(),
         validity: Default::default(),
+        token: None,
     }
 }
 

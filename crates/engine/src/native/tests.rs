@@ -15,6 +15,7 @@ fn call(arguments: Value) -> NativeCall {
         grants: Arc::new(GrantSet::everything()),
         users: Default::default(),
         validity: Default::default(),
+        token: None,
     };
     NativeCall {
         arguments,

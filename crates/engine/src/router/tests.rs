@@ -30,6 +30,7 @@ fn caller(kind: KeyKind, grants: &[(&str, &str)]) -> Caller {
         grants: Arc::new(GrantSet::new(grants.iter().map(grant).collect())),
         users: Default::default(),
         validity: Default::default(),
+        token: None,
     }
 }
 

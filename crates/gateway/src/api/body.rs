@@ -179,6 +179,7 @@ mod tests {
             grants: Default::default(),
             users: Default::default(),
             validity: Default::default(),
+            token: None,
         };
         let request = http::Request::builder().header(CONTENT_TYPE, kind);
         let request = request.extension(caller).body(Body::from(text)).unwrap();

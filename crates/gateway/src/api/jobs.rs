@@ -293,6 +293,7 @@ mod tests {
             grants: Arc::new(GrantSet::everything()),
             users: Default::default(),
             validity: Default::default(),
+            token: None,
         }
     }
 

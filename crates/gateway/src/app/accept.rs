@@ -7,6 +7,7 @@ mod slots;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_engine::AnswerPool;
@@ -15,8 +16,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::slots::Slots;
+pub(super) use self::slots::Slots;
 use super::connection::{self, Patience};
+use super::tls::{Socket, Tls};
 use crate::http::{CONNECTIONS, Service};
 
 /// Connection limits.
@@ -44,12 +46,13 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nCont
 const FIRST_WAIT: Duration = Duration::from_millis(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// What an accept loop needs.
+/// What an accept loop needs. Several loops share one: their connections count together.
+#[derive(Clone)]
 pub(super) struct Acceptor {
     pub(super) service: Service,
     /// The memory budget of unread responses.
     pub(super) answers: AnswerPool,
-    pub(super) bounds: Bounds,
+    pub(super) slots: Slots,
     pub(super) patience: Patience,
     /// Stops accepting and lets requests in flight finish.
     pub(super) stop: CancellationToken,
@@ -58,9 +61,8 @@ pub(super) struct Acceptor {
     pub(super) tasks: TaskTracker,
 }
 
-/// Accepts until told to stop.
-pub(super) async fn run(listener: TcpListener, acceptor: Acceptor) {
-    let slots = Slots::new(acceptor.bounds);
+/// Accepts until told to stop; with `tls`, no connection is served without it.
+pub(super) async fn run(listener: TcpListener, acceptor: Acceptor, tls: Option<Arc<Tls>>) {
     let mut wait = FIRST_WAIT;
     loop {
         let accepted = tokio::select! {
@@ -71,7 +73,7 @@ pub(super) async fn run(listener: TcpListener, acceptor: Acceptor) {
         match accepted {
             Ok((stream, from)) => {
                 wait = FIRST_WAIT;
-                serve(stream, from, &slots, &acceptor);
+                serve(stream, from, &acceptor, tls.clone());
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
@@ -87,11 +89,13 @@ pub(super) async fn run(listener: TcpListener, acceptor: Acceptor) {
     }
 }
 
-fn serve(stream: TcpStream, from: SocketAddr, slots: &Slots, acceptor: &Acceptor) {
-    let Some(slot) = slots.take(from.ip()) else {
+fn serve(stream: TcpStream, from: SocketAddr, acceptor: &Acceptor, tls: Option<Arc<Tls>>) {
+    let Some(slot) = acceptor.slots.take(from.ip()) else {
         tracing::debug!(%from, "connection refused: too many");
         // It fits an empty send buffer, or it does not matter.
-        if let Err(error) = stream.try_write(FULL) {
+        if tls.is_none()
+            && let Err(error) = stream.try_write(FULL)
+        {
             tracing::trace!(%error, "the refusal was not sent");
         }
         return;
@@ -109,7 +113,19 @@ fn serve(stream: TcpStream, from: SocketAddr, slots: &Slots, acceptor: &Acceptor
             () = slot.close.cancelled() => {
                 tracing::debug!(%from, "idle connection closed to make room");
             }
-            ended = connection::run((stream, from), service, patience, &slot.watch, &stop) => {
+            ended = async {
+                let socket = match tls {
+                    None => Socket::Plain(stream),
+                    Some(tls) => match tls.accept(stream, patience.head).await {
+                        Ok(socket) => socket,
+                        Err(error) => {
+                            tracing::debug!(%error, %from, "TLS handshake failed");
+                            return Ok(());
+                        }
+                    },
+                };
+                connection::run((socket, from), service, patience, &slot.watch, &stop).await
+            } => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended with an error");
                 }

@@ -24,11 +24,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::self_wake::SelfWake;
+use super::tls::Socket;
 use crate::http::auth::Admission;
 use crate::http::{Answering, Service, delivery};
 
@@ -70,7 +70,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Serves a connection until either side closes it; `stop` lets the request in flight finish.
 pub(super) async fn run(
-    (stream, from): (TcpStream, SocketAddr),
+    (stream, from): (Socket, SocketAddr),
     (service, answers): (Service, AnswerPool),
     patience: Patience,
     watch: &Arc<Watch>,
@@ -423,7 +423,7 @@ impl http_body::Body for Answer {
 
 /// The socket; records when a request starts and when the client stops reading.
 struct TrackedIo {
-    stream: TcpStream,
+    stream: Socket,
     watch: Arc<Watch>,
 }
 

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gantry_engine::{Engine, EngineConfig, EngineError, Project};
+use gantry_model::diagnose::chain;
 use gantry_model::spec::ServerSpec;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -25,10 +26,12 @@ use tokio_util::sync::CancellationToken;
 use crate::api::session::link_path;
 use crate::app::listen::{self, ListenAddress, ListenError};
 use crate::app::signals::{Hangup, SignalRequest, Signals};
+use crate::app::tls::Tls;
 use crate::app::users;
-use crate::app::{self, VERSION};
+use crate::app::{self, SecureListener, VERSION};
 use crate::config::approval::Approvals;
 use crate::config::plan::Plan;
+use crate::config::watch::{FileState, Watch};
 use crate::data_folder::{DataFolder, Running};
 use crate::http::BrowserSessions;
 
@@ -39,6 +42,7 @@ use super::prompt;
 
 pub(super) use keys::DEFAULT_AGENT;
 pub(super) use live::NOTICE;
+use options::Secure;
 pub(super) use options::{Flags, Options};
 
 /// More threads only add context switches.
@@ -60,11 +64,13 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
         remembered: folder.port(),
     };
     let listener = listen::bind(&place).map_err(|error| taken(&error, &folder))?;
+    let secure = options.secure(settings)?.map(listen_securely).transpose()?;
 
     let mut config = EngineConfig::new(folder.path());
     config.environment = context.environment.for_servers();
     config.hidden_folders = others(context).into_iter().collect();
     options.settle(settings, &mut config);
+    config.issuers = options.issuers(settings)?;
     let store = options.store(settings, &context.environment);
     let store =
         store.map_err(|error| Failure::plain(Exit::Usage, "invalid `GANTRY_STORE`", &error))?;
@@ -85,6 +91,7 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
     let gateway = Gateway {
         folder,
         listener,
+        secure,
         setup,
         plan,
         options,
@@ -175,6 +182,46 @@ fn agree(setup: &mut Setup, options: &Options, context: &CliContext) -> Result<P
     Ok(plan)
 }
 
+/// Binds the listener with TLS; its files must be good at the start.
+fn listen_securely(secure: Secure) -> Result<Arc<SecureListener>, Failure> {
+    let tls = Tls::load(secure.files).map_err(|error| Failure::of(Exit::Failed, &error))?;
+    let place = ListenAddress {
+        address: secure.address.ip(),
+        port: Some(secure.address.port()),
+        remembered: None,
+    };
+    let listener = listen::bind(&place).map_err(|error| Failure::of(Exit::Failed, &error))?;
+    let tls = Arc::new(tls);
+    Ok(Arc::new(SecureListener { listener, tls }))
+}
+
+/// Reads the files of TLS again whenever they change; never ends.
+async fn renew(secure: Option<&SecureListener>) {
+    let Some(tls) = secure.map(|secure| &secure.tls) else {
+        return std::future::pending().await;
+    };
+    let look = || -> Vec<FileState> {
+        let paths = tls.files().paths();
+        paths.map(|path| FileState::of(&path)).collect()
+    };
+    let mut watch = Watch::over(tls.files().paths());
+    let mut seen = look();
+    loop {
+        watch.changed().await;
+        let now = look();
+        if now == seen {
+            continue;
+        }
+        seen = now;
+        match tls.reload() {
+            Ok(()) => tracing::info!("the certificate was read again; new connections use it"),
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "the changed certificate cannot be used; the last one stays in use");
+            }
+        }
+    }
+}
+
 /// A port taken by the gateway of this very folder has its own message.
 fn taken(error: &ListenError, folder: &DataFolder) -> Failure {
     match folder.running().filter(|running| is_alive(running.pid)) {
@@ -202,6 +249,7 @@ pub(super) fn is_alive(pid: u32) -> bool {
 struct Gateway<'a> {
     folder: DataFolder,
     listener: TcpListener,
+    secure: Option<Arc<SecureListener>>,
     setup: Setup,
     plan: Plan,
     options: Options,
@@ -266,6 +314,7 @@ impl Gateway<'_> {
         let Self {
             folder,
             listener,
+            secure,
             setup,
             plan,
             options,
@@ -291,6 +340,10 @@ impl Gateway<'_> {
             screen,
             form,
             url: &url,
+            secure_url: secure.as_ref().and_then(|secure| {
+                let bound = secure.listener.local_addr().ok()?;
+                Some(format!("https://{bound}"))
+            }),
             folder: &folder,
             plan: &plan,
             link: match screen.is_terminal() {
@@ -305,6 +358,7 @@ impl Gateway<'_> {
             app::Options {
                 browsers,
                 guarded: Arc::clone(&setup.guarded),
+                secure: secure.clone(),
                 ..options.serving(&plan.settings)
             },
             stop.cancelled(),
@@ -323,6 +377,7 @@ impl Gateway<'_> {
                 biased;
                 () = stop.cancelled() => {}
                 () = live.run(&project, reload) => {}
+                () = renew(secure.as_deref()) => {}
             }
         };
         let (served, (), ()) = tokio::join!(serving, telling, watching);

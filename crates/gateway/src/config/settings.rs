@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_engine::{Durability, OnStartFailure, Startup, StoreConfig, StoreConfigError};
@@ -58,6 +59,16 @@ pub struct Settings {
     pub mcp_registry: Option<String>,
     /// The store; a file is relative to the configuration file.
     pub store: Option<StoreConfig>,
+    /// The file of token issuers.
+    pub issuers: Option<PathBuf>,
+    /// Where to listen with TLS, besides `listen`.
+    pub tls_listen: Option<SocketAddr>,
+    /// The certificate of that listener.
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key.
+    pub tls_key: Option<PathBuf>,
+    /// Authorities of the client certificates it asks for.
+    pub tls_client_ca: Option<PathBuf>,
     /// The position of each key, as `file:line`, and its text.
     pub origins: BTreeMap<&'static str, (String, String)>,
 }
@@ -228,6 +239,39 @@ pub static SETTINGS: &[Setting] = &[
         "Where the state is kept: a SQLite file, or a `postgres://` URL (not available yet). Several \
          gateways of one machine can share a file.",
     ),
+    setting(
+        "issuers",
+        Form::Text,
+        "none",
+        "A JSON file of authorization servers whose tokens are accepted on `/mcp` beside keys. See \
+         [docs/tokens.md](tokens.md).",
+    ),
+    setting(
+        "tls_listen",
+        Form::Text,
+        "none",
+        "`ADDRESS:PORT` of a second listener, with TLS, for other machines; `listen` stays for this one. \
+         Needs `tls_cert` and `tls_key`. See [docs/tls.md](tls.md).",
+    ),
+    setting(
+        "tls_cert",
+        Form::Text,
+        "none",
+        "The certificate of that listener and of its authorities, in PEM form. Read again when it changes.",
+    ),
+    setting(
+        "tls_key",
+        Form::Text,
+        "none",
+        "The private key of the certificate, in PEM form; refused if every user can read it.",
+    ),
+    setting(
+        "tls_client_ca",
+        Form::Text,
+        "none",
+        "Authorities of client certificates, in PEM form: clients of that listener must have one of theirs, \
+         besides their key.",
+    ),
 ];
 
 /// Returns the names of the keys of `[gateway]`.
@@ -301,6 +345,11 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
         image_checks: time(gateway, "image_checks"),
         mcp_registry: gateway.plain("mcp_registry"),
         store: store(gateway),
+        issuers: file(gateway, "issuers"),
+        tls_listen: secure_address(gateway),
+        tls_cert: file(gateway, "tls_cert"),
+        tls_key: file(gateway, "tls_key"),
+        tls_client_ca: file(gateway, "tls_client_ca"),
         origins: BTreeMap::new(),
     }
 }
@@ -326,6 +375,30 @@ fn store(gateway: &mut Fields<'_, '_>) -> Option<StoreConfig> {
             None
         }
     }
+}
+
+/// Reads the name of a file, relative to the configuration file.
+fn file(gateway: &mut Fields<'_, '_>, key: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(gateway.plain(key)?);
+    let folder = gateway.diagnostics.document.path.parent();
+    Some(folder.map_or_else(|| path.clone(), |folder| folder.join(&path)))
+}
+
+/// Reads the address of the listener with TLS.
+fn secure_address(gateway: &mut Fields<'_, '_>) -> Option<SocketAddr> {
+    let text = gateway.plain("tls_listen")?;
+    let node = gateway.node("tls_listen")?;
+    let address = text.parse().ok();
+    if address.is_none() {
+        let diagnostic = gateway.diagnostics.diagnostic(&node.span, Kind::Value);
+        let diagnostic = diagnostic
+            .say("`gateway.tls_listen` must be an address and a port")
+            .label("not an address and a port")
+            .help("write `tls_listen = \"0.0.0.0:4443\"`")
+            .show_value();
+        gateway.diagnostics.push(diagnostic);
+    }
+    address
 }
 
 fn value(gateway: &mut Fields<'_, '_>, key: &str) -> Option<Json> {

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::error::Problem;
 use super::hosts::HostPolicy;
 use super::limits::{Bodies, bodies};
+use super::resource::ProtectedResource;
 use super::session::{self, BrowserSessions, Session, TOKEN_HEADER};
 
 /// The error code for an agent's key on an administrator's route.
@@ -49,6 +50,8 @@ pub(crate) struct Gate {
     pub(crate) bodies: Bodies,
     /// The browsers that are signed in.
     pub(crate) sessions: BrowserSessions,
+    /// What clients find out about signing in, if tokens are accepted.
+    pub(crate) resource: Arc<Option<ProtectedResource>>,
     failed: Arc<FailedLogins>,
 }
 
@@ -69,6 +72,7 @@ impl Gate {
     /// Makes the gate of one gateway.
     pub(crate) fn new(engine: Engine, hosts: Arc<HostPolicy>, sessions: BrowserSessions) -> Self {
         Self {
+            resource: Arc::new(ProtectedResource::of(&engine)),
             engine,
             hosts,
             bodies: bodies(),
@@ -106,8 +110,21 @@ impl Gate {
     }
 
     fn known(&self, parts: &Parts, surface: Surface) -> Result<Caller, Problem> {
-        let key = bearer(&parts.headers, parts.uri.query())?;
-        self.judge(parts, key, surface)
+        let key = bearer(&parts.headers, parts.uri.query());
+        let caller = key.and_then(|key| self.judge(parts, key, surface));
+        caller.map_err(|problem| self.point_to_issuers(problem))
+    }
+
+    /// Tells a client that is refused where it finds out how to sign in, if that is possible (RFC 9728).
+    fn point_to_issuers(&self, problem: Problem) -> Problem {
+        match (&*self.resource, problem.challenge()) {
+            (Some(resource), Some(challenge)) => {
+                let metadata = resource.metadata_url();
+                let challenge = format!("{challenge}, resource_metadata=\"{metadata}\"");
+                problem.with_challenge(challenge)
+            }
+            (None, _) | (_, None) => problem,
+        }
     }
 
     /// Returns the caller of a key in the body of a sign-in.
@@ -118,6 +135,17 @@ impl Gate {
     fn judge(&self, parts: &Parts, key: &str, surface: Surface) -> Result<Caller, Problem> {
         #[cfg(test)]
         super::tests::judge(key);
+        if let Some(token) = self.engine.authenticate_token(key) {
+            return match token {
+                Ok(caller) => {
+                    admit(parts, &caller);
+                    Ok(caller)
+                }
+                Err(error) => Err(self
+                    .refuse(parts, surface)
+                    .unwrap_or_else(|| Problem::of(&error).with_challenge(CHALLENGE_WRONG))),
+            };
+        }
         match self.engine.authenticate(key) {
             Some(caller) => {
                 admit(parts, &caller);

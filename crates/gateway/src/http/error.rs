@@ -10,6 +10,7 @@ mod map;
 mod own;
 mod status;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -43,7 +44,7 @@ struct Parts {
     issues: Vec<FieldIssue>,
     rpc: Option<RpcError>,
     carrier: Carrier,
-    challenge: Option<&'static str>,
+    challenge: Option<Cow<'static, str>>,
 }
 
 /// How a problem is sent on `/mcp`.
@@ -186,9 +187,14 @@ impl Problem {
     }
 
     /// Adds the challenge of RFC 6750.
-    pub(crate) fn with_challenge(mut self, challenge: &'static str) -> Self {
-        self.0.challenge = Some(challenge);
+    pub(crate) fn with_challenge(mut self, challenge: impl Into<Cow<'static, str>>) -> Self {
+        self.0.challenge = Some(challenge.into());
         self
+    }
+
+    /// Returns the challenge, if there is one.
+    pub(crate) fn challenge(&self) -> Option<&str> {
+        self.0.challenge.as_deref()
     }
 
     fn with_carrier(mut self, carrier: Carrier) -> Self {
@@ -295,8 +301,10 @@ impl Problem {
             let seconds = wait.as_millis().div_ceil(1000).max(1) as u64;
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if let Some(challenge) = self.0.challenge {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        if let Some(challenge) = &self.0.challenge
+            && let Ok(challenge) = HeaderValue::try_from(challenge.as_ref())
+        {
+            headers.insert(WWW_AUTHENTICATE, challenge);
         }
     }
 }

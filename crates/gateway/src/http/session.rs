@@ -310,6 +310,7 @@ mod tests {
             grants: Arc::new(GrantSet::everything()),
             users: UserTrust::Trusted,
             validity: KeyValidity::default(),
+            token: None,
         }
     }
 

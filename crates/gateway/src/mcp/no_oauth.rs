@@ -1,6 +1,7 @@
-//! Answers OAuth discovery: there is no authorization server here, use a key.
+//! Answers OAuth discovery: which authorization servers issue tokens for this gateway, or that there is
+//! none and a key is needed.
 //!
-//! A client without a key may look for an authorization server and try to register with it. All of
+//! Without configured issuers a client without a key may look for an authorization server and try to register with it. All of
 //! that gets an OAuth error whose description says how to get and send a key, since clients show
 //! that text to users. Entry point: `routes`.
 
@@ -21,10 +22,10 @@ use crate::http::auth::SEND_A_KEY;
 /// Returns the routes; clients look for metadata with and without a path suffix.
 pub(super) fn routes() -> Router<Arc<Endpoint>> {
     Router::new()
-        .route("/.well-known/oauth-protected-resource", any(metadata))
+        .route("/.well-known/oauth-protected-resource", any(resource))
         .route(
             "/.well-known/oauth-protected-resource/{*path}",
-            any(metadata),
+            any(resource),
         )
         .route("/.well-known/oauth-authorization-server", any(metadata))
         .route(
@@ -37,6 +38,24 @@ pub(super) fn routes() -> Router<Arc<Endpoint>> {
         .route("/register", any(register))
         .route("/authorize", any(authorize))
         .route("/token", any(token))
+}
+
+/// Tells which authorization servers issue tokens for this gateway, if any do.
+async fn resource(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let Some(metadata) = endpoint.gate.resource.as_ref().as_ref() else {
+        return refused(&endpoint, request, (StatusCode::NOT_FOUND, "not_found")).await;
+    };
+    let body = metadata.metadata().to_string();
+    let answer = |_request| async move { Ok(json_response(StatusCode::OK, body)) };
+    endpoint.guarded(request, &OnceLock::new(), answer).await
+}
+
+fn json_response(status: StatusCode, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }
 
 /// There is no authorization server.
@@ -85,11 +104,7 @@ async fn refused(
 ) -> Response {
     let refuse = |_request| async move {
         let body = json!({"error": error, "error_description": SEND_A_KEY});
-        let mut response = Response::new(Body::from(body.to_string()));
-        *response.status_mut() = status;
-        let kind = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-        Ok(response)
+        Ok(json_response(status, body.to_string()))
     };
     endpoint.guarded(request, &OnceLock::new(), refuse).await
 }

@@ -390,6 +390,7 @@ mod tests {
             grants: Default::default(),
             users: Default::default(),
             validity: Default::default(),
+            token: None,
         }
     }
 

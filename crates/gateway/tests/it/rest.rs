@@ -13,10 +13,12 @@ mod later;
 mod origins;
 mod queries;
 mod roles;
+mod secure;
 mod servers;
 mod session;
 mod stream;
 mod times;
+mod tokens;
 mod welcome;
 mod why;
 

@@ -24,7 +24,7 @@ const RESERVED: usize = 8;
 
 /// Who is connected.
 #[derive(Debug, Clone)]
-pub(super) struct Slots {
+pub(in crate::app) struct Slots {
     bounds: Bounds,
     taken: Arc<Mutex<Occupied>>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(in crate::app) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             taken: Arc::default(),

@@ -50,13 +50,13 @@ async fn serve_with(bounds: Bounds) -> Served {
     let acceptor = Acceptor {
         service: Arc::new(move |request| routes::ask(&router, request)),
         answers: AnswerPool::new(96 << 20),
-        bounds,
+        slots: Slots::new(bounds),
         patience: QUICK,
         stop: stop.clone(),
         abort: CancellationToken::new(),
         tasks: tasks.clone(),
     };
-    let accepting = tasks.spawn(run(listener, acceptor));
+    let accepting = tasks.spawn(run(listener, acceptor, None));
     Served {
         address,
         stop,

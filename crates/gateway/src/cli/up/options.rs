@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gantry_engine::{
-    Durability, EngineConfig, IMAGE_CHECKS, OnStartFailure, Startup, StopPolicy, StoreConfig,
+    Durability, EngineConfig, IMAGE_CHECKS, IssuerConfig, OnStartFailure, Startup, StopPolicy, StoreConfig,
     StoreConfigError,
 };
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
@@ -14,13 +15,22 @@ use gantry_model::spec::period;
 
 use crate::app;
 use crate::app::accept::Bounds;
+use crate::app::tls::TlsFiles;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::files::Files;
 use crate::config::env::{Environment, GANTRY_STORE};
+use crate::config::issuers;
 use crate::config::settings::Settings;
 use crate::http::Origin;
 
 /// The default shown if neither a flag nor a file sets a value.
 const DEFAULT: &str = "default";
+
+/// A listener with TLS that is wanted.
+pub(super) struct Secure {
+    pub(super) address: SocketAddr,
+    pub(super) files: TlsFiles,
+}
 
 /// Arguments of `gantry up`.
 #[derive(Debug, Args)]
@@ -83,6 +93,21 @@ pub(in crate::cli) struct Flags {
     /// Store data in this file or database [default: `gantry.db` in the data folder]
     #[arg(long, value_name = "URL|PATH")]
     store: Option<StoreConfig>,
+    /// Accept tokens of the authorization servers in this file
+    #[arg(long, value_name = "FILE")]
+    issuers: Option<PathBuf>,
+    /// Listen here, too, with TLS, for other machines
+    #[arg(long, value_name = "ADDR:PORT")]
+    tls_listen: Option<SocketAddr>,
+    /// The certificate of the listener with TLS, in PEM form
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of that certificate
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Ask clients of that listener for a certificate of these authorities
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -172,6 +197,7 @@ impl Flags {
             let value = flag?.to_possible_value()?;
             Some(value.get_name().to_owned())
         }
+        let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let stop = StopPolicy::default();
         let (drain, kill_after) = (period::show(stop.drain), period::show(stop.kill_after));
         let flags = [
@@ -197,6 +223,15 @@ impl Flags {
                 self.store.as_ref().map(StoreConfig::to_string),
                 "`gantry.db` in the data folder",
             ),
+            ("issuers", shown(&self.issuers), "none"),
+            (
+                "tls_listen",
+                self.tls_listen.map(|at| at.to_string()),
+                "none",
+            ),
+            ("tls_cert", shown(&self.tls_cert), "none"),
+            ("tls_key", shown(&self.tls_key), "none"),
+            ("tls_client_ca", shown(&self.tls_client_ca), "none"),
         ];
         let rows =
             flags.into_iter().map(
@@ -310,6 +345,40 @@ impl Options {
             .map(str::parse)
             .transpose()?;
         Ok(variable.or_else(|| settings.store.clone()))
+    }
+
+    /// Reads the token issuers, if there are any.
+    pub(super) fn issuers(&self, settings: &Settings) -> Result<Vec<IssuerConfig>, Failure> {
+        let file = self.flags.issuers.as_ref().or(settings.issuers.as_ref());
+        let read = file.map(|file| issuers::read(file)).transpose();
+        let read = read.map_err(|error| Failure::of(Exit::Usage, &error))?;
+        Ok(read.unwrap_or_default())
+    }
+
+    /// Returns the listener with TLS, if one is wanted: its address and its files.
+    pub(super) fn secure(&self, settings: &Settings) -> Result<Option<Secure>, Failure> {
+        let flags = &self.flags;
+        let listen = flags.tls_listen.or(settings.tls_listen);
+        let cert = flags.tls_cert.as_ref().or(settings.tls_cert.as_ref());
+        let key = flags.tls_key.as_ref().or(settings.tls_key.as_ref());
+        let client_ca = flags.tls_client_ca.as_ref();
+        let client_ca = client_ca.or(settings.tls_client_ca.as_ref());
+        match (listen, cert, key) {
+            (None, None, None) if client_ca.is_none() => Ok(None),
+            (Some(address), Some(cert), Some(key)) => {
+                let files = TlsFiles {
+                    cert: cert.clone(),
+                    key: key.clone(),
+                    client_ca: client_ca.cloned(),
+                };
+                Ok(Some(Secure { address, files }))
+            }
+            _ => Err(Failure::new(
+                Exit::Usage,
+                "a listener with TLS needs an address, a certificate and a key".to_owned(),
+            )
+            .hint("give `--tls-listen`, `--tls-cert` and `--tls-key`, or the same keys of `[gateway]`")),
+        }
     }
 
     /// Returns the options for serving.

@@ -44,6 +44,8 @@ const NAMED: usize = 3;
 pub(super) struct StartupReport<'a> {
     pub(super) screen: Screen,
     pub(super) url: &'a str,
+    /// The URL of the listener with TLS.
+    pub(super) secure_url: Option<String>,
     pub(super) folder: &'a DataFolder,
     pub(super) plan: &'a Plan,
     pub(super) began: Instant,
@@ -266,7 +268,7 @@ impl StartupReport<'_> {
         let notices = notices
             .chain(ignored.map(ToString::to_string))
             .chain(shadows);
-        json!({
+        let mut gateway = json!({
             "version": VERSION,
             "pid": std::process::id(),
             "url": self.url,
@@ -275,7 +277,11 @@ impl StartupReport<'_> {
             "isolation": isolation(engine),
             "servers": servers.collect::<Vec<_>>(),
             "notices": notices.collect::<Vec<_>>(),
-        })
+        });
+        if let Some(url) = &self.secure_url {
+            gateway["tls_endpoint"] = format!("{url}/mcp").into();
+        }
+        gateway
     }
 
     /// Prints endpoint, key files, isolation and an example.
@@ -287,6 +293,9 @@ impl StartupReport<'_> {
             screen.line("");
         }
         screen.line(&format!("  {} {url}/mcp", label("endpoint")));
+        if let Some(url) = &self.secure_url {
+            screen.line(&format!("  {} {url}/mcp", label("with TLS")));
+        }
         screen.line(&format!(
             "  {} {}  for clients",
             label("keys"),

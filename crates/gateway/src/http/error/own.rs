@@ -12,6 +12,9 @@ pub(super) fn detail(code: &str, status: StatusCode) -> &'static str {
         "audit.store" => {
             "the database does not answer; calls continue, and the journal keeps their rows"
         }
+        "auth.token_unavailable" => {
+            "the token cannot be checked now: the keys of its issuer are not available"
+        }
         "gateway.stopping" => "the gateway is stopping",
         "store.locked" => {
             "another program has locked the database: nothing was changed, and calls continue"

@@ -9,9 +9,9 @@ pub(super) fn of(code: &str) -> StatusCode {
         | "request.params" | "request.query" | "request.state" | "session.missing"
         | "wire.batch" => StatusCode::BAD_REQUEST,
         "auth.key_in_url" | "auth.no_key" | "auth.scheme" | "auth.session" | "auth.two_keys"
-        | "auth.wrong_code" | "auth.wrong_key" => StatusCode::UNAUTHORIZED,
-        "auth.admin_key" | "auth.agent_key" | "auth.role" | "grant.unbound" | "http.host"
-        | "http.origin" => StatusCode::FORBIDDEN,
+        | "auth.token" | "auth.wrong_code" | "auth.wrong_key" => StatusCode::UNAUTHORIZED,
+        "auth.admin_key" | "auth.agent_key" | "auth.role" | "auth.token_agent"
+        | "grant.unbound" | "http.host" | "http.origin" => StatusCode::FORBIDDEN,
         "agent.unknown" | "call.unknown" | "http.route" | "project.unknown" | "server.unknown"
         | "session.unknown" | "tool.unknown" => StatusCode::NOT_FOUND,
         "http.method" => StatusCode::METHOD_NOT_ALLOWED,
@@ -31,7 +31,9 @@ pub(super) fn of(code: &str) -> StatusCode {
         "server.response_too_large" | "stdio.cut" | "stdio.not_a_gateway" => {
             StatusCode::BAD_GATEWAY
         }
-        "http.bodies_full" | "session.full" | "stdio.down" => StatusCode::SERVICE_UNAVAILABLE,
+        "auth.token_unavailable" | "http.bodies_full" | "session.full" | "stdio.down" => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         // `gateway.panic`, `gateway.random`, and all others.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }

@@ -187,6 +187,7 @@ async fn a_session_that_ends_leaves_no_question_open() {
             grants: Default::default(),
             users: Default::default(),
             validity: Default::default(),
+            token: None,
         };
         services.sessions.open(&who, Scope::All, told).unwrap()
     };

@@ -1,0 +1,313 @@
+//! Bearer tokens of other issuers: a JWT that a configured authorization server signed, for this
+//! gateway's audience, makes its holder a caller of one project, as the agent that the configuration
+//! maps a claim to.
+//!
+//! Everything that is not plainly right is refused; nothing is taken from a token before its signature
+//! is verified, but for the issuer whose keys to use. Checking a token does no I/O: `keys` fetches the
+//! issuers' keys beside it. Entry points: [`Tokens::verify`] and [`Tokens::run`].
+
+mod claims;
+mod jws;
+mod keys;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::caller::{KeyEnd, KeyValidity};
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::id::{AgentName, KeyId, ProjectName};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::clock::unix_ms;
+use crate::http_client::Clients;
+
+use self::claims::Claims;
+pub use self::jws::Algorithm;
+use self::jws::Signed;
+use self::keys::IssuerKeys;
+
+/// The longest token that is looked at.
+const LONGEST: usize = 16 << 10;
+/// How many tokens are remembered until they expire; what they run ends with them.
+const REMEMBERED: usize = 10_000;
+/// How often tokens that have expired are ended.
+const SWEEP: Duration = Duration::from_millis(250);
+
+/// An authorization server whose tokens are accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuerConfig {
+    /// Its identifier, as in the claim `iss`.
+    pub url: String,
+    /// What the claim `aud` must contain.
+    pub audience: String,
+    /// The algorithms that its tokens may be signed with.
+    pub algorithms: Vec<Algorithm>,
+    /// The project that its tokens open.
+    pub project: ProjectName,
+    /// The claim that tells the agent.
+    pub agent_claim: String,
+    /// Which agent each value of that claim stands for; no other value is accepted.
+    pub agents: BTreeMap<String, AgentName>,
+    /// The claim that tells the user.
+    pub user_claim: String,
+    /// Where its keys are; found through its metadata if absent.
+    pub jwks: Option<Url>,
+    /// Whether it may be at a private address.
+    pub allow_private: bool,
+}
+
+/// Why a token is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It is not a JWT.
+    #[error("the token is not a valid JWT: {why}")]
+    Malformed {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No configured issuer made it.
+    #[error("no configured issuer has made the token")]
+    Issuer,
+    /// It is signed in a way that the issuer's configuration does not list.
+    #[error("the token is signed with an algorithm that is not accepted from its issuer")]
+    Algorithm,
+    /// The issuer has published no such key.
+    #[error("the token is signed with a key that its issuer has not published")]
+    Key,
+    /// The keys of its issuer are not known yet.
+    #[error("the keys of the token's issuer are not available: {why}")]
+    NoKeys {
+        /// Why.
+        why: String,
+    },
+    /// The signature is wrong.
+    #[error("the token's signature is wrong")]
+    Signature,
+    /// It is for somebody else.
+    #[error("the token is for another audience")]
+    Audience,
+    /// It has expired, or never says when it does.
+    #[error("the token has expired")]
+    Expired,
+    /// It is not valid yet.
+    #[error("the token is not valid yet")]
+    NotYet,
+    /// Its holder is nobody here.
+    #[error("the token's `{claim}` is not mapped to an agent")]
+    Agent {
+        /// The claim.
+        claim: String,
+    },
+    /// The agent it is mapped to does not exist.
+    #[error("the agent of the token does not exist")]
+    NoAgent,
+    /// Too many tokens are in use.
+    #[error("too many different tokens are in use")]
+    TooMany,
+}
+
+impl Diagnose for TokenError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Agent { .. } | Self::NoAgent => "auth.token_agent",
+            Self::NoKeys { .. } | Self::TooMany => "auth.token_unavailable",
+            _ => "auth.token",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::NoKeys { .. } | Self::TooMany => Fault::Gateway,
+            _ => Fault::Client,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Expired => Some("sign in again".to_owned()),
+            Self::Agent { .. } => Some(
+                "an administrator adds it to `agents` of the issuer, see docs/tokens.md".to_owned(),
+            ),
+            Self::Audience => Some("ask the issuer for a token for this gateway".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// A token that was verified.
+#[derive(Debug, Clone)]
+pub(crate) struct Verified {
+    /// The project it opens.
+    pub(crate) project: ProjectName,
+    /// Whom it identifies.
+    pub(crate) agent: AgentName,
+    /// On whose behalf it was issued.
+    pub(crate) user: Option<Arc<str>>,
+    /// Stands for the issuer and the holder, whatever token they use.
+    pub(crate) key: KeyId,
+    /// Ends when the token expires.
+    pub(crate) validity: KeyValidity,
+}
+
+/// One issuer and its keys.
+struct Issuer {
+    config: IssuerConfig,
+    keys: IssuerKeys,
+}
+
+/// A token in use.
+struct InUse {
+    expires_ms: u64,
+    verified: Verified,
+}
+
+/// The tokens of all configured issuers.
+pub(crate) struct Tokens {
+    issuers: Vec<Issuer>,
+    /// By the hash of the token.
+    in_use: Mutex<HashMap<[u8; 32], InUse>>,
+}
+
+impl Tokens {
+    /// Prepares to accept tokens of these issuers; nothing is fetched yet.
+    pub(crate) fn new(issuers: Vec<IssuerConfig>) -> Self {
+        let issuers = issuers.into_iter().map(|config| Issuer {
+            keys: IssuerKeys::default(),
+            config,
+        });
+        Self {
+            issuers: issuers.collect(),
+            in_use: Mutex::default(),
+        }
+    }
+
+    /// Returns the identifiers of the issuers, for clients that look for one.
+    pub(crate) fn issuers(&self) -> Vec<String> {
+        let issuers = self.issuers.iter();
+        issuers.map(|issuer| issuer.config.url.clone()).collect()
+    }
+
+    /// Tells whether a bearer credential is a token of an issuer rather than a key of ours.
+    pub(crate) fn is_token(&self, credential: &str) -> bool {
+        // A JWT begins with an encoded `{"`.
+        !self.issuers.is_empty() && credential.starts_with("eyJ")
+    }
+
+    /// Verifies a token.
+    pub(crate) fn verify(&self, token: &str) -> Result<Verified, TokenError> {
+        let now_ms = unix_ms();
+        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some(known) = self.in_use.lock().get(&digest)
+            && now_ms < known.expires_ms
+            && known.verified.validity.end_reason().is_none()
+        {
+            return Ok(known.verified.clone());
+        }
+        let (verified, expires_ms) = self.check(token, now_ms)?;
+        let mut in_use = self.in_use.lock();
+        if in_use.len() >= REMEMBERED {
+            return Err(TokenError::TooMany);
+        }
+        let entry = in_use.entry(digest);
+        let entry = entry.or_insert(InUse {
+            expires_ms,
+            verified,
+        });
+        Ok(entry.verified.clone())
+    }
+
+    fn check(&self, token: &str, now_ms: u64) -> Result<(Verified, u64), TokenError> {
+        if token.len() > LONGEST {
+            let why = "it is too long";
+            return Err(TokenError::Malformed { why });
+        }
+        let signed = Signed::parse(token)?;
+        let claimed = signed.issuer()?;
+        let issuer = self.issuers.iter();
+        let mut issuer = issuer.filter(|issuer| issuer.config.url == claimed);
+        let issuer = issuer.next().ok_or(TokenError::Issuer)?;
+        let config = &issuer.config;
+        if !config.algorithms.contains(&signed.algorithm()) {
+            return Err(TokenError::Algorithm);
+        }
+        issuer.keys.verify(&signed)?;
+        let claims = Claims::read(signed.payload())?;
+        let expires_ms = claims.check(&config.audience, now_ms)?;
+        let unmapped = || TokenError::Agent {
+            claim: config.agent_claim.clone(),
+        };
+        let holder = claims.text(&config.agent_claim).ok_or_else(unmapped)?;
+        let agent = config.agents.get(holder).ok_or_else(unmapped)?;
+        let verified = Verified {
+            project: config.project.clone(),
+            agent: agent.clone(),
+            user: claims.text(&config.user_claim).map(Arc::from),
+            key: key_of(&config.url, holder),
+            validity: KeyValidity::default(),
+        };
+        Ok((verified, expires_ms))
+    }
+
+    /// Keeps the issuers' keys fresh and ends tokens that expire, until told to stop.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        clients: Arc<Clients>,
+        stop: CancellationToken,
+        is_agent: impl Fn(&ProjectName, &AgentName) -> bool,
+    ) {
+        if self.issuers.is_empty() {
+            return;
+        }
+        let fetching = self.issuers.iter();
+        let fetching = fetching.map(|issuer| issuer.keys.keep_fresh(&issuer.config, &clients));
+        let fetching = futures_util::future::join_all(fetching);
+        let sweeping = async {
+            let mut ticks = interval(SWEEP);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                self.sweep(unix_ms(), &is_agent);
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            _ = fetching => {}
+            () = sweeping => {}
+        }
+    }
+
+    /// Ends what was started with tokens that have expired, or whose agent is gone. fault U6
+    fn sweep(&self, now_ms: u64, is_agent: &impl Fn(&ProjectName, &AgentName) -> bool) {
+        self.in_use.lock().retain(|_, token| {
+            let verified = &token.verified;
+            let end = match now_ms < token.expires_ms {
+                false => KeyEnd::Expired,
+                true if is_agent(&verified.project, &verified.agent) => return true,
+                true => KeyEnd::Revoked,
+            };
+            verified.validity.end(end);
+            false
+        });
+    }
+}
+
+/// Returns an id for the holder of tokens, which stays the same from token to token.
+fn key_of(issuer: &str, holder: &str) -> KeyId {
+    let mut hash = Sha256::new();
+    hash.update(issuer.as_bytes());
+    hash.update([0]);
+    hash.update(holder.as_bytes());
+    let hash: [u8; 32] = hash.finalize().into();
+    let (first, _) = hash.split_at(16);
+    let first = first.try_into().expect("half of 32 bytes are 16");
+    KeyId::from_random(u128::from_be_bytes(first))
+}
+
+#[cfg(test)]
+mod tests;

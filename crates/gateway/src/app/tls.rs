@@ -1,0 +1,268 @@
+//! TLS for the listener that other machines reach: a certificate with its key, and the authorities
+//! whose client certificates are accepted, read from files and read again when they change.
+//!
+//! Never falls back to plain text: files that cannot be used fail the start, or keep the last good
+//! ones. Entry points: [`Tls::load`] and [`Tls::reload`].
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use gantry_model::diagnose::{Diagnose, Fault};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, crypto::ring};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// The files of a TLS listener, in PEM form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, followed by the certificates of its authorities.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities of client certificates; if set, a client without one of theirs is refused.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// Returns the paths of all files.
+    pub fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        let files = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
+        let files: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
+        files.into_iter()
+    }
+}
+
+/// Why the files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read or has nothing of its kind in it.
+    #[error("cannot read the {what} in `{}`", path.display())]
+    File {
+        /// What should be in it.
+        what: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: pem::Error,
+    },
+    /// Everybody on the machine may read the private key.
+    #[error("the private key `{}` can be read by every user of this machine (mode {mode:04o})", path.display())]
+    Open {
+        /// Which file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The parts do not fit each other.
+    #[error("the certificate `{}` cannot be used with its key", path.display())]
+    Mismatch {
+        /// The file of the certificate.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: rustls::Error,
+    },
+    /// No authority in the file can be used.
+    #[error("`{}` has no authority for client certificates that can be used", path.display())]
+    ClientCa {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+impl Diagnose for TlsError {
+    fn code(&self) -> &'static str {
+        "listen.tls"
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Gateway
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::File { .. } => Some("the file must be in PEM form and readable".to_owned()),
+            Self::Open { path, .. } => Some(format!("run `chmod 600 '{}'`", path.display())),
+            Self::Mismatch { .. } => Some(
+                "the first certificate in the file must be the one that the key belongs to"
+                    .to_owned(),
+            ),
+            Self::ClientCa { .. } => None,
+        }
+    }
+}
+
+/// The TLS side of a listener; new connections use the files as they were read last.
+#[derive(Debug)]
+pub struct Tls {
+    files: TlsFiles,
+    config: ArcSwap<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads the files.
+    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        let config = read(&files)?;
+        let config = ArcSwap::from_pointee(config);
+        Ok(Self { files, config })
+    }
+
+    /// Reads the files again; on an error the last good ones stay in use.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let config = read(&self.files)?;
+        self.config.store(Arc::new(config));
+        Ok(())
+    }
+
+    /// Returns the files.
+    pub fn files(&self) -> &TlsFiles {
+        &self.files
+    }
+
+    /// Does the handshake with a client, within a time limit.
+    pub(super) async fn accept(&self, stream: TcpStream, within: Duration) -> io::Result<Socket> {
+        let acceptor = TlsAcceptor::from(self.config.load_full());
+        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        let stream = timeout(within, acceptor.accept(stream))
+            .await
+            .map_err(late)??;
+        Ok(Socket::Tls(Box::new(stream)))
+    }
+}
+
+fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
+    let certificates = certificates(&files.cert, "certificate")?;
+    let key = private_key(&files.key)?;
+    let provider = Arc::new(ring::default_provider());
+    let mismatch = |source| TlsError::Mismatch {
+        path: files.cert.clone(),
+        source,
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(mismatch)?;
+    let builder = match &files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let unusable = || TlsError::ClientCa { path: path.clone() };
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(self::certificates(path, "authorities")?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = verifier.build().map_err(|_| unusable())?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(certificates, key)
+        .map_err(mismatch)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |source| TlsError::File {
+        what,
+        path: path.to_owned(),
+        source,
+    };
+    let found = CertificateDer::pem_file_iter(path).map_err(failed)?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(failed)?;
+    match found.is_empty() {
+        true => Err(failed(pem::Error::NoItemsFound)),
+        false => Ok(found),
+    }
+}
+
+/// Reads a private key that not everybody can read. fault F5
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let mode = fs::metadata(path).map_or(0, |file| file.mode() & 0o7777);
+    if mode & 0o004 != 0 {
+        let path = path.to_owned();
+        return Err(TlsError::Open { path, mode });
+    }
+    PrivateKeyDer::from_pem_file(path).map_err(|source| TlsError::File {
+        what: "private key",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The byte stream of a client, with or without TLS.
+pub(super) enum Socket {
+    /// Without: this machine, or an address that was allowed explicitly.
+    Plain(TcpStream),
+    /// With.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
