@@ -10,6 +10,7 @@ mod keys;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::time::Instant;
 
 use crate::clock::unix_ms;
 use crate::error::EngineError;
@@ -33,6 +35,10 @@ use crate::tokens::Verified;
 use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
 use self::keys::{KeyDigest, KeyEntry, Keys};
+
+/// How long keys and grants are believed that a remote store could not confirm. Another gateway may have
+/// revoked one meanwhile.
+const OLDEST: Duration = Duration::from_secs(60);
 
 const ADMIN_PREFIX: &str = gantry_model::secret::ADMIN_KEY;
 const AGENT_PREFIX: &str = gantry_model::secret::AGENT_KEY;
@@ -95,6 +101,8 @@ pub(crate) struct Access {
     changing: AsyncMutex<()>,
     /// One at a time makes new keys of those in memory: who changes them, or renews one.
     replacing: Mutex<()>,
+    /// When the store last said that these are all, where others may change it unseen.
+    confirmed: Mutex<Option<Instant>>,
 }
 
 impl Access {
@@ -115,9 +123,24 @@ impl Access {
             regranted: Mutex::default(),
             changing: AsyncMutex::new(()),
             replacing: Mutex::new(()),
+            confirmed: Mutex::new(None),
         };
+        access.confirm(Instant::now());
         access.reload().await?;
         Ok(access)
+    }
+
+    /// Remembers that keys and grants were as in the store at that time.
+    pub(crate) fn confirm(&self, at: Instant) {
+        if self.store.is_remote() {
+            *self.confirmed.lock() = Some(at);
+        }
+    }
+
+    /// Tells whether a key may have been revoked on another gateway for so long that it is not believed.
+    pub(crate) fn is_stale(&self) -> bool {
+        let confirmed = *self.confirmed.lock();
+        confirmed.is_some_and(|at| at.elapsed() >= OLDEST)
     }
 
     /// Reads keys, agents and grants again if another gateway has changed them since.

@@ -395,6 +395,12 @@ impl Engine {
         self.inner.machine.tokens.issuers()
     }
 
+    /// Tells whether the store has been away for so long that a key may have been revoked on another
+    /// gateway: no key is to be believed until it is back. Never so for a file.
+    pub fn keys_are_stale(&self) -> bool {
+        self.inner.default.access.is_stale()
+    }
+
     /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it was
     /// revoked or has expired. Nothing is hashed.
     pub fn current(&self, caller: &Caller) -> Option<Caller> {

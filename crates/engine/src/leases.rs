@@ -4,10 +4,14 @@
 //! that is held, with the holder in its reason. A gateway that is alone takes all leases with one
 //! statement and never renews them. Servers of files belong to the gateway that reads the files and
 //! have no lease. Entry point: [`Leases::holder`]. `project::follow` renews and takes them.
+//!
+//! In a store that gateways of other machines share, any of them may lose the store alone. There a
+//! lease is always renewed, and its holder sends calls only while it cannot have ended: [`Leases::may_run`]
+//! counts from before the renewal was sent, on a clock that nobody sets.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use gantry_model::id::{GatewayId, ProjectName, ServerId};
 use gantry_store::{Lease, Store, StoreError};
@@ -17,6 +21,12 @@ use tracing::{debug, warn};
 
 /// How long a lease lasts. A gateway that dies is replaced after at most this long and one look.
 const LASTS: Duration = Duration::from_secs(8);
+/// How long it lasts in a remote store while no other gateway is there: so long calls go on when the store
+/// is away, and so long a gateway that comes later waits for one that died.
+const LASTS_ALONE: Duration = Duration::from_secs(60);
+/// How much sooner than its end a lease is no longer used: clocks of machines do not run alike, and a call
+/// takes a moment to be sent.
+const MARGIN: Duration = Duration::from_millis(500);
 
 /// The leases of one project as they were last read.
 pub(crate) struct Leases {
@@ -25,17 +35,24 @@ pub(crate) struct Leases {
     known: Mutex<HashMap<ServerId, Option<GatewayId>>>,
     /// Whether any of them has another holder since somebody last asked.
     moved: AtomicBool,
+    /// Until when those of this gateway certainly hold, in milliseconds from `origin` on; the end of time
+    /// in a store of this machine alone.
+    until: AtomicU64,
+    origin: Instant,
     /// Whether they are released for good; held while leases are taken or released.
     released: AsyncMutex<bool>,
 }
 
 impl Leases {
     pub(crate) fn new(store: Store, project: ProjectName) -> Self {
+        let until = AtomicU64::new(if store.is_remote() { 0 } else { u64::MAX });
         Self {
             store,
             project,
             known: Mutex::default(),
             moved: AtomicBool::new(false),
+            until,
+            origin: Instant::now(),
             released: AsyncMutex::new(false),
         }
     }
@@ -61,8 +78,15 @@ impl Leases {
         if *released {
             return;
         }
+        let before = Instant::now();
         let taken = match self.store.take_leases(&self.project, LASTS).await {
-            Ok(leases) => Ok(leases),
+            Ok(leases) => {
+                // The first ones are not renewed yet. Later ones hold for longer than what is known.
+                if self.until.load(Ordering::Acquire) == 0 {
+                    self.hold_from(before, LASTS);
+                }
+                Ok(leases)
+            }
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,
@@ -94,9 +118,42 @@ impl Leases {
         known.values().any(|holder| self.other(*holder).is_some())
     }
 
-    /// Renews the leases that this gateway holds.
-    pub(crate) async fn renew(&self) -> Result<(), StoreError> {
-        self.store.renew_leases(LASTS).await
+    /// Renews the leases that this gateway holds; for longer if there is no other. In a remote store it
+    /// then reads who holds which, before it relies on them: one that had ended may be another's by now.
+    pub(crate) async fn renew(&self, is_alone: bool) -> Result<(), StoreError> {
+        let lasts = match is_alone && self.store.is_remote() {
+            true => LASTS_ALONE,
+            false => LASTS,
+        };
+        let before = Instant::now();
+        self.store.renew_leases(lasts).await?;
+        if self.store.is_remote() {
+            self.learn(&self.store.leases(&self.project).await?);
+            self.hold_from(before, lasts);
+        }
+        Ok(())
+    }
+
+    /// Tells whether a registered server may be sent calls now: no other gateway can have its lease.
+    pub(crate) fn may_run(&self, server: ServerId) -> bool {
+        let until = self.until.load(Ordering::Acquire);
+        if until == u64::MAX {
+            return true;
+        }
+        let now = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let holder = self.lock().get(&server).copied().flatten();
+        now < until && self.other(holder).is_none()
+    }
+
+    /// Remembers until when leases hold that were asked for at `before`.
+    fn hold_from(&self, before: Instant, lasts: Duration) {
+        if !self.store.is_remote() {
+            return;
+        }
+        let end = before + lasts - MARGIN;
+        let until = end.saturating_duration_since(self.origin).as_millis();
+        let until = u64::try_from(until).unwrap_or(u64::MAX - 1);
+        self.until.store(until, Ordering::Release);
     }
 
     /// Lets other gateways run the servers; only when none of them runs here any more. None is taken

@@ -70,7 +70,7 @@ pub use gantry_images as images;
 pub use gantry_model as model;
 pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
-    JournalDamage, StoreConfig, StoreConfigError,
+    JournalDamage, Store, StoreConfig, StoreConfigError, StoreError,
 };
 pub use image_store::{
     ChangedTag, Images, RegistryCredentialsError, RegistryLogin, RegistryLoginError,

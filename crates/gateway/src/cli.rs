@@ -45,6 +45,7 @@ mod screen;
 mod search;
 mod status;
 mod stdio;
+mod store;
 mod tools;
 mod transfer;
 mod unchecked_tools;
@@ -151,6 +152,8 @@ enum Verb {
     Agent(agent::Options),
     /// Show and change projects and their settings
     Project(project::Options),
+    /// Move an installation between SQLite and PostgreSQL
+    Store(store::Options),
     /// Check this machine, the data folder, what servers need, and the running gateway
     Doctor(doctor::Options),
     /// Serve one MCP client on stdin and stdout, through the folder's gateway
@@ -263,6 +266,7 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
         Verb::Add(options) => client::block_on(add::run(&options, context)),
         Verb::Search(options) => client::block_on(search::run(&options, context)),
         Verb::Images(options) => client::block_on(images::run(&options, context)),
+        Verb::Store(options) => client::block_on(store::run(&options, context)),
         Verb::Volumes(options) => client::block_on(volumes::run(&options, context)),
         Verb::Auth(options) => client::block_on(auth::run(&options, context)),
         Verb::Ls(options) => client::block_on(ls::run(&options, context)),

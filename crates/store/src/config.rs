@@ -72,6 +72,13 @@ impl fmt::Display for StoreConfig {
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl(String);
 
+impl PostgresUrl {
+    /// Returns the whole of it, with its password.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Options after `?` may hold a password, too.

@@ -20,11 +20,11 @@ pub enum StoreError {
         #[source]
         source: Source,
     },
-    /// Somebody else holds the file for longer than we wait.
-    #[error("the database `{}` is held by {holder}", path.display())]
+    /// Somebody else holds what is needed for longer than we wait.
+    #[error("the database `{database}` is held by {holder}")]
     Locked {
-        /// Which file.
-        path: PathBuf,
+        /// Which file or server.
+        database: String,
         /// Who, as far as is known.
         holder: String,
     },
@@ -46,12 +46,12 @@ pub enum StoreError {
         /// The newest copy that was made before a migration, if there is one.
         backup: Option<PathBuf>,
     },
-    /// There is no space left for the file.
-    #[error("no space left for the database `{}`", path.display())]
+    /// There is no space left.
+    #[error("no space left for the database `{database}`")]
     Full {
-        /// Which file.
-        path: PathBuf,
-        /// What SQLite reported.
+        /// Which file or server.
+        database: String,
+        /// What the database reported.
         #[source]
         source: sqlx::Error,
     },
@@ -85,11 +85,65 @@ pub enum StoreError {
         #[source]
         source: sqlx::Error,
     },
-    /// The store is one that this build cannot use.
-    #[error("PostgreSQL is not available in this build yet: `{url}` cannot be opened")]
-    NotAvailable {
-        /// Which store, without its password.
-        url: String,
+    /// The server does not answer, or accepts no more connections.
+    #[error("cannot reach the database `{database}`")]
+    Unreachable {
+        /// Which server, without its password.
+        database: String,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The server took longer than we wait.
+    #[error("the database did not {what} in time")]
+    Timeout {
+        /// What was asked.
+        what: &'static str,
+        /// How that was noticed.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The server takes no writes.
+    #[error("the database `{database}` is read-only")]
+    ReadOnly {
+        /// Which server.
+        database: String,
+        /// What it reported.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The server refuses the user, the password, the name of the database or a privilege.
+    #[error("the database `{database}` refuses access")]
+    Refused {
+        /// Which server.
+        database: String,
+        /// What it reported.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The schema `kb` holds tables of somebody else.
+    #[error("the schema `kb` of the database `{database}` holds tables that are not Gantry's")]
+    Foreign {
+        /// Which server.
+        database: String,
+    },
+    /// A store is copied into one that has something in it.
+    #[error("{what} is not empty")]
+    NotEmpty {
+        /// What.
+        what: String,
+    },
+    /// A store is copied that gateways use.
+    #[error("{gateways} {} the store that is to be copied", if *gateways == 1 { "gateway uses" } else { "gateways use" })]
+    InUse {
+        /// How many.
+        gateways: u64,
+    },
+    /// A store cannot be copied so.
+    #[error("the store cannot be copied: {reason}")]
+    Copy {
+        /// Why.
+        reason: String,
     },
     /// It is there already.
     #[error("{what} exists already")]
@@ -109,6 +163,7 @@ impl StoreError {
     /// Classifies what SQLite reported when it was asked to do `what` with the file at `path`.
     pub(crate) fn from_sqlite(path: &Path, what: &'static str, source: sqlx::Error) -> Self {
         let path = path.to_owned();
+        let database = path.display().to_string();
         let code = source.as_database_error().and_then(|error| error.code());
         let code = code
             .and_then(|code| code.parse::<u32>().ok())
@@ -116,16 +171,76 @@ impl StoreError {
         // https://www.sqlite.org/rescode.html: the low byte is the primary result code.
         match code {
             Some(5 | 6) => Self::Locked {
-                path,
+                database,
                 holder: "another process".to_owned(),
             },
             Some(11 | 26) => {
                 let reason = source.as_database_error().map(|e| e.message().to_owned());
                 Self::corrupt(&path, reason.unwrap_or_default())
             }
-            Some(13) => Self::Full { path, source },
+            Some(13) => Self::Full { database, source },
             Some(3 | 8 | 10 | 14 | 23) => Self::Disk { path, source },
             _ => Self::Query { what, source },
+        }
+    }
+
+    /// Classifies what a PostgreSQL server reported when it was asked to do `what`.
+    pub(crate) fn from_postgres(name: &str, what: &'static str, source: sqlx::Error) -> Self {
+        let database = name.to_owned();
+        let code = source.as_database_error().and_then(|error| error.code());
+        let code = code.map(|code| code.into_owned()).unwrap_or_default();
+        // https://www.postgresql.org/docs/current/errcodes-appendix.html
+        match (code.as_str(), &source) {
+            ("25006", _) => Self::ReadOnly { database, source },
+            ("53100", _) => Self::Full { database, source },
+            ("40001" | "40P01" | "55P03", _) => Self::Locked {
+                database,
+                holder: "another transaction".to_owned(),
+            },
+            ("57014" | "25P03", _) => Self::Timeout { what, source },
+            ("3D000" | "42501" | "3F000", _) => Self::Refused { database, source },
+            ("53300" | "57P01" | "57P02" | "57P03" | "57P05", _) => {
+                Self::Unreachable { database, source }
+            }
+            (code, _) if code.starts_with("08") => Self::Unreachable { database, source },
+            (code, _) if code.starts_with("28") => Self::Refused { database, source },
+            (_, sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => {
+                Self::Timeout { what, source }
+            }
+            (_, sqlx::Error::Configuration(_)) => Self::Refused { database, source },
+            (_, sqlx::Error::PoolClosed) => Self::Busy { what },
+            (_, sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_)) => {
+                Self::Unreachable { database, source }
+            }
+            _ => Self::Query { what, source },
+        }
+    }
+
+    /// Makes a `Conflict` of a row that is there already.
+    pub(crate) fn or_conflict(self, what: impl FnOnce() -> String) -> Self {
+        match &self {
+            Self::Query { source, .. }
+                if source
+                    .as_database_error()
+                    .is_some_and(|error| error.is_unique_violation()) =>
+            {
+                Self::Conflict { what: what() }
+            }
+            _ => self,
+        }
+    }
+
+    /// Makes a `NotFound` of a row that refers to one that is not there.
+    pub(crate) fn or_not_found(self, what: impl FnOnce() -> String) -> Self {
+        match &self {
+            Self::Query { source, .. }
+                if source
+                    .as_database_error()
+                    .is_some_and(|error| error.is_foreign_key_violation()) =>
+            {
+                Self::NotFound { what: what() }
+            }
+            _ => self,
         }
     }
 
@@ -145,15 +260,27 @@ impl StoreError {
             | Self::Full { .. }
             | Self::Disk { .. }
             | Self::Gone { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::ReadOnly { .. }
             | Self::Busy { .. } => true,
             Self::Open { .. }
             | Self::Newer { .. }
             | Self::Corrupt { .. }
-            | Self::NotAvailable { .. }
+            | Self::Refused { .. }
+            | Self::Foreign { .. }
+            | Self::NotEmpty { .. }
+            | Self::InUse { .. }
+            | Self::Copy { .. }
             | Self::Query { .. }
             | Self::Conflict { .. }
             | Self::NotFound { .. } => false,
         }
+    }
+
+    /// Tells whether the server is away, and may come back.
+    pub const fn is_away(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Timeout { .. })
     }
 
     /// Makes an `Open` of anything that went wrong.
@@ -177,7 +304,14 @@ impl Diagnose for StoreError {
             Self::Gone { .. } => "store.gone",
             Self::Busy { .. } => "store.busy",
             Self::Query { .. } => "store.query",
-            Self::NotAvailable { .. } => "store.not_available",
+            Self::Unreachable { .. } => "store.unreachable",
+            Self::Timeout { .. } => "store.timeout",
+            Self::ReadOnly { .. } => "store.read_only",
+            Self::Refused { .. } => "store.refused",
+            Self::Foreign { .. } => "store.foreign",
+            Self::NotEmpty { .. } => "store.not_empty",
+            Self::InUse { .. } => "store.in_use",
+            Self::Copy { .. } => "store.copy",
             Self::Conflict { .. } => "store.conflict",
             Self::NotFound { .. } => "store.not_found",
         }
@@ -185,7 +319,11 @@ impl Diagnose for StoreError {
 
     fn fault(&self) -> Fault {
         match self {
-            Self::Conflict { .. } | Self::NotFound { .. } => Fault::Client,
+            Self::Conflict { .. }
+            | Self::NotFound { .. }
+            | Self::NotEmpty { .. }
+            | Self::InUse { .. }
+            | Self::Copy { .. } => Fault::Client,
             Self::Open { .. }
             | Self::Locked { .. }
             | Self::Newer { .. }
@@ -194,7 +332,11 @@ impl Diagnose for StoreError {
             | Self::Disk { .. }
             | Self::Gone { .. }
             | Self::Busy { .. }
-            | Self::NotAvailable { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::ReadOnly { .. }
+            | Self::Refused { .. }
+            | Self::Foreign { .. }
             | Self::Query { .. } => Fault::Gateway,
         }
     }
@@ -205,17 +347,16 @@ impl Diagnose for StoreError {
                 "the user who runs Gantry must own `{}` and its folder",
                 path.display()
             )),
-            Self::Locked { .. } => {
-                Some("is another Gantry or a database tool at work on the same file?".to_owned())
-            }
+            Self::Locked { .. } => Some(
+                "is another Gantry or a database tool at work on the same database?".to_owned(),
+            ),
             Self::Newer { .. } => Some(
                 "run the newer Gantry, or restore the copy that it made before it changed the schema"
                     .to_owned(),
             ),
             Self::Corrupt { path, backup, .. } => Some(restore_hint(path, backup.as_deref())),
-            Self::Full { path, .. } => Some(format!(
-                "free space on the disk that holds `{}`; nothing was half written",
-                path.display()
+            Self::Full { database, .. } => Some(format!(
+                "free space on the disk that holds `{database}`; nothing was half written"
             )),
             Self::Disk { path, .. } => Some(format!(
                 "check the disk, the mode and the owner of `{}` and its folder",
@@ -225,10 +366,36 @@ impl Diagnose for StoreError {
                 "put `{}` back, or stop the gateway and start it again",
                 path.display()
             )),
-            Self::NotAvailable { .. } => {
-                Some("use a SQLite file: leave `--store` out, or give it a path".to_owned())
+            Self::Unreachable { .. } => Some(
+                "is the server running, and does it accept connections from here? Calls go on \
+                 meanwhile and are recorded in the journal"
+                    .to_owned(),
+            ),
+            Self::Timeout { .. } => Some(
+                "is the server overloaded, or does somebody hold a lock? `pg_stat_activity` shows it"
+                    .to_owned(),
+            ),
+            Self::ReadOnly { .. } => Some(
+                "connect to the primary, or to an address that follows it; a standby cannot be used"
+                    .to_owned(),
+            ),
+            Self::Refused { .. } => Some(
+                "check user, password, name of the database and `sslmode` in the URL; the user must \
+                 own the schema `kb`, or be allowed to create it (docs/store.md)"
+                    .to_owned(),
+            ),
+            Self::Foreign { .. } => {
+                Some("give Gantry a database of its own: `CREATE DATABASE gantry`".to_owned())
             }
-            Self::Busy { .. } | Self::Query { .. } => None,
+            Self::NotEmpty { .. } => Some(
+                "copy into a new file or a new database; nothing was written".to_owned(),
+            ),
+            Self::InUse { .. } => Some(
+                "stop the gateways first, or say `--in-use`: what they write meanwhile is not copied. A \
+                 gateway that was killed counts as running until it has been started and stopped"
+                    .to_owned(),
+            ),
+            Self::Busy { .. } | Self::Query { .. } | Self::Copy { .. } => None,
             Self::Conflict { .. } | Self::NotFound { .. } => None,
         }
     }

@@ -1,20 +1,23 @@
 //! What Gantry stores: servers and what is hosted, keys, grants, catalogs, the audit, events and
 //! leases.
 //!
-//! `Store` is the only entry point: a cheap handle on a SQLite file, later on a PostgreSQL database
-//! behind the same methods and the same test suite. It decides nothing about calls or servers, and
-//! never sees a secret in clear. `row` has the values that go in and out, `sql` the statements that
-//! every database runs, `sqlite` how SQLite runs them.
+//! `Store` is the only entry point: a cheap handle on a SQLite file or a PostgreSQL database, with the
+//! same methods and the same test suite. It decides nothing about calls or servers, and never sees a
+//! secret in clear. `row` has the values that go in and out, `sql` the statements, `store` the methods,
+//! written once; `database` runs them on `sqlite` or `postgres`.
 #![warn(missing_docs)]
 
 mod act;
 mod call;
 mod clock;
 mod config;
+mod copy;
+mod database;
 mod error;
 mod gateway;
 mod hosting;
 mod journal;
+mod postgres;
 mod row;
 mod sql;
 mod sqlite;
@@ -24,6 +27,7 @@ pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
 pub use call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition, StatusError};
 pub use clock::unix_ms;
 pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
+pub use copy::CopiedTable;
 pub use error::StoreError;
 pub use gateway::{Changes, Gateway, Lease};
 pub use hosting::{HOSTED_IDS, IDS_PER_SERVER, VolumeRow, WorkspaceInstance, WorkspaceRow};

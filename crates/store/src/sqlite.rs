@@ -2,30 +2,15 @@
 //! readers that are opened when first needed.
 //!
 //! Never holds a transaction across a caller's wait, never spawns a task. Entry point:
-//! `SqliteStore::open`; the nouns are in the files below, each an `impl SqliteStore`.
+//! `SqliteStore::open`; `database` runs the statements.
 
-mod acts;
-mod agents;
-mod calls;
-mod catalog;
 mod connection;
-mod events;
 mod file;
-mod gateways;
-mod grants;
-mod hosting;
 mod import;
-mod journal;
-mod keys;
-mod leases;
-mod migrate;
+pub(crate) mod migrate;
 mod readers;
-mod secrets;
-mod servers;
-mod settings;
 #[cfg(test)]
 mod tests;
-mod value;
 mod writer;
 
 use std::fmt;
@@ -34,16 +19,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, Row};
 
 use self::connection::Connector;
 pub(crate) use self::file::newest_backup;
-use self::gateways::Registered;
+pub(crate) use self::readers::Reader;
 use self::readers::Readers;
-use self::writer::{Durability, WriteTurn, Writer};
+pub(crate) use self::writer::WriteTurn;
+use self::writer::Writer;
+use crate::database::Durability;
 use crate::error::StoreError;
-use crate::gateway::Gateway;
 
 /// How long opening waits for another process that holds the file: one that is closing it, say.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,20 +44,17 @@ pub(crate) struct SqliteStore {
     busy_timeout: Duration,
     /// Whether the write-ahead log may still have what was removed.
     unscrubbed: AtomicBool,
-    /// Who writes.
-    gateway: Registered,
 }
 
 impl SqliteStore {
     /// Opens the file at `path`, making or migrating it first if needed.
-    pub(crate) async fn open(path: &Path, gateway: &Gateway) -> Result<Self, StoreError> {
-        Self::open_with(path, gateway, &migrate::known(), OPEN_TIMEOUT).await
+    pub(crate) async fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, &migrate::known(), OPEN_TIMEOUT).await
     }
 
     /// Opens with migrations and a patience that tests choose.
     async fn open_with(
         path: &Path,
-        gateway: &Gateway,
         migrator: &Migrator,
         open_timeout: Duration,
     ) -> Result<Self, StoreError> {
@@ -89,7 +71,6 @@ impl SqliteStore {
         migrate::check(&mut connection, &path).await?;
         let connector = connector.with_busy_timeout(open_timeout.min(BUSY_TIMEOUT));
         connector.settle(&mut connection).await?;
-        let gateway = gateways::register(&mut connection, &path, gateway).await?;
         let writer = Writer::new(connector.clone(), connection);
         Ok(Self {
             path,
@@ -97,7 +78,6 @@ impl SqliteStore {
             readers: Readers::new(connector),
             busy_timeout: open_timeout.min(BUSY_TIMEOUT),
             unscrubbed: AtomicBool::new(false),
-            gateway,
         })
     }
 
@@ -106,9 +86,34 @@ impl SqliteStore {
         &self.path
     }
 
+    /// Returns how long the file and its log are. Opens neither.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let parts = [self.path.clone(), file::beside(&self.path, "-wal")];
+        let lengths = parts.iter().filter_map(|part| std::fs::metadata(part).ok());
+        lengths.map(|file| file.len()).sum()
+    }
+
+    /// Lends a connection that reads.
+    pub(crate) async fn reader(&self, what: &'static str) -> Result<Reader<'_>, StoreError> {
+        self.readers.take(what).await
+    }
+
+    /// Waits for the turn to write.
+    pub(crate) async fn turn(
+        &self,
+        what: &'static str,
+        durability: Durability,
+    ) -> Result<WriteTurn<'_>, StoreError> {
+        self.writer.turn(what, durability).await
+    }
+
+    /// Refuses every write while the file is not where it was.
+    pub(crate) fn set_gone(&self, gone: bool) {
+        self.writer.set_gone(gone);
+    }
+
     /// Lets go of the file; the last connection imports the write-ahead log into it.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
-        self.stopped().await;
         self.readers.close().await?;
         self.writer.close().await
     }
@@ -120,12 +125,12 @@ impl SqliteStore {
         let checkpoint =
             sqlx::query("PRAGMA kb.wal_checkpoint(FULL)").fetch_one(turn.connection()?);
         let row = checkpoint.await.map_err(|error| self.failed(WHAT, error))?;
-        let busy: i64 = value::column(&row, 0).map_err(|error| self.failed(WHAT, error))?;
+        let busy: i64 = row.try_get(0).map_err(|error| self.failed(WHAT, error))?;
         turn.done();
         match busy {
             0 => Ok(()),
             _ => Err(StoreError::Locked {
-                path: self.path.clone(),
+                database: self.path.display().to_string(),
                 holder: "a reader of the file".to_owned(),
             }),
         }
@@ -161,37 +166,16 @@ impl SqliteStore {
         let patience = format!("PRAGMA busy_timeout = {}", self.busy_timeout.as_millis());
         let restore = sqlx::query(AssertSqlSafe(patience)).persistent(false);
         restore.execute(&mut *connection).await?;
-        let busy: i64 = value::column(&emptied?, 0)?;
+        let busy: i64 = emptied?.try_get(0)?;
         Ok(busy == 0)
     }
 
     /// Empties the log right after something secret was removed; what fails is done later.
-    async fn removed(&self) {
+    pub(crate) async fn removed(&self) {
         self.unscrubbed.store(true, Ordering::Release);
         if let Err(error) = self.scrub().await {
             tracing::debug!(%error, "the write-ahead log is emptied later");
         }
-    }
-
-    /// Ends a transaction so that all of it holds.
-    async fn commit(
-        &self,
-        what: &'static str,
-        transaction: Transaction<'_, Sqlite>,
-    ) -> Result<(), StoreError> {
-        let committed = transaction.commit().await;
-        committed.map_err(|error| self.failed(what, error))
-    }
-
-    /// Takes the rows of an answer apart.
-    fn decoded<T>(
-        &self,
-        what: &'static str,
-        rows: Result<Vec<SqliteRow>, sqlx::Error>,
-        decode: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
-    ) -> Result<Vec<T>, StoreError> {
-        rows.and_then(|rows| rows.iter().map(decode).collect())
-            .map_err(|error| self.failed(what, error))
     }
 
     /// Classifies what SQLite reported.
@@ -206,9 +190,4 @@ impl fmt::Debug for SqliteStore {
             .field("path", &self.path)
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the time of day as rows carry it.
-fn now_ms() -> i64 {
-    i64::try_from(crate::unix_ms()).unwrap_or(i64::MAX)
 }

@@ -1,17 +1,19 @@
 //! The parts Gantry's tests are made of: a scripted MCP server (`evilpeer`), the server that the
 //! conformance suites expect (`fixture`), an authorization server (`authserver`), a maker of process
-//! trees (`treegen`), and eyes on `/proc`.
+//! trees (`treegen`), databases ([`postgres`]), a proxy that can be cut ([`cut`]), and eyes on `/proc`.
 //! Plain threads, no runtime: a test that waits for this crate to compile is a test that is not run.
 //! Images of it are made by [`image`], and pushed to a real registry by [`registry`]. Start at [`Evilpeer`], [`fixture`], [`procs`] and [`journal`].
 
 pub mod authserver;
 pub mod bin;
+pub mod cut;
 pub mod deny;
 pub mod fixture;
 pub mod image;
 pub mod journal;
 pub mod mcp_registry;
 pub mod peer;
+pub mod postgres;
 pub mod probes;
 pub mod procs;
 pub mod proof;

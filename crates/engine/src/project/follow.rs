@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 use super::Project;
 use crate::clock::unix_ms;
 
-/// How often leases are renewed while there are other gateways.
+/// How often leases are renewed while there are other gateways, or may be.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 /// How often it is looked what other gateways have changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -53,6 +53,7 @@ impl Project {
             } else {
                 remembered.saturating_sub(1)
             };
+            let before = Instant::now();
             let changes = match store.changes(&self.name).await {
                 Ok(changes) => changes,
                 Err(error) => {
@@ -60,11 +61,12 @@ impl Project {
                     continue;
                 }
             };
-            if let Err(error) = access.refresh(changes.access).await {
-                warn!(
+            match access.refresh(changes.access).await {
+                Ok(()) => access.confirm(before),
+                Err(error) => warn!(
                     error = &error as &dyn std::error::Error,
                     "changed keys and grants cannot be read"
-                );
+                ),
             }
             let settings = self.settings.refresh(store, &self.name, changes.settings);
             if let Err(error) = settings.await {
@@ -80,9 +82,11 @@ impl Project {
             if changes.others {
                 remembered = REMEMBERED;
             }
-            if remembered > 0 && Instant::now() >= renew_at {
+            // A store that is lost to this machine alone is not lost to others: leases there always end.
+            let is_due = remembered > 0 || store.is_remote();
+            if is_due && Instant::now() >= renew_at {
                 renew_at = Instant::now() + RENEW_EVERY;
-                if let Err(error) = leases.renew().await {
+                if let Err(error) = leases.renew(remembered == 0).await {
                     warn!(
                         error = &error as &dyn std::error::Error,
                         "leases on servers cannot be renewed"

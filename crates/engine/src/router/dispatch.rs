@@ -12,6 +12,7 @@ use gantry_model::era::meta::{
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{Edit, OneLine, Payload, Raw, RawBuf};
 use gantry_model::mcp::{ClientCapabilities, LogLevel, Method, may_ask_back};
+use gantry_model::spec::Source;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -216,6 +217,19 @@ impl<'a> Dispatch<'a> {
         self.client().and_then(|client| client.session)
     }
 
+    /// Refuses the call if another gateway may run the server by now; asked right before it is sent.
+    fn check_lease(&self) -> Result<(), CallError> {
+        let leases = self.router.supervisor.leases();
+        if self.server.spec.source != Source::Api || leases.may_run(self.server.id) {
+            return Ok(());
+        }
+        Err(CallError::Down {
+            server: self.server.name.clone(),
+            reason: "another gateway may run it: the lease on it could not be renewed".to_owned(),
+            next_try: None,
+        })
+    }
+
     /// Sends the call, or what answers its server's last question, and waits for the answer.
     async fn send(
         &self,
@@ -224,6 +238,7 @@ impl<'a> Dispatch<'a> {
         longest: Duration,
     ) -> Result<Answer, CallError> {
         let (link, request) = (&route.link, self.call.request);
+        self.check_lease()?;
         if let Some(level) = self.log_level()
             && route.logs
         {

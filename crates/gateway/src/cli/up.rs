@@ -6,6 +6,7 @@
 mod keys;
 mod live;
 mod options;
+mod reach;
 mod report;
 
 use std::fs::DirBuilder;
@@ -39,6 +40,7 @@ use super::CliContext;
 use super::failure::{Exit, Failure};
 use super::files::{self, Setup, TrustFolder};
 use super::prompt;
+use reach::reached;
 
 pub(super) use keys::DEFAULT_AGENT;
 pub(super) use live::NOTICE;
@@ -303,6 +305,9 @@ impl Gateway<'_> {
         let began = tokio::time::Instant::now();
         let failed =
             |error: &dyn gantry_model::diagnose::Diagnose| Failure::of(Exit::Failed, error);
+        if !reached(&config.store, stop, &self.context.screen).await? {
+            return Ok(());
+        }
         let engine = Engine::start(config)
             .await
             .map_err(|error| failed(&error))?;

@@ -236,8 +236,8 @@ pub static SETTINGS: &[Setting] = &[
         "store",
         Form::Text,
         "`gantry.db` in the data folder",
-        "Where the state is kept: a SQLite file, or a `postgres://` URL (not available yet). Several \
-         gateways of one machine can share a file.",
+        "Where the state is kept: a SQLite file, or a `postgres://` URL. Several gateways can \
+         share it: those of one machine a file, others a database.",
     ),
     setting(
         "issuers",

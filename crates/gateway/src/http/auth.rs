@@ -83,6 +83,7 @@ impl Gate {
 
     /// Returns the caller of any key or browser session.
     pub(crate) fn anyone(&self, parts: &Parts) -> Result<Authenticated, Problem> {
+        self.check_fresh()?;
         // A cookie is only valid with its token: browsers send it to every port of this machine.
         let Some(token) = parts.headers.get(TOKEN_HEADER) else {
             let caller = self.known(parts, Surface::Rest)?;
@@ -107,6 +108,16 @@ impl Gate {
         admit(parts, &caller);
         let session = Some(session);
         Ok(Authenticated { caller, session })
+    }
+
+    /// Refuses everybody while it cannot be known whether a key was revoked.
+    fn check_fresh(&self) -> Result<(), Problem> {
+        match self.engine.keys_are_stale() {
+            false => Ok(()),
+            true => Err(Problem::new("auth.stale_keys").with_detail(
+                "the database has been away for a minute: keys may have been revoked on another gateway",
+            )),
+        }
     }
 
     fn known(&self, parts: &Parts, surface: Surface) -> Result<Caller, Problem> {
@@ -135,6 +146,7 @@ impl Gate {
     fn judge(&self, parts: &Parts, key: &str, surface: Surface) -> Result<Caller, Problem> {
         #[cfg(test)]
         super::tests::judge(key);
+        self.check_fresh()?;
         if let Some(token) = self.engine.authenticate_token(key) {
             return match token {
                 Ok(caller) => {

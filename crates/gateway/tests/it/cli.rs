@@ -23,6 +23,7 @@ mod screen;
 mod shown;
 mod starting;
 mod stdio;
+mod store;
 mod verbs;
 mod written;
 

@@ -272,9 +272,14 @@ impl Gantry {
     }
 
     /// Starts it again on the same data folder; it must have ended.
-    pub(crate) fn again(mut self) -> Self {
-        let home = self.home.take().expect("the home goes with the handle");
+    pub(crate) fn again(self) -> Self {
         let builder = self.builder.clone();
+        self.again_as(builder)
+    }
+
+    /// Starts another one on the same data folder; it must have ended.
+    pub(crate) fn again_as(mut self, builder: Builder) -> Self {
+        let home = self.home.take().expect("the home goes with the handle");
         builder.start_in(home)
     }
 

@@ -35,5 +35,6 @@ mod rows_calls;
 mod rows_lifecycle;
 mod shapes;
 mod shared_store;
+mod store_away;
 mod tidy;
 mod upstream;

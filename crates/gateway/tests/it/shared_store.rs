@@ -3,14 +3,15 @@
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use gantry_testkit::postgres::PgDatabase;
 use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Evilpeer, procs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::faults_client::Posted;
 use crate::harness::{Gantry, LONG};
@@ -20,9 +21,35 @@ const SEEN: Duration = Duration::from_secs(2);
 /// Within this time a gateway takes over the servers of one that died.
 const TAKEN_OVER: Duration = Duration::from_secs(11);
 
+/// What gateways share.
+enum Shared {
+    File(TempDir),
+    Server(PgDatabase),
+}
+
+impl Shared {
+    fn file() -> Self {
+        Self::File(tempfile::tempdir().unwrap())
+    }
+
+    fn server() -> Self {
+        Self::Server(PgDatabase::new())
+    }
+
+    /// Returns what `--store` takes.
+    fn name(&self) -> String {
+        match self {
+            Self::File(folder) => {
+                let file = folder.path().join("shared/gantry.db");
+                file.to_str().unwrap().to_owned()
+            }
+            Self::Server(database) => database.url(),
+        }
+    }
+}
+
 /// Starts the first gateway on the store.
-fn first(store: &Path) -> Gantry {
-    let store = store.to_str().unwrap();
+fn first(store: &str) -> Gantry {
     let gantry = Gantry::builder()
         .server("a", &Evilpeer::new().name("first"))
         .flags(&["--store", store])
@@ -32,7 +59,7 @@ fn first(store: &Path) -> Gantry {
 }
 
 /// Starts another gateway on the store; its administrator brings the keys of the first.
-fn second(store: &Path, first: &Gantry) -> Gantry {
+fn second(store: &str, first: &Gantry) -> Gantry {
     let home = tempfile::tempdir().unwrap();
     let keys = home.path().join("data/keys");
     let mut folder = fs::DirBuilder::new();
@@ -42,7 +69,7 @@ fn second(store: &Path, first: &Gantry) -> Gantry {
     }
     let gantry = Gantry::builder()
         .server("a", &Evilpeer::new().name("second"))
-        .variable("GANTRY_STORE", store.to_str().unwrap())
+        .variable("GANTRY_STORE", store)
         .start_in(home);
     gantry.wait_state("a", "ready", LONG);
     gantry
@@ -66,8 +93,17 @@ fn row_of(gantry: &Gantry, nonce: &str) -> Value {
 // rows 0.9, 3.5
 #[test]
 fn gateways_on_one_store_leave_each_others_calls_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("shared/gantry.db");
+    leave_each_others_calls_alone(&Shared::file());
+}
+
+// rows 0.9, 3.5
+#[test]
+fn gateways_on_postgresql_leave_each_others_calls_alone() {
+    leave_each_others_calls_alone(&Shared::server());
+}
+
+fn leave_each_others_calls_alone(shared: &Shared) {
+    let store = shared.name();
     let mut one = first(&store);
     let mut two = second(&store, &one);
     assert!(!one.data().join("gantry.db").exists());
@@ -110,8 +146,17 @@ fn gateways_on_one_store_leave_each_others_calls_alone() {
 // fault U6
 #[test]
 fn a_key_revoked_on_one_gateway_ends_what_it_runs_on_the_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("shared/gantry.db");
+    revoked_on_one_ends_on_the_other(&Shared::file());
+}
+
+// fault U6
+#[test]
+fn a_key_revoked_on_one_gateway_of_postgresql_ends_what_it_runs_on_the_other() {
+    revoked_on_one_ends_on_the_other(&Shared::server());
+}
+
+fn revoked_on_one_ends_on_the_other(shared: &Shared) {
+    let store = shared.name();
     let one = first(&store);
     let body = json!({"kind": "agent", "agent": "default"});
     let made = one.rest("POST", "/api/v1/keys", Some(&body)).json();
@@ -134,8 +179,16 @@ fn a_key_revoked_on_one_gateway_ends_what_it_runs_on_the_other() {
 
 #[test]
 fn a_registered_server_runs_on_one_gateway_and_is_taken_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("shared/gantry.db");
+    runs_on_one_and_is_taken_over(&Shared::file());
+}
+
+#[test]
+fn a_registered_server_of_postgresql_runs_on_one_gateway_and_is_taken_over() {
+    runs_on_one_and_is_taken_over(&Shared::server());
+}
+
+fn runs_on_one_and_is_taken_over(shared: &Shared) {
+    let store = shared.name();
     let mut one = first(&store);
     let two = second(&store, &one);
     let argv = Evilpeer::new().name("both").argv();
@@ -187,7 +240,14 @@ fn a_registered_server_runs_on_one_gateway_and_is_taken_over() {
     one.signal(Signal::STOP);
     two.wait_state("both", "ready", TAKEN_OVER);
     one.signal(Signal::CONT);
+    if let Shared::Server(_) = shared {
+        // Its lease has ended on its own clock, too: it sends nothing, not even before it has looked.
+        let late = one.call("both__echo", json!({"text": "late"}));
+        assert!(late["error"].is_object(), "{late:#}");
+    }
     elsewhere(&one);
+    let answer = two.call("both__echo", json!({"text": "x"}));
+    assert_eq!(answer["result"]["content"][0]["text"], "x", "{answer:#}");
     let removed = one.rest("DELETE", "/api/v1/mcp/servers/both", None);
     assert_eq!(removed.status, 204, "{}", removed.text());
     let gone = || two.rest("GET", "/api/v1/mcp/servers/both", None).status == 404;
@@ -204,12 +264,12 @@ fn a_store_that_cannot_be_used_is_told_at_the_start() {
         let log = fs::read_to_string(home.path().join("stderr")).unwrap();
         (status.code(), log)
     };
-    let (code, log) = started("postgres://me:s3cret@db/gantry");
+    let port = PgDatabase::new().port();
+    let absent = format!("postgres://gantry:s3cret@127.0.0.1:{port}/absent");
+    let (code, log) = started(&absent);
     assert_eq!(code, Some(1), "{log}");
-    assert!(
-        log.contains("PostgreSQL is not available in this build yet"),
-        "{log}"
-    );
+    assert!(log.contains("/absent` refuses access"), "{log}");
+    assert!(log.contains("check user, password"), "{log}");
     assert!(!log.contains("s3cret"), "{log}");
     let (code, log) = started("mysql://db");
     assert_eq!(code, Some(2), "{log}");

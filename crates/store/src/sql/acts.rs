@@ -1,4 +1,4 @@
-//! Statements over administrative acts. Run by `sqlite::acts`.
+//! Statements over administrative acts. Run by `store::acts`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_admin_log \
      (at, ended_at, key_id, actor, address, via, act, target, detail, old_value, new_value, outcome, \

@@ -1,4 +1,4 @@
-//! Statements over agents. Run by `sqlite::agents`.
+//! Statements over agents. Run by `store::agents`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.agents \
      (project_id, id, description, created_at, tools, trusted_user_ids) VALUES ($1, $2, $3, $4, $5, $6)";

@@ -1,4 +1,4 @@
-//! Statements over the audit. Run by `sqlite::calls`.
+//! Statements over the audit. Run by `store::calls`.
 //!
 //! Importing joins `IMPORT_HEAD`, the rows as placeholders, and `IMPORT_TAIL`; asking joins `SELECT` with the
 //! conditions of a filter.
@@ -46,10 +46,19 @@ pub(crate) const SELECT: &str = "SELECT id, seq, project_id, agent_id, key_id, u
 
 /// Rows are numbered as they come and dropped from the oldest on, so that the first and the last number
 /// tell how many there are, without a walk over them.
-pub(crate) const USAGE: &str = "SELECT coalesce((SELECT max(rowid) FROM kb.mcp_tool_call_log) \
+pub(crate) const USAGE_SQLITE: &str = "SELECT coalesce((SELECT max(rowid) FROM kb.mcp_tool_call_log) \
      - (SELECT min(rowid) FROM kb.mcp_tool_call_log) + 1, 0), \
      (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id LIMIT 1), \
      (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id DESC LIMIT 1)";
+
+/// Counts up to a hundred thousand; beyond, the estimate that vacuuming keeps is close enough.
+pub(crate) const USAGE_POSTGRES: &str = "SELECT CASE WHEN counted.calls < 100000 THEN counted.calls \
+     ELSE greatest(100000, CAST(class.reltuples AS BIGINT)) END, \
+     (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id LIMIT 1), \
+     (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id DESC LIMIT 1), \
+     pg_database_size(current_database()) FROM (SELECT count(*) AS calls FROM \
+     (SELECT 1 FROM kb.mcp_tool_call_log LIMIT 100000) AS first) AS counted, pg_class AS class \
+     WHERE class.oid = to_regclass('kb.mcp_tool_call_log')";
 
 /// A former start of the gateway never moves the position of a later one.
 pub(crate) const PUT_POSITION: &str = "INSERT INTO kb.mcp_journal_position AS old \
@@ -67,4 +76,4 @@ pub(crate) const DROP_BEFORE: &str = "DELETE FROM kb.mcp_tool_call_log WHERE id 
      (SELECT id FROM kb.mcp_tool_call_log WHERE id < $1 AND started_at < $2 ORDER BY id LIMIT $3)";
 
 #[cfg(test)]
-pub(crate) const ALL: &[&str] = &[SELECT, USAGE, PUT_POSITION, SETTLE_RUNNING, DROP_BEFORE];
+pub(crate) const ALL: &[&str] = &[SELECT, PUT_POSITION, SETTLE_RUNNING, DROP_BEFORE];

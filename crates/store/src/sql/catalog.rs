@@ -1,4 +1,4 @@
-//! Statements over remembered catalogs. Run by `sqlite::catalog`.
+//! Statements over remembered catalogs. Run by `store::catalog`.
 
 pub(crate) const PUT_HEAD: &str = "INSERT INTO kb.mcp_catalogs AS old \
      (server_id, spec_fingerprint, hello, saved_at) VALUES ($1, $2, $3, $4) \

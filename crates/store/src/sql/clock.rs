@@ -1,4 +1,4 @@
-//! Statements over the time up to which the clock was believed. Run by `sqlite::calls`.
+//! Statements over the time up to which the clock was believed. Run by `store::calls`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_clock (name, at) VALUES ('retention', $1) \
      ON CONFLICT (name) DO UPDATE SET at = excluded.at";

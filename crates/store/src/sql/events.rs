@@ -1,10 +1,10 @@
-//! Statements over what happened to servers. Run by `sqlite::events`.
+//! Statements over what happened to servers. Run by `store::events`.
 
 /// `$6` is the gateway. What happens to a server after it was removed has the id of what happened before.
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_server_events \
      (project_id, server_name, at, kind, detail, server_id) VALUES ($1, $2, $3, $4, $5, coalesce(\
      (SELECT id FROM kb.project_mcp_servers WHERE project_id = $1 AND name = $2 \
-     AND coalesce(gateway, $6) = $6 ORDER BY gateway DESC LIMIT 1), \
+     AND coalesce(gateway, $6) = $6 ORDER BY gateway DESC NULLS LAST LIMIT 1), \
      (SELECT server_id FROM kb.mcp_server_events WHERE project_id = $1 AND server_name = $2 \
      ORDER BY id DESC LIMIT 1)))";
 

@@ -1,4 +1,4 @@
-//! Statements over gateways and over what changed since it was read. Run by `sqlite::gateways`.
+//! Statements over gateways and over what changed since it was read. Run by `store::gateways`.
 
 /// The gateway that wrote the rows of before gateways had ids takes them over.
 pub(crate) const CLAIM: &str = "UPDATE kb.mcp_gateways SET id = $1 WHERE id IS NULL \
@@ -22,7 +22,7 @@ pub(crate) const STOPPED: &str =
 
 /// The revisions of a project, and whether another gateway was seen since `$3`.
 pub(crate) const CHANGES: &str = "SELECT \
-     (SELECT sum(revision) FROM kb.mcp_revisions \
+     (SELECT CAST(sum(revision) AS BIGINT) FROM kb.mcp_revisions \
      WHERE project_id = $1 AND kind IN ('keys', 'agents', 'grants')), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'servers'), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'settings'), \

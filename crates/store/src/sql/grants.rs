@@ -1,4 +1,4 @@
-//! Statements over grants. Run by `sqlite::grants`.
+//! Statements over grants. Run by `store::grants`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_bindings AS old \
      (project_id, principal_kind, principal, server, item, alias, created_at) \

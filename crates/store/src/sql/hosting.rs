@@ -1,4 +1,4 @@
-//! Statements over hosted servers: their workspaces, id ranges and volumes. Run by `sqlite::hosting`.
+//! Statements over hosted servers: their workspaces, id ranges and volumes. Run by `store::hosting`.
 
 /// A hosted server has one row, whatever gateway runs it. What is known of its instance stays until it
 /// is another image.
@@ -11,7 +11,7 @@ pub(crate) const PUT_WORKSPACE: &str = "INSERT INTO kb.agent_workspaces AS old \
      port = excluded.port, restart_policy = excluded.restart_policy, \
      resource_limits = excluded.resource_limits, volumes = excluded.volumes, \
      updated_at = excluded.updated_at, \
-     image_digest = CASE WHEN old.image IS excluded.image THEN old.image_digest END";
+     image_digest = CASE WHEN old.image IS NOT DISTINCT FROM excluded.image THEN old.image_digest END";
 
 pub(crate) const REMOVE_WORKSPACE: &str = "DELETE FROM kb.agent_workspaces \
      WHERE project_id = $1 AND container_type = 'mcp_server' AND name = $2";
@@ -40,12 +40,12 @@ pub(crate) const USE_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET released_at =
      WHERE project_id = $1 AND server = $2 AND released_at IS NOT NULL";
 
 /// Whose files lie where no place of a server is: they stay when the server goes.
-pub(crate) const KEEP_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET is_kept = 1 \
-     WHERE project_id = $1 AND server = $2 AND is_kept = 0";
+pub(crate) const KEEP_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET is_kept = TRUE \
+     WHERE project_id = $1 AND server = $2 AND is_kept = FALSE";
 
 /// Only what no server has, and no volume of any gateway.
 pub(crate) const RELEASE_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET released_at = $3 \
-     WHERE project_id = $1 AND server = $2 AND released_at IS NULL AND is_kept = 0 \
+     WHERE project_id = $1 AND server = $2 AND released_at IS NULL AND is_kept = FALSE \
      AND NOT EXISTS (SELECT 1 FROM kb.mcp_volumes \
      WHERE mcp_volumes.project_id = $1 AND mcp_volumes.server = $2) \
      AND NOT EXISTS (SELECT 1 FROM kb.project_mcp_servers \

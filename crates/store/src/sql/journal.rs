@@ -1,4 +1,4 @@
-//! Statements over the journal's chain and its damage. Run by `sqlite::journal`.
+//! Statements over the journal's chain and its damage. Run by `store::journal`.
 
 pub(crate) const STATE: &str = "SELECT segment, byte_offset, identity, run_segment, run_calls \
      FROM kb.mcp_journal_position WHERE gateway = $1";

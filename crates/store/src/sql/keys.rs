@@ -1,4 +1,4 @@
-//! Statements over keys. Run by `sqlite::keys`.
+//! Statements over keys. Run by `store::keys`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_api_keys \
      (id, project_id, agent_id, kind, digest, label, created_at, revoked_at, expires_at, role) \

@@ -1,4 +1,4 @@
-//! Statements over leases. Run by `sqlite::leases`.
+//! Statements over leases. Run by `store::leases`.
 
 /// Takes every registered server of a project that is free, that a former start of this gateway held,
 /// or whose lease ended before `$5`. The generation counts up by one, whoever had it before. A server

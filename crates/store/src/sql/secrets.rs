@@ -1,4 +1,4 @@
-//! Statements over sealed values. Run by `sqlite::secrets`.
+//! Statements over sealed values. Run by `store::secrets`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_secrets \
      (project_id, scope, name, key_id, nonce, ciphertext, created_at, updated_at) \

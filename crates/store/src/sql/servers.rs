@@ -1,4 +1,4 @@
-//! Statements over projects, agents and servers. Run by `sqlite::servers`.
+//! Statements over projects, agents and servers. Run by `store::servers`.
 
 pub(crate) const ENSURE_PROJECT: &str =
     "INSERT INTO kb.projects (id, created_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";

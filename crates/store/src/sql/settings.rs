@@ -1,4 +1,4 @@
-//! Statements over the settings of projects. Run by `sqlite::settings`.
+//! Statements over the settings of projects. Run by `store::settings`.
 
 pub(crate) const OF_PROJECT: &str =
     "SELECT name, value FROM kb.mcp_project_settings WHERE project_id = $1 ORDER BY name";

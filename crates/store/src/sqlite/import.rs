@@ -7,16 +7,17 @@
 
 use std::sync::{Arc, LazyLock};
 
-use sqlx::Sqlite;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
+use sqlx::{Connection, Sqlite};
 
 use super::SqliteStore;
-use super::value::{signed, signed_option};
-use super::writer::Durability;
 use crate::call::{CallRow, JournalPosition};
+use crate::database::Durability;
+use crate::database::row::signed;
 use crate::error::StoreError;
 use crate::sql::calls as sql;
+use crate::store::Registered;
 
 /// Rows per statement; enough to hide the round trip, few enough for a small statement.
 pub(super) const MANY: usize = 64;
@@ -35,19 +36,27 @@ static IMPORT_FEW: LazyLock<String> = LazyLock::new(|| alike_statement(FEW));
 impl SqliteStore {
     pub(crate) async fn import_calls<T: AsRef<str> + Sync>(
         &self,
+        gateway: Registered,
         rows: &[CallRow<T>],
         position: JournalPosition,
     ) -> Result<(), StoreError> {
         const WHAT: &str = "import the journal";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
-        let mut transaction = turn.begin().await?;
-        let imported = self.import_rows(&mut transaction, rows, position).await;
-        imported.map_err(|error| self.failed(WHAT, error))?;
-        self.commit(WHAT, transaction).await?;
+        let imported = async {
+            let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
+            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+            gateway
+                .import_rows(&mut transaction, rows, position)
+                .await?;
+            transaction.commit().await
+        };
+        imported.await.map_err(|error| self.failed(WHAT, error))?;
         turn.done();
         Ok(())
     }
+}
 
+impl Registered {
     async fn import_rows<T: AsRef<str> + Sync>(
         &self,
         connection: &mut SqliteConnection,
@@ -84,8 +93,8 @@ impl SqliteStore {
             statement.execute(&mut *connection).await?;
         }
         let put = sqlx::query(sql::PUT_POSITION)
-            .bind(self.number())
-            .bind(self.boot())
+            .bind(self.number)
+            .bind(self.boot)
             .bind(signed(position.segment));
         put.bind(signed(position.offset))
             .execute(connection)
@@ -132,8 +141,8 @@ impl SqliteStore {
     fn bind_writer<'q, T>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         query
             .bind(row.server_id.map(|id| id.to_string()))
-            .bind(self.number())
-            .bind(self.boot())
+            .bind(self.number)
+            .bind(self.boot)
     }
 }
 
@@ -251,6 +260,10 @@ fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> 
 /// Copies a text in one piece; bound as a borrowed one it would be copied into two.
 fn copied<T: AsRef<str>>(text: &T) -> Arc<str> {
     Arc::from(text.as_ref())
+}
+
+fn signed_option(number: Option<u64>) -> Option<i64> {
+    number.map(signed)
 }
 
 fn text<T: AsRef<str>>(text: &Option<T>) -> Option<&str> {

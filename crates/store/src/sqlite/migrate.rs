@@ -14,10 +14,10 @@ use std::time::Duration;
 use gantry_model::hex::hex;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Connection, SqlStr};
+use sqlx::{AssertSqlSafe, Connection, Row, SqlStr};
 
 use super::connection::Connector;
-use super::{file, value};
+use super::file;
 use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
@@ -171,8 +171,8 @@ pub(crate) async fn older(
     let [id, found] = rows.as_slice() else {
         return Err(stranger());
     };
-    let id: i64 = value::column(id, 0).map_err(failed)?;
-    let found: i64 = value::column(found, 0).map_err(failed)?;
+    let id: i64 = id.try_get(0).map_err(failed)?;
+    let found: i64 = found.try_get(0).map_err(failed)?;
     if id != APPLICATION_ID {
         return Err(stranger());
     }
@@ -217,7 +217,7 @@ pub(crate) async fn check(
         .await
         .map_err(failed)?;
     for row in rows {
-        let said: String = value::column(&row, 0).map_err(failed)?;
+        let said: String = row.try_get(0).map_err(failed)?;
         if said != "ok" {
             return Err(StoreError::corrupt(path, said));
         }
@@ -327,7 +327,7 @@ async fn lock(path: &Path) -> Result<File, StoreError> {
                 lock.read_to_string(&mut holder).map_err(failed)?;
                 let holder = format!("process {}", holder.trim());
                 return Err(StoreError::Locked {
-                    path: path.to_owned(),
+                    database: path.display().to_string(),
                     holder,
                 });
             }
@@ -341,8 +341,6 @@ async fn lock(path: &Path) -> Result<File, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use sqlx::Row;
-
     use super::*;
 
     /// Everything in a file: statements first, then rows.

@@ -13,7 +13,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::call::{CallFilter, CallRow, CallStatus, JournalPosition};
+use crate::config::StoreConfig;
+use crate::database::Database;
+use crate::gateway::Gateway;
 use crate::sql;
+use crate::store::{Store, calls};
 
 const START: JournalPosition = JournalPosition {
     segment: 0,
@@ -109,42 +113,35 @@ fn gateway() -> Gateway {
     }
 }
 
-pub(super) async fn opened(path: &Path) -> Result<SqliteStore, StoreError> {
-    SqliteStore::open(path, &gateway()).await
+async fn opened(path: &Path) -> Result<Store, StoreError> {
+    Store::open(&StoreConfig::Sqlite(path.to_owned()), &gateway()).await
 }
 
-async fn open_with(path: &Path, migrator: &Migrator) -> Result<SqliteStore, StoreError> {
-    SqliteStore::open_with(path, &gateway(), migrator, Duration::from_millis(50)).await
+async fn open_with(path: &Path, migrator: &Migrator) -> Result<Store, StoreError> {
+    let file = SqliteStore::open_with(path, migrator, Duration::from_millis(50)).await?;
+    Store::over(Database::Sqlite(file), &gateway()).await
+}
+
+/// Returns the file behind a store.
+fn file_of(store: &Store) -> &SqliteStore {
+    match store.database() {
+        Database::Sqlite(file) => file,
+        Database::Postgres(_) => unreachable!("these stores are files"),
+    }
 }
 
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
     let (_folder, path) = place();
     let store = opened(&path).await.unwrap();
-    let fixed = [
-        sql::acts::ALL,
-        sql::clock::ALL,
-        sql::agents::ALL,
-        sql::secrets::ALL,
-        sql::servers::ALL,
-        sql::settings::ALL,
-        sql::keys::ALL,
-        sql::grants::ALL,
-        sql::catalog::ALL,
-        sql::events::ALL,
-        sql::gateways::ALL,
-        sql::leases::ALL,
-        sql::hosting::ALL,
-        sql::journal::ALL,
-        sql::calls::ALL,
-    ];
-    let mut statements: Vec<String> = fixed.concat().iter().map(|s| (*s).to_owned()).collect();
+    let mut statements: Vec<String> = sql::all().iter().map(|s| (*s).to_owned()).collect();
+    statements.push(sql::calls::USAGE_SQLITE.to_owned());
     statements.push(import::statement(1));
     statements.push(import::statement(import::MANY));
     statements.push(import::alike_statement(import::ALIKE));
     statements.push(import::alike_statement(import::FEW));
-    statements.push(calls::page(&full_filter()).into_string());
-    let mut turn = store
+    statements.push(calls::page(&full_filter(), true).text().to_owned());
+    let mut turn = file_of(&store)
         .writer
         .turn("prepare", Durability::Process)
         .await
@@ -174,7 +171,7 @@ fn every_statement_is_in_its_list() {
         (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
         (include_str!("../sql/journal.rs"), sql::journal::ALL.len()),
         // The two halves of the importing statement are prepared joined.
-        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 3),
+        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 5),
     ];
     for (text, listed) in files {
         assert_eq!(text.matches(": &str =").count(), listed, "{text}");
@@ -201,7 +198,7 @@ async fn plan(turn: &mut WriteTurn<'_>, statement: &str) -> Vec<String> {
 async fn the_audit_is_read_by_its_keys() {
     let (_folder, path) = place();
     let store = opened(&path).await.unwrap();
-    let mut turn = store
+    let mut turn = file_of(&store)
         .writer
         .turn("explain", Durability::Process)
         .await
@@ -221,7 +218,7 @@ async fn the_audit_is_read_by_its_keys() {
         assert!(!sorts, "{statement}: {plan:?}");
     }
     // How many rows there are is not counted one by one.
-    let plan = plan(&mut turn, sql::calls::USAGE).await;
+    let plan = plan(&mut turn, sql::calls::USAGE_SQLITE).await;
     let ends = plan
         .iter()
         .filter(|step| *step == "SEARCH kb.mcp_tool_call_log");
@@ -258,7 +255,7 @@ fn filter_of(bits: u32) -> CallFilter {
 async fn every_filter_over_calls_is_answered_by_an_index() {
     let (_folder, path) = place();
     let store = opened(&path).await.unwrap();
-    let mut turn = store
+    let mut turn = file_of(&store)
         .writer
         .turn("explain", Durability::Process)
         .await
@@ -271,11 +268,8 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
             continue;
         }
         let filter = filter_of(bits);
-        let statement = calls::page(&filter).into_string();
-        let page = plan(&mut turn, &statement).await;
-        let mut count = sqlx::QueryBuilder::new("SELECT count(*)");
-        calls::push_filtered(&mut count, &filter);
-        let count = plan(&mut turn, &count.into_string()).await;
+        let page = plan(&mut turn, calls::page(&filter, true).text()).await;
+        let count = plan(&mut turn, calls::count(&filter, true).text()).await;
         let inner = match &filter.run {
             Some(_) => "INDEX mcp_tool_call_log_run (run_id=?",
             None if filter.server.is_some() => {
@@ -389,7 +383,7 @@ async fn a_migration_that_fails_half_way_leaves_the_old_schema() {
 async fn a_full_disk_is_said_and_heals() {
     let (_folder, path) = place();
     let store = opened(&path).await.unwrap();
-    let mut turn = store
+    let mut turn = file_of(&store)
         .writer
         .turn("limit", Durability::Process)
         .await
@@ -408,7 +402,7 @@ async fn a_full_disk_is_said_and_heals() {
     assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
     assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 0);
     assert_eq!(store.journal_state().await.unwrap().position, None);
-    let mut turn = store
+    let mut turn = file_of(&store)
         .writer
         .turn("free", Durability::Process)
         .await
@@ -448,16 +442,17 @@ async fn a_caller_that_goes_away_leaves_nothing_open() {
     let (_folder, path) = place();
     let store = opened(&path).await.unwrap();
     {
-        let mut turn = store
+        let mut turn = file_of(&store)
             .writer
             .turn("abandon", Durability::Process)
             .await
             .unwrap();
-        let mut transaction = turn.begin().await.unwrap();
+        let connection = turn.connection().unwrap();
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let insert = "INSERT INTO kb.projects (id, created_at) VALUES ('lost', 0)";
         transaction.execute(insert).await.unwrap();
     }
-    let mut reader = store.readers.take("look").await.unwrap();
+    let mut reader = file_of(&store).readers.take("look").await.unwrap();
     let projects = sqlx::query("SELECT id FROM kb.projects");
     let projects = projects.fetch_all(reader.connection()).await.unwrap();
     assert!(projects.is_empty());
@@ -472,17 +467,14 @@ async fn a_transaction_that_ended_behind_the_drivers_back_is_mended() {
     let (_folder, path) = place();
     let store = opened(&path).await.unwrap();
     {
-        let mut turn = store
+        let mut turn = file_of(&store)
             .writer
             .turn("fail", Durability::Process)
             .await
             .unwrap();
-        turn.begin()
-            .await
-            .unwrap()
-            .execute("ROLLBACK")
-            .await
-            .unwrap();
+        let connection = turn.connection().unwrap();
+        let begun = connection.begin_with("BEGIN IMMEDIATE").await;
+        begun.unwrap().execute("ROLLBACK").await.unwrap();
     }
     store.import_calls(&[call(1, "")], START).await.unwrap();
     assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 1);
@@ -491,8 +483,8 @@ async fn a_transaction_that_ended_behind_the_drivers_back_is_mended() {
 #[tokio::test]
 async fn the_queue_of_writes_is_bounded() {
     let (_folder, path) = place();
-    let store = std::sync::Arc::new(opened(&path).await.unwrap());
-    let turn = store
+    let store = opened(&path).await.unwrap();
+    let turn = file_of(&store)
         .writer
         .turn("hold", Durability::Process)
         .await
@@ -529,7 +521,11 @@ async fn durability_is_set_per_turn() {
         (Durability::Process, 1),
         (Durability::Power, 2),
     ] {
-        let mut turn = store.writer.turn("look", durability).await.unwrap();
+        let mut turn = file_of(&store)
+            .writer
+            .turn("look", durability)
+            .await
+            .unwrap();
         let row = turn
             .connection()
             .unwrap()

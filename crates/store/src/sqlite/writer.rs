@@ -9,12 +9,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Sqlite, Transaction};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::connection::Connector;
+use crate::database::Durability;
 use crate::error::StoreError;
 
 /// How many writes may wait or be under way at once.
@@ -24,15 +25,6 @@ const QUEUE: usize = 256;
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The same after a write that failed: the database is full or locked, and waiting helps nobody.
 const LONGEST_WAIT_AFTER_FAILURE: Duration = Duration::from_millis(750);
-
-/// What a write survives once its method has returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// The end of the process: for what the journal or the next handshake can bring again.
-    Process,
-    /// The loss of power: for what people and administrators did.
-    Power,
-}
 
 /// The queue and the connection.
 pub(crate) struct Writer {
@@ -158,18 +150,6 @@ impl WriteTurn<'_> {
             .connection
             .as_mut()
             .ok_or(StoreError::Busy { what })
-    }
-
-    /// Begins a transaction that may write at once.
-    pub(crate) async fn begin(&mut self) -> Result<Transaction<'_, Sqlite>, StoreError> {
-        let (what, path) = (self.what, self.connector.path());
-        let connection = self
-            .slot
-            .connection
-            .as_mut()
-            .ok_or(StoreError::Busy { what })?;
-        let begun = connection.begin_with("BEGIN IMMEDIATE").await;
-        begun.map_err(|error| StoreError::from_sqlite(path, what, error))
     }
 
     /// Ends the turn: nothing is left open.

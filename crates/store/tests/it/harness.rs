@@ -1,12 +1,13 @@
 //! Stores to test on, and rows to fill them with.
 //!
-//! A kind of store joins the suite by one more line in `configs`.
+//! A kind of store joins the suite by one more line in `Place::each`.
 
 use std::future::Future;
 
 use gantry_model::id::{CallId, GatewayId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
 use gantry_store::{CallRow, CallStatus, Gateway, JournalPosition, ServerRow, Store, StoreConfig};
+use gantry_testkit::postgres::PgDatabase;
 use tempfile::TempDir;
 
 /// The time of the first call of every test.
@@ -18,11 +19,25 @@ pub(crate) const ANYWHERE: JournalPosition = JournalPosition {
     offset: 1,
 };
 
-/// Returns where an empty store of each kind may be; the folder goes with the pair.
-fn configs() -> Vec<(StoreConfig, TempDir)> {
-    let folder = tempfile::tempdir().unwrap();
-    let config = StoreConfig::in_folder(folder.path());
-    vec![(config, folder)]
+/// What a store of a test is in; it goes with this.
+pub(crate) enum Place {
+    Folder(TempDir),
+    Database(PgDatabase),
+}
+
+impl Place {
+    /// Returns an empty place of each kind.
+    fn each() -> [Self; 2] {
+        let folder = tempfile::tempdir().unwrap();
+        [Self::Folder(folder), Self::Database(PgDatabase::new())]
+    }
+
+    pub(crate) fn config(&self) -> StoreConfig {
+        match self {
+            Self::Folder(folder) => StoreConfig::in_folder(folder.path()),
+            Self::Database(database) => database.url().parse().unwrap(),
+        }
+    }
 }
 
 /// Returns a gateway with a data folder of its own.
@@ -44,8 +59,8 @@ where
     F: Fn(Store) -> R,
     R: Future<Output = ()>,
 {
-    for (config, _folder) in configs() {
-        let store = open(&config, 1).await;
+    for place in Place::each() {
+        let store = open(&place.config(), 1).await;
         test(store.clone()).await;
         store.close().await.unwrap();
     }
@@ -57,8 +72,8 @@ where
     F: Fn(StoreConfig) -> R,
     R: Future<Output = ()>,
 {
-    for (config, _folder) in configs() {
-        test(config).await;
+    for place in Place::each() {
+        test(place.config()).await;
     }
 }
 

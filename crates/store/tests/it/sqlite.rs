@@ -267,7 +267,9 @@ async fn a_newer_file_is_refused_with_both_numbers() {
     load(&path, newer).await;
     let error = refused(&path).await;
     let migrations = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");
-    let known = fs::read_dir(migrations).unwrap().count();
+    let names = fs::read_dir(migrations).unwrap();
+    let names = names.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let known: i64 = names.map(|name| name[..4].parse().unwrap()).max().unwrap();
     assert_eq!(
         error.to_string(),
         format!("the database has schema 9999, this Gantry knows schemas up to {known}")

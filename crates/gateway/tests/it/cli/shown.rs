@@ -9,7 +9,7 @@ use std::path::Path;
 use super::reference::verbs;
 
 /// Each verb, the test with a snapshot of its success, and the one with a snapshot of its failure.
-const SHOWN: [(&str, &str, &str); 28] = [
+const SHOWN: [(&str, &str, &str); 29] = [
     (
         "up",
         "cli::starting::up_serves_and_says_how_to_use_it",
@@ -44,6 +44,11 @@ const SHOWN: [(&str, &str, &str); 28] = [
         "images",
         "cli::verbs::images_and_volumes",
         "cli::verbs::images_and_volumes",
+    ),
+    (
+        "store",
+        "cli::store::an_installation_moves_to_postgresql_and_back",
+        "cli::store::an_installation_moves_to_postgresql_and_back",
     ),
     (
         "volumes",

@@ -37,6 +37,10 @@ async fn a_call_comes_back_with_everything_it_carried() {
         assert_eq!(position_of(&store).await, None);
         store.import_calls(&rows, position).await.unwrap();
         assert_eq!(position_of(&store).await, Some(position));
+        // PostgreSQL knows no NUL in texts; whoever sends one does not keep the audit from being written.
+        if store.file().is_none() {
+            rows[2].error = Some("not «granted»\u{2400}".into());
+        }
         for row in &rows {
             assert_eq!(store.call(row.id).await.unwrap().as_ref(), Some(row));
         }

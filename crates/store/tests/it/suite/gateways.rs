@@ -5,10 +5,10 @@ use gantry_model::id::KeyId;
 use gantry_model::spec::Source;
 use gantry_store::{
     ActFilter, ActRow, AgentRow, AgentTools, CallFilter, CallStatus, DamageKind, GrantRow,
-    JournalDamage, JournalPosition, JournalRun, KeyRow, Principal, Store, StoreConfig, StoreError,
+    JournalDamage, JournalPosition, JournalRun, KeyRow, Principal, Store, StoreError,
 };
 
-use crate::harness::{ANYWHERE, NOON, call, gateway, local, on_each, on_each_config, open, server};
+use crate::harness::{ANYWHERE, NOON, call, local, on_each, on_each_config, open, server};
 
 const RUN: JournalRun = JournalRun {
     segment: 4,
@@ -202,14 +202,4 @@ async fn a_gateway_sees_whether_it_is_alone() {
         assert!(others(&a).await);
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_store_that_cannot_be_opened_yet_says_so_without_its_password() {
-    let config: StoreConfig = "postgres://me:s3cret@db/gantry".parse().unwrap();
-    let error = Store::open(&config, &gateway(1)).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "PostgreSQL is not available in this build yet: `postgres://me@db/gantry` cannot be opened"
-    );
 }

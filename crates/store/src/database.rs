@@ -1,0 +1,368 @@
+//! The databases behind the store, as its methods use them: one statement at a time, or a transaction.
+//!
+//! This is the only place that tells the databases apart for the methods of `store`, which are written
+//! once. `query` is a statement with its values, `row` what comes back. Every use is named by what it is
+//! for, which its error says. Entry points: [`Database::begin`], [`Database::rows`],
+//! [`Database::execute`].
+
+pub(crate) mod query;
+pub(crate) mod row;
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::Sqlite;
+use sqlx_core::transaction::TransactionManager;
+
+use self::query::Query;
+use self::row::Row;
+use crate::error::StoreError;
+use crate::postgres::{self, PostgresStore};
+use crate::sqlite::{self, SqliteStore};
+
+type SqliteTransactions = <Sqlite as sqlx::Database>::TransactionManager;
+
+/// What a write survives once its method has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The end of the process: for what the journal or the next handshake can bring again.
+    Process,
+    /// The loss of power: for what people and administrators did.
+    Power,
+}
+
+/// Which database is behind the store.
+#[derive(Debug)]
+pub(crate) enum Database {
+    Sqlite(SqliteStore),
+    Postgres(PostgresStore),
+}
+
+/// A connection that is lent for one method.
+enum Lent<'a> {
+    Reader(sqlite::Reader<'a>),
+    Writer(sqlite::WriteTurn<'a>),
+    Postgres(postgres::Lent<'a>),
+}
+
+/// Several statements that take effect together. Dropped without `commit`, none of them does.
+pub(crate) struct Transaction<'a> {
+    database: &'a Database,
+    what: &'static str,
+    lent: Option<Lent<'a>>,
+}
+
+impl Database {
+    /// Begins a transaction that writes. No other one of any gateway is under way at the same time, so
+    /// that what it reads stays true until it commits.
+    pub(crate) async fn begin(
+        &self,
+        what: &'static str,
+        durability: Durability,
+    ) -> Result<Transaction<'_>, StoreError> {
+        let mut lent = self.writer(what, durability).await?;
+        let begun = match &mut lent {
+            Lent::Reader(_) => unreachable!("who writes is lent no reader"),
+            Lent::Writer(turn) => {
+                let begin = sqlx::SqlSafeStr::into_sql_str("BEGIN IMMEDIATE");
+                SqliteTransactions::begin(turn.connection()?, Some(begin)).await
+            }
+            Lent::Postgres(connection) => connection.begin_alone().await,
+        };
+        begun.map_err(|error| self.failed(what, error))?;
+        let lent = Some(lent);
+        let database = self;
+        Ok(Transaction {
+            database,
+            what,
+            lent,
+        })
+    }
+
+    /// Begins a transaction whose reads are all of one moment.
+    pub(crate) async fn snapshot(&self, what: &'static str) -> Result<Transaction<'_>, StoreError> {
+        let mut lent = self.reader(what).await?;
+        let begun = match &mut lent {
+            Lent::Reader(reader) => SqliteTransactions::begin(reader.connection(), None).await,
+            Lent::Writer(_) => unreachable!("who reads is lent no writer"),
+            Lent::Postgres(connection) => connection.begin_snapshot().await,
+        };
+        begun.map_err(|error| self.failed(what, error))?;
+        let lent = Some(lent);
+        let database = self;
+        Ok(Transaction {
+            database,
+            what,
+            lent,
+        })
+    }
+
+    /// Runs one statement that writes and tells how many rows it touched.
+    pub(crate) async fn execute(
+        &self,
+        what: &'static str,
+        durability: Durability,
+        query: Query<'_>,
+    ) -> Result<u64, StoreError> {
+        let mut lent = self.writer(what, durability).await?;
+        let touched = lent.execute(&query).await;
+        let touched = touched.map_err(|error| self.failed(what, error))?;
+        lent.done();
+        Ok(touched)
+    }
+
+    /// Runs one statement that reads and takes its rows apart.
+    pub(crate) async fn rows<T>(
+        &self,
+        what: &'static str,
+        query: Query<'_>,
+        decode: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut lent = self.reader(what).await?;
+        let rows = lent.fetch(&query).await;
+        let rows = rows.map_err(|error| self.failed(what, error))?;
+        lent.done();
+        let decoded = rows.iter().map(decode).collect::<Result<_, _>>();
+        decoded.map_err(|error| self.failed(what, error))
+    }
+
+    /// Runs one statement that reads at most one row.
+    pub(crate) async fn optional<T>(
+        &self,
+        what: &'static str,
+        query: Query<'_>,
+        decode: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<Option<T>, StoreError> {
+        let rows = self.rows(what, query, decode).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Runs one statement that reads exactly one row.
+    pub(crate) async fn one<T>(
+        &self,
+        what: &'static str,
+        query: Query<'_>,
+        decode: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let row = self.optional(what, query, decode).await?;
+        row.ok_or_else(|| self.failed(what, sqlx::Error::RowNotFound))
+    }
+
+    /// Returns the database's file; a server has none.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(store) => Some(store.path()),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Tells whether SQLite is behind the store, for the few statements that only it takes.
+    pub(crate) const fn is_sqlite(&self) -> bool {
+        matches!(self, Self::Sqlite(_))
+    }
+
+    /// Lets go of it; whoever asks later is refused.
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(store) => store.close().await,
+            Self::Postgres(store) => {
+                store.close().await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes what was just removed out of the log of writes; what fails is done later.
+    pub(crate) async fn removed(&self) {
+        match self {
+            Self::Sqlite(store) => store.removed().await,
+            // Its vacuum and its log are its administrator's.
+            Self::Postgres(_) => {}
+        }
+    }
+
+    /// Classifies what the database reported.
+    pub(crate) fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
+        match self {
+            Self::Sqlite(store) => StoreError::from_sqlite(store.path(), what, source),
+            Self::Postgres(store) => StoreError::from_postgres(store.name(), what, source),
+        }
+    }
+
+    async fn reader(&self, what: &'static str) -> Result<Lent<'_>, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.reader(what).await.map(Lent::Reader),
+            Self::Postgres(store) => store.reader(what).await.map(Lent::Postgres),
+        }
+    }
+
+    async fn writer(
+        &self,
+        what: &'static str,
+        durability: Durability,
+    ) -> Result<Lent<'_>, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.turn(what, durability).await.map(Lent::Writer),
+            // What is committed has reached the disk of the server.
+            Self::Postgres(store) => store.writer(what).await.map(Lent::Postgres),
+        }
+    }
+}
+
+impl Lent<'_> {
+    async fn execute(&mut self, query: &Query<'_>) -> Result<u64, sqlx::Error> {
+        let touched = match self {
+            Self::Reader(reader) => query.for_sqlite().execute(reader.connection()).await?,
+            Self::Writer(turn) => {
+                let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
+                query.for_sqlite().execute(connection).await?
+            }
+            Self::Postgres(connection) => {
+                let (connection, until) = connection.parts()?;
+                let run = query.for_postgres().execute(connection);
+                return Ok(postgres::within(until, run).await?.rows_affected());
+            }
+        };
+        Ok(touched.rows_affected())
+    }
+
+    async fn fetch(&mut self, query: &Query<'_>) -> Result<Vec<Row>, sqlx::Error> {
+        let rows = match self {
+            Self::Reader(reader) => query.for_sqlite().fetch_all(reader.connection()).await?,
+            Self::Writer(turn) => {
+                let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
+                query.for_sqlite().fetch_all(connection).await?
+            }
+            Self::Postgres(connection) => {
+                let (connection, until) = connection.parts()?;
+                let run = query.for_postgres().fetch_all(connection);
+                let rows = postgres::within(until, run).await?;
+                return Ok(rows.into_iter().map(Row::Postgres).collect());
+            }
+        };
+        Ok(rows.into_iter().map(Row::Sqlite).collect())
+    }
+
+    /// Gives the connection back: nothing is left open on it.
+    fn done(self) {
+        match self {
+            Self::Reader(_) => {}
+            Self::Writer(turn) => turn.done(),
+            Self::Postgres(connection) => connection.done(),
+        }
+    }
+}
+
+impl Transaction<'_> {
+    /// Runs a statement and tells how many rows it touched.
+    pub(crate) async fn execute(&mut self, query: Query<'_>) -> Result<u64, StoreError> {
+        let touched = self.lent().execute(&query).await;
+        touched.map_err(|error| self.failed(error))
+    }
+
+    /// Runs a statement and takes its rows apart.
+    pub(crate) async fn rows<T>(
+        &mut self,
+        query: Query<'_>,
+        decode: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, StoreError> {
+        let rows = self.lent().fetch(&query).await;
+        let rows = rows.map_err(|error| self.failed(error))?;
+        let decoded = rows.iter().map(decode).collect::<Result<_, _>>();
+        decoded.map_err(|error| self.failed(error))
+    }
+
+    /// Runs a statement with at most one row.
+    pub(crate) async fn optional<T>(
+        &mut self,
+        query: Query<'_>,
+        decode: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<Option<T>, StoreError> {
+        let rows = self.rows(query, decode).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Runs a statement with exactly one row.
+    pub(crate) async fn one<T>(
+        &mut self,
+        query: Query<'_>,
+        decode: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let row = self.optional(query, decode).await?;
+        row.ok_or_else(|| self.failed(sqlx::Error::RowNotFound))
+    }
+
+    /// Returns the time of day by the clock that all gateways on this database share.
+    pub(crate) async fn now_ms(&mut self) -> Result<i64, StoreError> {
+        match self.database {
+            Database::Sqlite(_) => Ok(crate::clock::now_ms()),
+            Database::Postgres(_) => {
+                let now = query::query(postgres::CLOCK);
+                self.one(now, |row| row::column(row, 0)).await
+            }
+        }
+    }
+
+    /// Lets each further statement take so long: for what an administrator waits for.
+    pub(crate) async fn may_take_long(&mut self, longest: Duration) -> Result<(), StoreError> {
+        let Lent::Postgres(connection) = self.lent() else {
+            return Ok(());
+        };
+        connection.may_take(longest);
+        self.execute(query::query(postgres::PATIENT)).await?;
+        Ok(())
+    }
+
+    /// Makes all of it take effect.
+    pub(crate) async fn commit(mut self) -> Result<(), StoreError> {
+        let committed = match self.lent() {
+            Lent::Reader(reader) => SqliteTransactions::commit(reader.connection()).await,
+            Lent::Writer(turn) => SqliteTransactions::commit(turn.connection()?).await,
+            Lent::Postgres(connection) => connection.commit().await,
+        };
+        committed.map_err(|error| self.failed(error))?;
+        if let Some(lent) = self.lent.take() {
+            lent.done();
+        }
+        Ok(())
+    }
+
+    /// Ends it without effect.
+    pub(crate) async fn rollback(mut self) -> Result<(), StoreError> {
+        let ended = match self.lent() {
+            Lent::Reader(reader) => SqliteTransactions::rollback(reader.connection()).await,
+            Lent::Writer(turn) => SqliteTransactions::rollback(turn.connection()?).await,
+            Lent::Postgres(connection) => connection.rollback().await,
+        };
+        ended.map_err(|error| self.failed(error))?;
+        if let Some(lent) = self.lent.take() {
+            lent.done();
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: sqlx::Error) -> StoreError {
+        self.database.failed(self.what, error)
+    }
+}
+
+impl<'a> Transaction<'a> {
+    fn lent(&mut self) -> &mut Lent<'a> {
+        let lent = self.lent.as_mut();
+        lent.expect("a transaction has its connection until it ends")
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        match &mut self.lent {
+            None | Some(Lent::Postgres(_)) => {}
+            Some(Lent::Reader(reader)) => SqliteTransactions::start_rollback(reader.connection()),
+            Some(Lent::Writer(turn)) => {
+                if let Ok(connection) = turn.connection() {
+                    SqliteTransactions::start_rollback(connection);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Imports the journal's rows into the audit, together with the position they were read up to.
+//!
+//! A batch goes as one array per column, which costs one round trip and one plan however many rows there
+//! are. A call that is in a batch twice (begun and ended) is written in two rounds, because one statement
+//! may touch a row only once. Entry point: `PostgresStore::import_calls`.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, PgConnection};
+
+use super::{Lent, PostgresStore, within};
+use crate::call::{CallRow, JournalPosition};
+use crate::database::query::{Bind, RawJson, Value, without_nul};
+use crate::error::StoreError;
+use crate::sql::calls as sql;
+use crate::store::Registered;
+
+/// Rows per statement.
+const MANY: usize = 512;
+/// How long a batch may take: the journal keeps what is not imported, and nobody waits for it.
+const LONGEST: Duration = Duration::from_secs(20);
+
+impl PostgresStore {
+    pub(crate) async fn import_calls<T: AsRef<str> + Sync>(
+        &self,
+        gateway: Registered,
+        rows: &[CallRow<T>],
+        position: JournalPosition,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "import the journal";
+        let failed = |error| StoreError::from_postgres(self.name(), WHAT, error);
+        let mut lent = self.writer(WHAT).await?;
+        lent.may_take(LONGEST);
+        let imported = import(&mut lent, gateway, rows, position).await;
+        imported.map_err(failed)?;
+        lent.done();
+        Ok(())
+    }
+}
+
+async fn import<T: AsRef<str> + Sync>(
+    lent: &mut Lent<'_>,
+    gateway: Registered,
+    rows: &[CallRow<T>],
+    position: JournalPosition,
+) -> Result<(), sqlx::Error> {
+    lent.begin("BEGIN").await?;
+    let (connection, until) = lent.parts()?;
+    within(until, write(connection, gateway, rows, position)).await?;
+    lent.commit().await
+}
+
+async fn write<T: AsRef<str> + Sync>(
+    connection: &mut PgConnection,
+    gateway: Registered,
+    rows: &[CallRow<T>],
+    position: JournalPosition,
+) -> Result<(), sqlx::Error> {
+    for round in rounds(rows) {
+        for chunk in round.chunks(MANY) {
+            let cells: Vec<_> = chunk.iter().map(|row| cells(row, gateway)).collect();
+            let statement = statement(&cells[0]);
+            // Its text is the same each time, so that it is prepared once.
+            let query = sqlx::query(AssertSqlSafe(statement.as_str()));
+            bound(query, &cells).execute(&mut *connection).await?;
+        }
+    }
+    let put = sqlx::query(sql::PUT_POSITION)
+        .bind(gateway.number)
+        .bind(gateway.boot)
+        .bind(crate::database::row::signed(position.segment))
+        .bind(crate::database::row::signed(position.offset));
+    put.execute(connection).await.map(drop)
+}
+
+/// Splits rows so that no round has two of the same call; later rows of a call are in later rounds.
+fn rounds<T>(rows: &[CallRow<T>]) -> Vec<Vec<&CallRow<T>>> {
+    let mut seen = HashMap::with_capacity(rows.len());
+    let mut rounds: Vec<Vec<&CallRow<T>>> = Vec::new();
+    for row in rows {
+        let times: &mut usize = seen.entry(row.id).or_default();
+        if rounds.len() == *times {
+            rounds.push(Vec::new());
+        }
+        rounds[*times].push(row);
+        *times += 1;
+    }
+    rounds
+}
+
+/// Returns the columns of a row in the order of `sql::IMPORT_HEAD`.
+fn cells<T: AsRef<str>>(row: &CallRow<T>, gateway: Registered) -> [Value<'_>; sql::COLUMNS] {
+    [
+        Bind::value(Some(row.id.to_string())),
+        Bind::value(Some(row.seq)),
+        text(&row.project),
+        text(&row.agent),
+        text(&row.key),
+        optional(&row.user),
+        optional(&row.session),
+        optional(&row.run),
+        optional(&row.step),
+        optional(&row.trace),
+        text(&row.surface),
+        text(&row.server),
+        text(&row.method),
+        text(&row.tool),
+        optional(&row.schema_version),
+        Bind::value(Some(row.started_ms)),
+        Bind::value(Some(row.ended_ms)),
+        Bind::value(Some(row.duration_us)),
+        Bind::value(Some(row.status.as_str())),
+        optional(&row.code),
+        optional(&row.error),
+        optional(&row.input),
+        Bind::value(Some(row.input_bytes)),
+        optional(&row.output),
+        Bind::value(Some(row.output_bytes)),
+        Bind::value(Some(row.repeats)),
+        Bind::value(Some(row.user_trust.is_trusted())),
+        Bind::value(row.server_id.map(|id| id.to_string())),
+        Bind::value(Some(gateway.number)),
+        Bind::value(Some(gateway.boot)),
+    ]
+}
+
+fn text<T: AsRef<str>>(text: &T) -> Value<'_> {
+    Bind::value(Some(text.as_ref()))
+}
+
+fn optional<T: AsRef<str>>(text: &Option<T>) -> Value<'_> {
+    Bind::value(text.as_ref().map(AsRef::as_ref))
+}
+
+/// Returns the statement that imports rows with columns of these kinds.
+fn statement(kinds: &[Value<'_>; sql::COLUMNS]) -> String {
+    let array = |(at, kind): (usize, &Value<'_>)| {
+        let kind = match kind {
+            Value::Text(_) => "text",
+            Value::Number(_) => "bigint",
+            Value::Flag(_) => "boolean",
+            Value::Bytes(_) => "bytea",
+            Value::Json(_) => "jsonb",
+        };
+        format!("${}::{kind}[]", at + 1)
+    };
+    let arrays: Vec<String> = kinds.iter().enumerate().map(array).collect();
+    let (head, arrays, tail) = (sql::IMPORT_HEAD, arrays.join(", "), sql::IMPORT_TAIL);
+    format!("{head}SELECT * FROM unnest({arrays}){tail}")
+}
+
+/// Binds each column of all rows as one array.
+fn bound<'q>(
+    mut query: Query<'q, Postgres, PgArguments>,
+    rows: &[[Value<'_>; sql::COLUMNS]],
+) -> Query<'q, Postgres, PgArguments> {
+    for column in 0..sql::COLUMNS {
+        let cells = rows.iter().map(|row| &row[column]);
+        query = match &rows[0][column] {
+            Value::Text(_) => query.bind(array(cells, |cell| match cell {
+                Value::Text(text) => text.as_deref().map(without_nul),
+                _ => None,
+            })),
+            Value::Number(_) => query.bind(array(cells, |cell| match cell {
+                Value::Number(number) => *number,
+                _ => None,
+            })),
+            Value::Flag(_) => query.bind(array(cells, |cell| match cell {
+                Value::Flag(flag) => *flag,
+                _ => None,
+            })),
+            Value::Bytes(_) => query.bind(array(cells, |cell| match cell {
+                Value::Bytes(bytes) => bytes.as_deref(),
+                _ => None,
+            })),
+            Value::Json(_) => query.bind(array(cells, |cell| match cell {
+                Value::Json(text) => text.as_deref().map(RawJson),
+                _ => None,
+            })),
+        };
+    }
+    query
+}
+
+fn array<'c, T>(
+    cells: impl Iterator<Item = &'c Value<'c>>,
+    of: impl Fn(&'c Value<'c>) -> Option<T>,
+) -> Vec<Option<T>> {
+    cells.map(of).collect()
+}
+
+/// Returns the statement as it is for any row.
+#[cfg(test)]
+pub(super) fn example() -> String {
+    let row = CallRow {
+        id: gantry_model::id::CallId::from_bits(1),
+        seq: 1,
+        project: "",
+        agent: "",
+        key: "",
+        user: None,
+        user_trust: Default::default(),
+        session: None,
+        run: None,
+        step: None,
+        trace: None,
+        surface: "",
+        server: "",
+        server_id: None,
+        method: "",
+        tool: "",
+        schema_version: None,
+        started_ms: 1,
+        ended_ms: None,
+        duration_us: None,
+        status: crate::call::CallStatus::Ok,
+        code: None,
+        error: None,
+        input: None,
+        input_bytes: 0,
+        output: None,
+        output_bytes: 0,
+        repeats: 1,
+    };
+    let gateway = Registered {
+        id: gantry_model::id::GatewayId::from_random(1),
+        number: 1,
+        boot: 1,
+        since: std::time::Instant::now(),
+        ahead_ms: 0,
+    };
+    statement(&cells(&row, gateway))
+}

@@ -1,0 +1,259 @@
+//! The audit: asking for its rows, dropping the old. Statements are in `sql::calls`; the journal's
+//! rows come in by the `import` of each database.
+
+use gantry_model::id::CallId;
+
+use super::Store;
+use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition};
+use crate::database::query::{Query, query};
+use crate::database::row::{Row, column, parsed, parsed_option, unsigned, unsigned_option};
+use crate::database::{Database, Durability};
+use crate::error::StoreError;
+use crate::sql::{calls as sql, clock};
+
+/// How far the time in an id may be from the call's own, so that a search by time may use the
+/// primary key.
+const SLACK_MS: u64 = 600_000;
+
+impl Store {
+    /// Writes rows of the audit and the journal's position in one transaction.
+    ///
+    /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and importing the
+    /// same rows again changes nothing.
+    pub async fn import_calls<T: AsRef<str> + Sync>(
+        &self,
+        rows: &[CallRow<T>],
+        position: JournalPosition,
+    ) -> Result<(), StoreError> {
+        let gateway = self.shared.gateway;
+        match self.database() {
+            Database::Sqlite(store) => store.import_calls(gateway, rows, position).await,
+            Database::Postgres(store) => store.import_calls(gateway, rows, position).await,
+        }
+    }
+
+    /// Ends every call that a former start of this gateway left running and tells how many there were.
+    pub async fn settle_running(
+        &self,
+        as_status: CallStatus,
+        code: &str,
+        ended_ms: u64,
+    ) -> Result<u64, StoreError> {
+        const WHAT: &str = "settle calls left running";
+        let settle = query(sql::SETTLE_RUNNING)
+            .bind(as_status.as_str())
+            .bind(code)
+            .bind(ended_ms)
+            .bind(self.number())
+            .bind(self.boot());
+        let database = self.database();
+        database.execute(WHAT, Durability::Process, settle).await
+    }
+
+    /// Returns the calls that pass the filter, newest first.
+    pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
+        let page = page(filter, self.database().is_sqlite());
+        self.database().rows("list calls", page, call).await
+    }
+
+    /// Returns one call.
+    pub async fn call(&self, id: CallId) -> Result<Option<CallRow>, StoreError> {
+        let mut one = query(sql::SELECT);
+        one.push(" WHERE id = ").push_bind(id.to_string());
+        self.database().optional("read a call", one, call).await
+    }
+
+    /// Counts the calls that pass the filter, whatever its limit.
+    pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, StoreError> {
+        let count = count(filter, self.database().is_sqlite());
+        let counted = self
+            .database()
+            .one("count calls", count, |row| unsigned(row, 0));
+        counted.await
+    }
+
+    /// Drops calls that came in before `ms`, oldest first, and tells how many; ask again if it is
+    /// `at_most`.
+    pub async fn drop_calls_before(&self, ms: u64, at_most: u32) -> Result<u64, StoreError> {
+        let drop = query(sql::DROP_BEFORE)
+            .bind(first_after(ms))
+            .bind(ms)
+            .bind(at_most);
+        let database = self.database();
+        let dropped = database.execute("drop old calls", Durability::Process, drop);
+        dropped.await
+    }
+
+    /// Returns how many calls there are, from when, and what the database takes. On PostgreSQL more than
+    /// a hundred thousand calls are not counted but estimated.
+    pub async fn call_usage(&self) -> Result<CallUsage, StoreError> {
+        const WHAT: &str = "measure the audit";
+        let (statement, file_bytes) = match self.database() {
+            Database::Sqlite(store) => (sql::USAGE_SQLITE, Some(store.file_bytes())),
+            Database::Postgres(_) => (sql::USAGE_POSTGRES, None),
+        };
+        let usage = self.database().one(WHAT, query(statement), |row| {
+            Ok(CallUsage {
+                rows: unsigned(row, 0)?,
+                oldest_ms: unsigned_option(row, 1)?,
+                newest_ms: unsigned_option(row, 2)?,
+                database_bytes: match file_bytes {
+                    Some(bytes) => bytes,
+                    None => unsigned(row, 3)?,
+                },
+            })
+        });
+        usage.await
+    }
+
+    /// Returns up to when the clock was believed, if that was ever written down.
+    pub async fn clock(&self) -> Result<Option<u64>, StoreError> {
+        const WHAT: &str = "read up to when the clock was believed";
+        let at = self.database();
+        at.optional(WHAT, query(clock::AT), |row| unsigned(row, 0))
+            .await
+    }
+
+    /// Remembers up to when the clock was believed.
+    pub async fn put_clock(&self, at_ms: u64) -> Result<(), StoreError> {
+        const WHAT: &str = "remember up to when the clock was believed";
+        let put = query(clock::PUT).bind(at_ms);
+        let put = self.database().execute(WHAT, Durability::Process, put);
+        put.await.map(drop)
+    }
+}
+
+/// Asks for a page of calls: first for their ids, which an index knows without any row, then for the
+/// rows of these alone.
+pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
+    let mut page = query(sql::SELECT);
+    page.push(" WHERE id IN (SELECT id");
+    push_filtered(&mut page, filter, is_sqlite);
+    page.push(" ORDER BY id DESC LIMIT ")
+        .push_bind(filter.limit);
+    page.push(") ORDER BY id DESC");
+    page
+}
+
+/// Asks how many calls pass the filter.
+pub(crate) fn count(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
+    let mut count = query("SELECT count(*)");
+    push_filtered(&mut count, filter, is_sqlite);
+    count
+}
+
+/// Adds the table with the index that answers the filter, and the filter's conditions.
+fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bool) {
+    list.push(" FROM kb.mcp_tool_call_log");
+    if let Some(index) = index_for(filter).filter(|_| is_sqlite) {
+        list.push(" INDEXED BY ").push(index);
+    }
+    list.push(" WHERE id < ");
+    list.push_bind(filter.before.map_or_else(last, |id| id.to_string()));
+    let equal = [
+        ("project_id", filter.project.as_deref(), false),
+        ("agent_id", filter.agent.as_deref(), false),
+        ("server_name", filter.server.as_deref(), false),
+        ("tool_name", filter.tool.as_deref(), true),
+        ("status", filter.status.map(CallStatus::as_str), false),
+        ("code", filter.code.as_deref(), true),
+        ("run_id", filter.run.as_deref(), true),
+        ("session_id", filter.session.as_deref(), true),
+        ("trace_id", filter.trace.as_deref(), true),
+    ];
+    for (column, wanted, by_beginning) in equal {
+        let Some(wanted) = wanted else { continue };
+        list.push(" AND ").push(column).push(" = ");
+        list.push_bind(wanted);
+        // PostgreSQL's indexes have the beginning of what callers choose the length of.
+        if by_beginning && !is_sqlite {
+            list.push(" AND left(").push(column).push(", 128) = left(");
+            list.push_bind(wanted).push(", 128)");
+        }
+    }
+    // Said in words, so that PostgreSQL knows that its index of calls that are not ok has them.
+    if !is_sqlite && filter.status.is_some_and(|status| status != CallStatus::Ok) {
+        list.push(" AND status <> 'ok'");
+    }
+    let times = [
+        (
+            " AND started_at >= ",
+            " AND id >= ",
+            filter.since_ms,
+            first_before as fn(u64) -> String,
+        ),
+        (
+            " AND started_at < ",
+            " AND id < ",
+            filter.until_ms,
+            first_after,
+        ),
+    ];
+    for (condition, and_id, ms, bound) in times {
+        if let Some(ms) = ms {
+            list.push(condition).push_bind(ms);
+            list.push(and_id).push_bind(bound(ms));
+        }
+    }
+}
+
+/// Returns the index that has the fewest calls beside those that are asked for. Without a project the
+/// primary key is used, which has the order of time but not the filters. PostgreSQL chooses by itself.
+fn index_for(filter: &CallFilter) -> Option<&'static str> {
+    match (&filter.run, &filter.project, &filter.server) {
+        // The calls of a run are few, whatever else they are asked for.
+        (Some(_), _, _) => Some("mcp_tool_call_log_run"),
+        (None, Some(_), Some(_)) => Some("mcp_tool_call_log_server"),
+        (None, Some(_), None) => Some("mcp_tool_call_log_project"),
+        (None, None, _) => None,
+    }
+}
+
+/// Returns what every id lies before.
+fn last() -> String {
+    "~".to_owned()
+}
+
+/// Returns an id that no call from `ms` on lies before.
+fn first_before(ms: u64) -> String {
+    CallId::new(ms.saturating_sub(SLACK_MS), 0).to_string()
+}
+
+/// Returns an id that every call until `ms` lies before.
+fn first_after(ms: u64) -> String {
+    const LATEST: u64 = (1 << 48) - 1;
+    CallId::new(ms.saturating_add(SLACK_MS).min(LATEST), 0).to_string()
+}
+
+fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
+    Ok(CallRow {
+        id: parsed(row, 0)?,
+        seq: unsigned(row, 1)?,
+        project: column(row, 2)?,
+        agent: column(row, 3)?,
+        key: column(row, 4)?,
+        user: column(row, 5)?,
+        user_trust: column::<bool>(row, 26)?.into(),
+        session: column(row, 6)?,
+        run: column(row, 7)?,
+        step: column(row, 8)?,
+        trace: column(row, 9)?,
+        surface: column(row, 10)?,
+        server: column(row, 11)?,
+        server_id: parsed_option(row, 27)?,
+        method: column(row, 12)?,
+        tool: column(row, 13)?,
+        schema_version: column(row, 14)?,
+        started_ms: unsigned(row, 15)?,
+        ended_ms: unsigned_option(row, 16)?,
+        duration_us: unsigned_option(row, 17)?,
+        status: parsed(row, 18)?,
+        code: column(row, 19)?,
+        error: column(row, 20)?,
+        input: column(row, 21)?,
+        input_bytes: unsigned(row, 22)?,
+        output: column(row, 23)?,
+        output_bytes: unsigned(row, 24)?,
+        repeats: unsigned(row, 25)?,
+    })
+}

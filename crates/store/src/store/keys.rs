@@ -1,0 +1,103 @@
+//! Keys. Statements are in `sql::keys`.
+
+use gantry_model::caller::{KeyKind, Role};
+use gantry_model::id::KeyId;
+
+use super::Store;
+use super::grants::insert_grant;
+use super::servers::ensure_agent;
+use crate::database::query::query;
+use crate::database::row::{Row, column, parsed, unexpected, unsigned, unsigned_option};
+use crate::database::{Durability, Transaction};
+use crate::error::StoreError;
+use crate::row::{GrantRow, KeyRow};
+use crate::sql::keys as sql;
+
+impl Store {
+    /// Stores a key, making its project and agent known.
+    pub async fn put_key(&self, row: &KeyRow) -> Result<(), StoreError> {
+        let database = self.database();
+        let mut transaction = database.begin("store a key", Durability::Power).await?;
+        insert_key(&mut transaction, row).await?;
+        transaction.commit().await
+    }
+
+    /// Stores a data folder's first grant and keys, all of them or none.
+    pub async fn put_first(&self, grant: &GrantRow, keys: &[KeyRow]) -> Result<(), StoreError> {
+        const WHAT: &str = "store the first keys";
+        let mut transaction = self.database().begin(WHAT, Durability::Power).await?;
+        insert_grant(&mut transaction, grant).await?;
+        for key in keys {
+            insert_key(&mut transaction, key).await?;
+        }
+        transaction.commit().await
+    }
+
+    /// Returns the keys of all projects that are not revoked, oldest first.
+    pub async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+        self.database()
+            .rows("list keys", query(sql::LIVE), key)
+            .await
+    }
+
+    /// Revokes a key; tells whether it was there and not revoked before.
+    pub async fn revoke_key(&self, id: KeyId, at_ms: u64) -> Result<bool, StoreError> {
+        let revoke = query(sql::REVOKE).bind(id.to_string()).bind(at_ms);
+        let database = self.database();
+        let revoked = database.execute("revoke a key", Durability::Power, revoke);
+        Ok(revoked.await? > 0)
+    }
+}
+
+async fn insert_key(transaction: &mut Transaction<'_>, row: &KeyRow) -> Result<(), StoreError> {
+    ensure_agent(transaction, &row.project, &row.agent).await?;
+    let put = query(sql::PUT)
+        .bind(row.id.to_string())
+        .bind(row.project.as_str())
+        .bind(row.agent.as_str())
+        .bind(kind_text(row.kind))
+        .bind(row.digest.as_slice())
+        .bind(row.label.as_str())
+        .bind(row.created_ms)
+        .bind(row.revoked_ms)
+        .bind(row.expires_ms)
+        .bind(row.kind.role().map(Role::as_str));
+    let put = transaction.execute(put).await;
+    put.map(drop)
+        .map_err(|error| error.or_conflict(|| format!("key `{}`", row.id)))
+}
+
+const fn kind_text(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::Admin(_) => "admin",
+        KeyKind::Agent => "agent",
+    }
+}
+
+/// Reads the role of an administrator's key.
+fn role(row: &Row) -> Result<Role, sqlx::Error> {
+    let text: &str = column(row, 9)?;
+    text.parse().map_err(|_| unexpected("role", text))
+}
+
+fn key(row: &Row) -> Result<KeyRow, sqlx::Error> {
+    let digest: &[u8] = column(row, 4)?;
+    let kind = match column::<&str>(row, 3)? {
+        "admin" => KeyKind::Admin(role(row)?),
+        "agent" => KeyKind::Agent,
+        other => return Err(unexpected("kind of key", other)),
+    };
+    Ok(KeyRow {
+        id: parsed(row, 0)?,
+        project: parsed(row, 1)?,
+        agent: parsed(row, 2)?,
+        kind,
+        digest: digest
+            .try_into()
+            .map_err(|error| sqlx::Error::Decode(Box::new(error)))?,
+        label: column(row, 5)?,
+        created_ms: unsigned(row, 6)?,
+        revoked_ms: unsigned_option(row, 7)?,
+        expires_ms: unsigned_option(row, 8)?,
+    })
+}
