@@ -9,7 +9,7 @@ mod keys;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -20,6 +20,7 @@ use gantry_model::caller::{
 };
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{AgentName, KeyId, ProjectName};
+use gantry_model::suspension::Suspensions;
 use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -99,6 +100,8 @@ pub(crate) struct Access {
     regranted: Mutex<BTreeSet<AgentName>>,
     /// One change at a time, from the store to the memory: an older picture never replaces a newer.
     changing: AsyncMutex<()>,
+    /// The project is not loaded: its keys are known and open nothing.
+    closed: AtomicBool,
     /// One at a time makes new keys of those in memory: who changes them, or renews one.
     replacing: Mutex<()>,
     /// When the store last said that these are all, where others may change it unseen.
@@ -122,6 +125,7 @@ impl Access {
             any_changed,
             regranted: Mutex::default(),
             changing: AsyncMutex::new(()),
+            closed: AtomicBool::new(false),
             replacing: Mutex::new(()),
             confirmed: Mutex::new(None),
         };
@@ -152,6 +156,27 @@ impl Access {
         self.reload().await
     }
 
+    /// Reads keys, agents, grants and suspensions again.
+    pub(crate) async fn reread(&self) -> Result<(), EngineError> {
+        let _one = self.changing.lock().await;
+        self.reload().await
+    }
+
+    /// Ends what all keys have running, because the project is not loaded any more, or gone.
+    pub(crate) fn close(&self, how: KeyEnd) {
+        self.closed.store(true, Ordering::Release);
+        self.replace(|old| {
+            let mut keys = old.clone();
+            match how {
+                KeyEnd::Suspended => old
+                    .all()
+                    .for_each(|entry| entry.caller.validity.end(KeyEnd::Suspended)),
+                KeyEnd::Revoked | KeyEnd::Expired => keys.remove(|_| true),
+            }
+            keys
+        });
+    }
+
     /// Reads keys and grants again from the store; only by who has the turn to change.
     async fn reload(&self) -> Result<(), EngineError> {
         // Before the rows: what changes in between is read again.
@@ -160,6 +185,9 @@ impl Access {
         let agents = self.store.agents(&self.project).await?;
         let rows = self.store.keys().await?;
         self.replace_agents(&grants, &agents);
+        let suspended = self.store.suspensions(&self.project).await?;
+        let suspended: Suspensions = suspended.into_iter().collect();
+        let closed = self.closed.load(Ordering::Acquire);
         self.replace(|old| {
             let mut keys = Keys::default();
             for row in rows.into_iter().filter(|row| row.project == self.project) {
@@ -168,6 +196,9 @@ impl Access {
                     Some(entry) if entry.caller.key == row.id => entry.caller.validity.clone(),
                     _ => KeyValidity::default(),
                 };
+                let is_agent = row.kind == KeyKind::Agent;
+                let is_suspended = is_agent && suspended.of_agent(&row.agent).is_some();
+                let validity = suspended_or_not(validity, is_suspended || closed);
                 let caller = Caller {
                     project: row.project,
                     kind: row.kind,
@@ -271,7 +302,8 @@ impl Access {
         match entry.caller.validity.end_reason() {
             // The clock was ahead for a while, and the key ended by that.
             Some(KeyEnd::Expired) => self.renewed(digest),
-            Some(KeyEnd::Revoked) | None => Some(entry.caller.clone()),
+            // Who is suspended is told so, and gets nothing.
+            Some(KeyEnd::Revoked | KeyEnd::Suspended) | None => Some(entry.caller.clone()),
         }
     }
 
@@ -449,6 +481,18 @@ impl Access {
             }
         }
         Ok(())
+    }
+}
+
+/// Ends the validity of a suspended key, and begins that of one that was resumed.
+fn suspended_or_not(validity: KeyValidity, is_suspended: bool) -> KeyValidity {
+    match (is_suspended, validity.end_reason()) {
+        (true, _) => {
+            validity.end(KeyEnd::Suspended);
+            validity
+        }
+        (false, Some(KeyEnd::Suspended)) => KeyValidity::default(),
+        (false, Some(KeyEnd::Revoked | KeyEnd::Expired) | None) => validity,
     }
 }
 

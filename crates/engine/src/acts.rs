@@ -14,6 +14,7 @@ use std::time::Duration;
 use gantry_model::caller::{Caller, KeyKind, Role};
 use gantry_model::diagnose::{Diagnose, Fault, chain};
 use gantry_model::id::{KeyId, ProjectName};
+use gantry_model::settings::Sensitive;
 use gantry_store::{ActEnd, ActFilter, ActOutcome, ActRow, Store};
 use serde_json::Value;
 
@@ -39,6 +40,8 @@ pub struct Actor {
     role: Option<Role>,
     address: Option<IpAddr>,
     via: Via,
+    /// Whether it makes what somebody else asked for.
+    approves: bool,
     /// Whether an act of its is on record.
     recorded: Arc<AtomicBool>,
 }
@@ -71,6 +74,7 @@ impl Actor {
             name: name.into(),
             address: None,
             via,
+            approves: false,
             recorded: Arc::default(),
         }
     }
@@ -105,6 +109,29 @@ impl Actor {
     /// Returns the id of its key; empty if it has none.
     pub(crate) fn key(&self) -> String {
         self.key.map(|key| key.to_string()).unwrap_or_default()
+    }
+
+    /// Returns whom it is shown as.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the same actor, making what somebody else asked for.
+    pub(crate) fn approving(&self) -> Self {
+        Self {
+            approves: true,
+            recorded: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Refuses what needs a second person, unless this is one. Who has no key is the gateway, a file or
+    /// a program that embeds the engine, and is not asked.
+    pub(crate) fn second_person(&self, reasons: Vec<Sensitive>) -> Result<(), EngineError> {
+        match reasons.is_empty() || self.approves || self.role.is_none() {
+            true => Ok(()),
+            false => Err(AdminError::NeedsSecondPerson { reasons }.into()),
+        }
     }
 
     /// Refuses to have a key made or ended that is above the actor's own role.

@@ -2,6 +2,7 @@
 //! projects, and hands every request to its caller's project.
 
 mod failed_logins;
+mod projects;
 mod record;
 mod sampling;
 mod tag_checks;
@@ -16,14 +17,16 @@ use futures_util::future::join_all;
 use gantry_model::caller::{Caller, KeyEnd};
 use gantry_model::event::EventKind;
 use gantry_model::id::{AgentName, ProjectName, ServerName};
-use gantry_store::{CallFilter, CallRow, Store, StoreConfig};
+use gantry_store::{CallFilter, CallRow, ProjectRow, Store, StoreConfig};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::access::digest;
+pub use self::projects::ProjectView;
+
+use crate::access::{Access, digest};
 use crate::acts::Actor;
 use crate::answers::AnswerPool;
 use crate::audit::{Audit, CallIds};
@@ -82,7 +85,9 @@ struct Inner {
     default: Arc<Project>,
     /// All projects that are open, the default one included.
     projects: ArcSwap<HashMap<ProjectName, Arc<Project>>>,
-    /// One project is opened at a time.
+    /// The keys of projects that are not loaded.
+    unloaded: ArcSwap<HashMap<ProjectName, Arc<Access>>>,
+    /// One project is opened or closed at a time.
     opening: Mutex<()>,
 }
 
@@ -120,7 +125,7 @@ impl Engine {
         for labels in drivers.recover().await? {
             info!(server = %labels.server, "ended an instance of an earlier gateway process");
         }
-        let known = store.projects().await?;
+        let known = store.project_rows().await?;
         let machine = Arc::new(Machine {
             answers: AnswerPool::new(config.limits.answer_bytes),
             checks: CheckPermits::default(),
@@ -161,6 +166,7 @@ impl Engine {
                 machine,
                 default,
                 projects: ArcSwap::from_pointee(projects),
+                unloaded: ArcSwap::default(),
                 opening: Mutex::default(),
             }),
         };
@@ -207,13 +213,18 @@ impl Engine {
     }
 
     /// Starts the registered servers of all projects that the store knows.
-    async fn boot(&self, known: Vec<ProjectName>) -> Result<(), EngineError> {
+    async fn boot(&self, known: Vec<ProjectRow>) -> Result<(), EngineError> {
         let (machine, default) = (&self.inner.machine, &self.inner.default);
         default.supervisor.boot().await?;
         machine.tracker.spawn(Arc::clone(default).follow_store());
-        for name in known {
-            self.open(name, true).await?;
+        for row in known {
+            match row.loaded || machine.is_default(&row.name) {
+                true => self.open_or_say(row.name).await,
+                false => self.know_unloaded(row.name).await?,
+            }
         }
+        let following = Self::follow_projects(Arc::downgrade(&self.inner));
+        machine.tracker.spawn(following);
         Ok(())
     }
 
@@ -269,8 +280,11 @@ impl Engine {
             .tracker
             .spawn(Arc::clone(&project).follow_store());
         let mut projects = HashMap::clone(&inner.projects.load());
-        projects.insert(name, Arc::clone(&project));
+        projects.insert(name.clone(), Arc::clone(&project));
         inner.projects.store(Arc::new(projects));
+        let mut unloaded = HashMap::clone(&inner.unloaded.load());
+        unloaded.remove(&name);
+        inner.unloaded.store(Arc::new(unloaded));
         Ok(project)
     }
 
@@ -366,7 +380,13 @@ impl Engine {
         let digest = digest(key);
         let projects = self.inner.projects.load();
         let mut projects = projects.values();
-        projects.find_map(|project| project.access.authenticate(&digest))
+        let found = projects.find_map(|project| project.access.authenticate(&digest));
+        found.or_else(|| {
+            // Known, and told that their project is not loaded.
+            let unloaded = self.inner.unloaded.load();
+            let mut unloaded = unloaded.values();
+            unloaded.find_map(|access| access.authenticate(&digest))
+        })
     }
 
     /// Returns the caller of a token, if the credential is one and issuers are configured: an error says

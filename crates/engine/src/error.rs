@@ -13,6 +13,7 @@ use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::grant::GrantError;
 use gantry_model::id::{AgentName, CallId, NameError, ServerName};
 use gantry_model::spec::{SpecError, period};
+use gantry_model::suspension::Suspendable;
 use gantry_store::StoreError;
 
 pub use self::administration::AdminError;
@@ -86,6 +87,12 @@ pub enum CallError {
         server: ServerName,
         /// What was asked for.
         item: String,
+    },
+    /// The server or the tool is suspended.
+    #[error("{what} is suspended")]
+    Suspended {
+        /// What is.
+        what: Suspendable,
     },
     /// The arguments do not fit the tool's schema.
     #[error("arguments of `{tool}` do not fit its schema")]
@@ -261,6 +268,10 @@ impl Diagnose for CallError {
             Self::UnknownServer { .. } => "server.unknown",
             Self::UnknownMethod { .. } => "method.unknown",
             Self::Unbound { .. } => "grant.unbound",
+            Self::Suspended {
+                what: Suspendable::Tool(..),
+            } => "tool.suspended",
+            Self::Suspended { .. } => "server.suspended",
             Self::Arguments { .. } => "schema.input",
             Self::Output { .. } => "schema.output",
             Self::BadParams { .. } => "request.params",
@@ -294,6 +305,7 @@ impl Diagnose for CallError {
             | Self::UnknownServer { .. }
             | Self::UnknownMethod { .. }
             | Self::Unbound { .. }
+            | Self::Suspended { .. }
             | Self::Arguments { .. }
             | Self::BadParams { .. }
             | Self::Busy { .. }
@@ -367,6 +379,10 @@ impl Diagnose for CallError {
             Self::Undelivered { .. } => Some(
                 "the call was made; read answers as they come, or ask for less at a time".into(),
             ),
+            Self::Suspended { .. }
+            | Self::KeyEnded {
+                end: KeyEnd::Suspended,
+            } => Some("an administrator can resume it; go on without it".into()),
             Self::KeyEnded { .. } => Some("ask an administrator for a new key".into()),
             Self::Unanswered { .. }
             | Self::Declined { .. }

@@ -41,6 +41,7 @@ mod router;
 mod schema;
 mod server;
 mod supervisor;
+mod suspended;
 mod telemetry;
 mod tokens;
 mod tool;
@@ -63,14 +64,15 @@ pub use driver::{
     DriverError, HostFact, HostReport, HostingReport, ImageReport, IsolationReport, LayerReport,
     LimitReport, LimitValue, Promise, PromiseState, Usage, probe_host,
 };
-pub use engine::Engine;
+pub use engine::{Engine, ProjectView};
 pub use error::{AdminError, CallError, CallFailure, EngineError, Full, Issue};
 pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
 pub use gantry_images as images;
 pub use gantry_model as model;
 pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
-    JournalDamage, Store, StoreConfig, StoreConfigError, StoreError,
+    JournalDamage, ProductRow, RegistrationRow, RegistrationState, Store, StoreConfig,
+    StoreConfigError, StoreError,
 };
 pub use image_store::{
     ChangedTag, Images, RegistryCredentialsError, RegistryLogin, RegistryLoginError,
@@ -80,6 +82,8 @@ pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
 pub use project::feed::{LogFollower, ServerLoad};
 pub use project::images::tags::TagCheck;
+pub use project::policy::{HeldChange, TakenRegistration};
+pub use project::products::{NewProduct, ProductPlan};
 pub use project::volumes::Volumes;
 pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{

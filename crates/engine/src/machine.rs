@@ -95,6 +95,24 @@ impl Machine {
         let folders = folders(project);
         self.folder.inner(&folders.to_string_lossy()).map(drop)
     }
+
+    /// Removes the folder in which a deleted project's servers had their working folders.
+    pub(crate) fn remove_folders(&self, project: &ProjectName) {
+        if self.is_default(project) {
+            return;
+        }
+        let folders = self.folder.path().join(folders(Some(project)));
+        let Some(folder) = folders.parent() else {
+            return;
+        };
+        match std::fs::remove_dir_all(folder) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(%project, %error, "folders of a deleted project are still there");
+            }
+        }
+    }
 }
 
 /// Upstream ids begin at a random number of this boot, exact in every JSON library.

@@ -4,7 +4,8 @@
 //!
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
 //! here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`, `record` (events and
-//! administrative acts), `volumes`, `images`, `settings`. `follow` applies what other gateways that share the
+//! administrative acts), `volumes`, `images`, `settings`, `suspend`,
+//! `policy` (the registration policy), `products`. `follow` applies what other gateways that share the
 //! store have changed.
 
 mod agents;
@@ -13,9 +14,12 @@ pub(crate) mod feed;
 mod files;
 mod follow;
 pub(crate) mod images;
+pub(crate) mod policy;
+pub(crate) mod products;
 mod record;
 mod settings;
 mod sign_in;
+mod suspend;
 pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
@@ -31,6 +35,7 @@ use gantry_model::status::ServerState;
 use gantry_store::{CallFilter, CallRow};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use self::settings::SettingsHolder;
 use crate::access::Access;
@@ -50,6 +55,7 @@ use crate::server::logs::LogLine;
 use crate::server::runner::RunnerContext;
 use crate::server::topics::TopicTable;
 use crate::supervisor::{Supervisor, refresh};
+use crate::suspended::Suspended;
 use crate::telemetry::Metrics;
 use crate::view::{Health, HealthStatus, ServerView};
 
@@ -63,6 +69,9 @@ pub struct Project {
     pub(crate) router: Router,
     pub(crate) acts: Acts,
     settings: SettingsHolder,
+    suspended: Arc<Suspended>,
+    /// Ends the project's own tasks, before the engine's.
+    stop: CancellationToken,
     metrics: Arc<Metrics>,
     /// What whoever configures the project has to say of its configuration.
     notices: Mutex<Vec<String>>,
@@ -78,9 +87,10 @@ impl Project {
         let changed = machine.keys_changed.clone();
         let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
         let settings = SettingsHolder::load(&store, &name).await?;
+        let suspended = Arc::new(Suspended::load(&store, &name).await?);
         machine.make_folders(&name)?;
         // From here on tasks run; nothing below fails before they can be ended.
-        let (tracker, stop) = (&machine.tracker, &machine.stop_tasks);
+        let (tracker, stop) = (&machine.tracker, machine.stop_tasks.child_token());
         let (events, queue) = Events::new(name.clone());
         tracker.spawn(events.clone().write(queue, store.clone(), stop.clone()));
         tracker.spawn(Arc::clone(&access).watch_expiry(stop.clone()));
@@ -96,10 +106,11 @@ impl Project {
         let changed = {
             // Weak: the catalog holds handles, whose runners hold this.
             let (catalog, servers) = (Arc::downgrade(&catalog), Arc::downgrade(&servers));
+            let suspended = Arc::clone(&suspended);
             move || {
                 if let (Some(catalog), Some(servers)) = (Weak::upgrade(&catalog), servers.upgrade())
                 {
-                    refresh(&catalog, &servers);
+                    refresh(&catalog, &servers, &suspended);
                 }
             }
         };
@@ -125,13 +136,9 @@ impl Project {
             answers: answers.clone(),
             kill_at: machine.kill_at.subscribe(),
         });
-        let supervisor = Arc::new(Supervisor::new(
-            name.clone(),
-            store,
-            context,
-            Arc::clone(&catalog),
-            servers,
-        ));
+        let supervisor =
+            Supervisor::new(name.clone(), store, context, Arc::clone(&catalog), servers);
+        let supervisor = Arc::new(supervisor.heeding(Arc::clone(&suspended)));
         let metrics = Arc::new(Metrics::new(&name));
         let router = Router {
             catalog: Arc::clone(&catalog),
@@ -147,6 +154,7 @@ impl Project {
             links: Links::default(),
             refreshes: Refreshes::default(),
             draining: machine.draining.clone(),
+            suspended: Arc::clone(&suspended),
         };
         Ok(Arc::new(Self {
             name,
@@ -157,9 +165,18 @@ impl Project {
             router,
             acts,
             settings,
+            suspended,
+            stop,
             metrics,
             notices: Mutex::default(),
         }))
+    }
+
+    /// Stops its servers and its tasks; what it has on record is written.
+    pub(crate) async fn shut(&self) {
+        self.supervisor.unload().await;
+        self.acts.settle().await;
+        self.stop.cancel();
     }
 
     /// Returns its name.

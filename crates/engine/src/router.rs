@@ -36,6 +36,7 @@ use crate::server::profiles::{InstanceLease, InstanceRequest};
 use crate::server::server_requests::SessionForwarder;
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
+use crate::suspended::Suspended;
 use crate::telemetry::Metrics;
 use dispatch::Dispatch;
 use limit::Limit;
@@ -63,6 +64,8 @@ pub(crate) struct Router {
     pub(crate) refreshes: Refreshes,
     /// The engine stops: nobody can answer a server's questions any more.
     pub(crate) draining: CancellationToken,
+    /// What no call may reach.
+    pub(crate) suspended: Arc<Suspended>,
 }
 
 /// A call that is made: who asks for what, and how long it may take.
@@ -100,7 +103,7 @@ impl Router {
             Ok(target) => target,
             Err(error) => return Err(Box::pin(record.refuse(request, None, error)).await),
         };
-        if let Err(error) = admit(caller, &target).await {
+        if let Err(error) = self.admit(caller, &target).await {
             let refused = record.refuse(request, Some(&target), error);
             return Err(Box::pin(refused).await);
         }
@@ -155,7 +158,14 @@ impl Router {
             }
         };
         let reply = match &target.place {
-            NameLocation::Server(server) => Dispatch::new(self, call, target, server).run().await?,
+            NameLocation::Server(server) => {
+                let dispatch = Dispatch::new(self, call, target, server).run();
+                tokio::select! {
+                    biased; // What is suspended answers nothing, not even what has just come.
+                    error = self.suspended.until(&server.name, &target.item) => return Err(error),
+                    reply = dispatch => reply?,
+                }
+            }
             NameLocation::Native(native) => {
                 let answer = native.call(call.caller, call.request, target.arguments);
                 Box::pin(answer).await?
@@ -169,6 +179,17 @@ impl Router {
             self.links.note(client, &server.name, call.method, named);
         }
         reply.charge(&self.answers, &call.caller.agent, target)
+    }
+
+    /// Decides whether a call may be made now.
+    async fn admit(&self, caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
+        judge(caller, target).await?;
+        self.suspended.check(&target.server_name(), &target.item)?;
+        match &target.place {
+            // Known before the record, so that a flood is counted and not recorded one by one.
+            NameLocation::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),
+            NameLocation::Server(_) | NameLocation::Native(_) => Ok(()),
+        }
     }
 
     /// Refuses a request for a server that is not there.
@@ -268,16 +289,6 @@ fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
     let is_native =
         matches!(&request.scope, Scope::Server(name) if name.as_str() == ServerName::NATIVE);
     request.lists == Lists::FromCatalog || !caller.kind.is_admin() || is_native
-}
-
-/// Decides whether a call may be made now.
-async fn admit(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
-    judge(caller, target).await?;
-    match &target.place {
-        // Known before the record, so that a flood is counted and not recorded one by one.
-        NameLocation::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),
-        NameLocation::Server(_) | NameLocation::Native(_) => Ok(()),
-    }
 }
 
 async fn judge(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {

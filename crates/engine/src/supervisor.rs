@@ -8,6 +8,7 @@ mod files;
 mod registered;
 mod sealed;
 mod spawn;
+mod suspended;
 mod test_run;
 
 use std::collections::HashSet;
@@ -27,11 +28,12 @@ use tracing::warn;
 
 use crate::catalog::{Catalog, CatalogEntry};
 use crate::clock::unix_ms;
-use crate::error::EngineError;
+use crate::error::{AdminError, EngineError};
 use crate::leases::Leases;
 use crate::random::random;
 use crate::server::handle::{LinkState, RunnerCommand, ServerHandle};
 use crate::server::runner::RunnerContext;
+use crate::suspended::Suspended;
 
 pub use files::Applied;
 pub(crate) use test_run::of_api;
@@ -55,6 +57,7 @@ pub(crate) struct Supervisor {
     changing: AsyncMutex<()>,
     /// Every server stops with it, and none is started after it.
     stopping: CancellationToken,
+    suspended: Arc<Suspended>,
 }
 
 impl Supervisor {
@@ -76,7 +79,13 @@ impl Supervisor {
             replaced: Mutex::default(),
             changing: AsyncMutex::new(()),
             stopping: CancellationToken::new(),
+            suspended: Arc::default(),
         }
+    }
+
+    /// Has what is suspended held and hidden.
+    pub(crate) fn heeding(self, suspended: Arc<Suspended>) -> Self {
+        Self { suspended, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
@@ -97,7 +106,7 @@ impl Supervisor {
                 self.lock().push(handle);
             }
         }
-        refresh(&self.catalog, &self.servers);
+        refresh(&self.catalog, &self.servers, &self.suspended);
         Ok(())
     }
 
@@ -173,6 +182,15 @@ impl Supervisor {
         })
     }
 
+    /// Returns the row of a server that a product has: a new one, or one in the place of what it has now.
+    pub(crate) fn product_row(&self, spec: &ServerSpec) -> Result<ServerRow, EngineError> {
+        let mut row = self.new_row(spec)?;
+        if let Some(handle) = self.find(spec.name.as_str()) {
+            (row.id, row.created_ms) = (handle.id, handle.created_ms);
+        }
+        Ok(row)
+    }
+
     /// Starts the runner of a stored server, at its old place in the order if it had one.
     async fn add(
         &self,
@@ -199,7 +217,7 @@ impl Supervisor {
             let end = servers.len();
             servers.insert(place.map_or(end, |place| place.min(end)), handle.clone());
         }
-        refresh(&self.catalog, &self.servers);
+        refresh(&self.catalog, &self.servers, &self.suspended);
         handle
     }
 
@@ -236,7 +254,7 @@ impl Supervisor {
             place
         };
         self.lock_leaving().push(handle.clone());
-        refresh(&self.catalog, &self.servers);
+        refresh(&self.catalog, &self.servers, &self.suspended);
         handle.stop.cancel();
         place
     }
@@ -267,6 +285,10 @@ impl Supervisor {
                     server: server_name,
                     reason: reason.clone(),
                 });
+            }
+            (Some(InactiveReason::Suspended(why)), _) => {
+                let (server, why) = (server_name, why.clone());
+                return Err(AdminError::ServerSuspended { server, why }.into());
             }
             (None, Some(reason)) => {
                 return Err(EngineError::NeedsApproval {
@@ -336,9 +358,21 @@ impl Supervisor {
 
     /// Stops every server and waits for all of them, but hardly longer than they are killed.
     pub(crate) async fn stop_all(&self) {
-        self.stopping.cancel();
         let kill_at = *self.context.kill_at.borrow();
         let until = kill_at.unwrap_or_else(Instant::now) + AFTER_KILL;
+        self.stop_until(until).await;
+    }
+
+    /// Stops every server of a project that is unloaded, each within its own grace. row 0.5
+    pub(crate) async fn unload(&self) {
+        let graces = self.all().into_iter();
+        let grace = graces.map(|handle| handle.spec.lifecycle.stop_grace).max();
+        let until = Instant::now() + grace.unwrap_or_default() + AFTER_KILL;
+        self.stop_until(until).await;
+    }
+
+    async fn stop_until(&self, until: Instant) {
+        self.stopping.cancel();
         let stopped = async {
             // What is being started right now is then in the list.
             drop(self.changing.lock().await);
@@ -367,12 +401,21 @@ fn named(servers: &[Arc<ServerHandle>], server: &str) -> Option<Arc<ServerHandle
 }
 
 /// Tells the catalog which servers there are and whether their tools can be had now.
-pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<Arc<ServerHandle>>>) {
+pub(crate) fn refresh(
+    catalog: &Catalog,
+    servers: &Mutex<Vec<Arc<ServerHandle>>>,
+    suspended: &Suspended,
+) {
     // Held until the catalog has it, so that an older picture never replaces a newer one.
     let servers = servers.lock();
     let entries = servers.iter().map(|handle| {
         let listed = !matches!(&*handle.live.borrow(), LinkState::Down(..));
         let catalog = handle.catalog.load_full();
+        let now = suspended.now();
+        let catalog = match now.tools_of(&handle.name).next() {
+            Some(_) => Arc::new(catalog.without(&now.tools_of(&handle.name).collect::<Vec<_>>())),
+            None => catalog,
+        };
         let own = handle.profiles.own_lists(&catalog);
         CatalogEntry::new(handle.clone(), listed, catalog).with_own(own)
     });

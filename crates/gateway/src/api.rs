@@ -24,13 +24,17 @@ mod jobs;
 mod keys;
 mod openapi;
 mod permissions;
+mod products;
+mod projects;
 mod query;
 mod reference;
 mod register;
+mod registrations;
 mod scope;
 mod servers;
 pub(crate) mod session;
 mod settings;
+mod suspensions;
 mod tools;
 mod views;
 mod volumes;
@@ -114,6 +118,10 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .merge(agents::routes())
         .merge(keys::routes())
         .merge(settings::routes())
+        .merge(projects::routes())
+        .merge(products::routes())
+        .merge(suspensions::routes())
+        .merge(registrations::routes())
         .merge(tools::admin_routes())
         .merge(health::admin_routes())
         .method_not_allowed_fallback(wrong_method)

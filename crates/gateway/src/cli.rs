@@ -35,10 +35,12 @@ mod mcp_registry;
 mod open;
 mod output;
 mod pool;
+mod product;
 mod progress;
 mod project;
 mod prompt;
 mod reference;
+mod registration;
 mod restart;
 mod rm;
 mod screen;
@@ -46,6 +48,7 @@ mod search;
 mod status;
 mod stdio;
 mod store;
+mod suspend;
 mod tools;
 mod transfer;
 mod unchecked_tools;
@@ -150,10 +153,18 @@ enum Verb {
     Key(key::Options),
     /// List, create, change and remove agents
     Agent(agent::Options),
-    /// Show and change projects and their settings
+    /// List, make, load, unload and delete projects, and change their settings
     Project(project::Options),
     /// Move an installation between SQLite and PostgreSQL
     Store(store::Options),
+    /// Show, install, upgrade and remove products
+    Product(product::Options),
+    /// Stop an agent, a server, a tool or the project at once, keeping its grants
+    Suspend(suspend::Options),
+    /// Let go on what was suspended
+    Resume(suspend::Options),
+    /// Decide what waits for a second person
+    Registration(registration::Options),
     /// Check this machine, the data folder, what servers need, and the running gateway
     Doctor(doctor::Options),
     /// Serve one MCP client on stdin and stdout, through the folder's gateway
@@ -287,6 +298,10 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
         Verb::Audit(options) => client::block_on(audit::run(&options, context)),
         Verb::Key(options) => client::block_on(key::run(&options, context)),
         Verb::Agent(options) => client::block_on(agent::run(&options, context)),
+        Verb::Product(options) => client::block_on(product::run(&options, context)),
+        Verb::Suspend(options) => client::block_on(suspend::suspend(&options, context)),
+        Verb::Resume(options) => client::block_on(suspend::resume(&options, context)),
+        Verb::Registration(options) => client::block_on(registration::run(&options, context)),
         Verb::Project(options) => client::block_on(project::run(&options, context)),
         Verb::Doctor(options) => client::block_on(doctor::run(&options, context)),
         Verb::Bench(options) => client::block_on(bench::run(&options, context)),

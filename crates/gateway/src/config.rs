@@ -15,9 +15,9 @@ pub mod expand;
 pub mod file;
 pub mod guarded;
 pub mod issuers;
-
 pub mod manifest;
 pub mod plan;
+pub(crate) mod product;
 pub mod removal;
 pub mod schema;
 pub mod settings;

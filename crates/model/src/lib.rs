@@ -25,3 +25,4 @@ pub mod settings;
 pub mod shape;
 pub mod spec;
 pub mod status;
+pub mod suspension;

@@ -88,6 +88,8 @@ pub enum InactiveReason {
     Disabled(String),
     /// It cannot be used as it is written; why, in a sentence.
     Misconfigured(String),
+    /// An administrator has suspended it; who and why, in a sentence. Never stored with the spec.
+    Suspended(String),
 }
 
 /// How a server comes to life.
@@ -222,6 +224,7 @@ impl ServerSpec {
             (Some(InactiveReason::Misconfigured(why)), _) => {
                 Some((ServerState::Misconfigured, why))
             }
+            (Some(InactiveReason::Suspended(why)), _) => Some((ServerState::Suspended, why)),
             (None, Some(why)) => Some((ServerState::NeedsApproval, why)),
             (None, None) => None,
         }

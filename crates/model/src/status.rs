@@ -13,6 +13,8 @@ pub enum ServerState {
     Disabled,
     /// Its entry in a file has a mistake, such as a variable that is not set; nothing of it is started.
     Misconfigured,
+    /// An administrator has suspended it; nothing of it runs until it is resumed.
+    Suspended,
     /// A person must sign in before it answers; nothing is tried until then.
     NeedsSignIn,
     /// Its process is being started, or it has not answered the handshake yet.
@@ -44,6 +46,7 @@ impl ServerState {
             Self::NeedsApproval => "needs_approval",
             Self::Disabled => "disabled",
             Self::Misconfigured => "misconfigured",
+            Self::Suspended => "suspended",
             Self::NeedsSignIn => "needs_sign_in",
             Self::Starting => "starting",
             Self::Ready => "ready",

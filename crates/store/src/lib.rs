@@ -18,6 +18,7 @@ mod gateway;
 mod hosting;
 mod journal;
 mod postgres;
+mod project;
 mod row;
 mod sql;
 mod sqlite;
@@ -32,6 +33,7 @@ pub use error::StoreError;
 pub use gateway::{Changes, Gateway, Lease};
 pub use hosting::{HOSTED_IDS, IDS_PER_SERVER, VolumeRow, WorkspaceInstance, WorkspaceRow};
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
+pub use project::{ProductRow, ProjectRow, RegistrationRow, RegistrationState};
 pub use row::{
     AgentRow, AgentTools, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,
 };

@@ -17,6 +17,8 @@ pub(crate) mod hosting;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod leases;
+pub(crate) mod products;
+pub(crate) mod projects;
 pub(crate) mod secrets;
 pub(crate) mod servers;
 pub(crate) mod settings;
@@ -38,6 +40,8 @@ pub(crate) fn all() -> Vec<&'static str> {
         journal::ALL,
         keys::ALL,
         leases::ALL,
+        products::ALL,
+        projects::ALL,
         secrets::ALL,
         servers::ALL,
         settings::ALL,

@@ -15,6 +15,8 @@ mod hosting;
 mod journal;
 mod keys;
 mod leases;
+mod products;
+mod projects;
 mod secrets;
 mod servers;
 mod settings;

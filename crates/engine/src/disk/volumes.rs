@@ -208,6 +208,18 @@ impl Disks {
         Ok(pruned)
     }
 
+    /// Removes everything that the servers of a project have on disk. Blocks.
+    pub(crate) fn forget_project(&self, project: &ProjectName) -> Result<(), VolumeError> {
+        for server in self.servers(project) {
+            let owner = Owner {
+                project: project.clone(),
+                server,
+            };
+            self.forget(&owner, true)?;
+        }
+        Ok(())
+    }
+
     fn remove_place(&self, owner: &Owner) -> Result<(), VolumeError> {
         if let Some(root) = self.inner.mounted.lock().remove(owner) {
             loop_image::unmount(&root);

@@ -1,9 +1,10 @@
-//! Errors of administering projects: roles, settings, and whatever else an administrator may not do or
-//! got wrong.
+//! Errors of administering projects: roles, settings, projects, the registration policy, products, and
+//! whatever else an administrator may not do or got wrong.
 
 use gantry_model::caller::Role;
 use gantry_model::diagnose::{Diagnose, Fault};
-use gantry_model::settings::SettingError;
+use gantry_model::id::{ProjectName, ServerName};
+use gantry_model::settings::{PolicyError, Sensitive, SettingError};
 
 /// Why an administrator's change was refused.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,102 @@ pub enum AdminError {
     /// A setting that there is not, or a value that it does not take.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// The project does not allow the server.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A second person must approve it.
+    #[error("this needs the approval of a second person: {}", words(reasons))]
+    NeedsSecondPerson {
+        /// Why.
+        reasons: Vec<Sensitive>,
+    },
+    /// Too much waits for a second person already.
+    #[error("too many registrations wait for a second person")]
+    TooManyPending,
+    /// No such registration.
+    #[error("no registration `{id}`")]
+    UnknownRegistration {
+        /// The id as asked for.
+        id: String,
+    },
+    /// Whoever asked for something cannot approve it.
+    #[error("registration `{id}` is your own: somebody else must approve it")]
+    OwnRegistration {
+        /// Its id.
+        id: String,
+    },
+    /// It does not wait any more.
+    #[error("registration `{id}` is decided")]
+    RegistrationDecided {
+        /// Its id.
+        id: String,
+    },
+    /// What was kept of it cannot be read with the key of this data folder.
+    #[error("what registration `{id}` asked for cannot be decrypted")]
+    RegistrationLost {
+        /// Its id.
+        id: String,
+    },
+    /// The server is suspended.
+    #[error("server `{server}` is {why}")]
+    ServerSuspended {
+        /// The server.
+        server: ServerName,
+        /// By whom, and why.
+        why: String,
+    },
+    /// No such product.
+    #[error("no product `{name}` is installed")]
+    UnknownProduct {
+        /// The name as asked for.
+        name: String,
+    },
+    /// What is installed is not what the plan was made for.
+    #[error("product `{name}` is not what the plan was made for")]
+    ProductChanged {
+        /// Its name.
+        name: String,
+    },
+    /// The server is a product's to change.
+    #[error("server `{server}` belongs to product `{product}`")]
+    OfProduct {
+        /// The server.
+        server: ServerName,
+        /// The product.
+        product: String,
+    },
+    /// No such project.
+    #[error("no project `{name}`")]
+    UnknownProject {
+        /// The name as asked for.
+        name: String,
+    },
+    /// A project of that name exists.
+    #[error("a project `{name}` exists already")]
+    ProjectExists {
+        /// The name.
+        name: ProjectName,
+    },
+    /// A project of that name was deleted, and its record is kept.
+    #[error("the record of a deleted project has the name `{name}`")]
+    ProjectNameUsed {
+        /// The name.
+        name: ProjectName,
+    },
+    /// The project of the data folder itself is always there.
+    #[error("project `{name}` is the data folder's own")]
+    ProjectOfFolder {
+        /// The name.
+        name: ProjectName,
+    },
+}
+
+fn words(reasons: &[Sensitive]) -> String {
+    let words: Vec<String> = reasons
+        .iter()
+        .map(|reason| format!("`{}`", reason.as_str()))
+        .collect();
+    words.join(", ")
 }
 
 impl Diagnose for AdminError {
@@ -24,6 +121,21 @@ impl Diagnose for AdminError {
         match self {
             Self::RoleAbove { .. } => "auth.role",
             Self::Setting(error) => error.code(),
+            Self::Policy(error) => error.code(),
+            Self::NeedsSecondPerson { .. } => "registration.approval",
+            Self::TooManyPending => "registration.too_many",
+            Self::UnknownRegistration { .. } => "registration.unknown",
+            Self::OwnRegistration { .. } => "registration.own",
+            Self::RegistrationDecided { .. } => "registration.decided",
+            Self::RegistrationLost { .. } => "registration.lost",
+            Self::ServerSuspended { .. } => "server.suspended",
+            Self::UnknownProduct { .. } => "product.unknown",
+            Self::ProductChanged { .. } => "product.changed",
+            Self::OfProduct { .. } => "server.of_product",
+            Self::UnknownProject { .. } => "project.unknown",
+            Self::ProjectExists { .. } => "project.exists",
+            Self::ProjectNameUsed { .. } => "project.name_used",
+            Self::ProjectOfFolder { .. } => "project.of_folder",
         }
     }
 
@@ -35,6 +147,36 @@ impl Diagnose for AdminError {
         match self {
             Self::RoleAbove { .. } => Some("ask whoever manages the installation".into()),
             Self::Setting(error) => error.hint(),
+            Self::Policy(error) => error.hint(),
+            Self::NeedsSecondPerson { .. } => {
+                Some("register it, and have somebody else approve it".into())
+            }
+            Self::TooManyPending => {
+                Some("`gantry registration ls` lists them; approve or refuse some".into())
+            }
+            Self::UnknownRegistration { .. } => {
+                Some("`gantry registration ls` lists them".into())
+            }
+            Self::OwnRegistration { .. } => {
+                Some("have a key of another name approve it: `gantry key new --admin --role approver`".into())
+            }
+            Self::RegistrationDecided { .. } => None,
+            Self::RegistrationLost { .. } => Some("ask for it again".into()),
+            Self::ServerSuspended { server, .. } => {
+                Some(format!("resume it: `gantry resume server {server}`"))
+            }
+            Self::UnknownProduct { .. } => Some("`gantry product ls` lists them".into()),
+            Self::ProductChanged { .. } => Some("show the plan again".into()),
+            Self::OfProduct { product, .. } => Some(format!(
+                "change its manifest and run `gantry product upgrade`, or `gantry product uninstall {product}`"
+            )),
+            Self::UnknownProject { .. } => Some("`gantry project ls` lists them".into()),
+            Self::ProjectExists { .. } => None,
+            Self::ProjectNameUsed { .. } => Some(
+                "choose another name: calls and acts of the deleted project would be shown in the new one"
+                    .into(),
+            ),
+            Self::ProjectOfFolder { .. } => Some("stop the gateway instead".into()),
         }
     }
 }

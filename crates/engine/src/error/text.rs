@@ -19,6 +19,7 @@ pub(super) fn key_end_text(end: KeyEnd) -> &'static str {
     match end {
         KeyEnd::Revoked => "the key was revoked",
         KeyEnd::Expired => "the key has expired",
+        KeyEnd::Suspended => "the agent or its project is suspended",
     }
 }
 

@@ -104,7 +104,10 @@ impl Project {
         self.complete(async move {
             let draft = Draft::new("agent.create", name.as_str()).after(values::new_agent(&new));
             let act = project.acts.begin(&by, draft).await?;
-            let created = project.access.create_agent(new).await;
+            let created = match project.policed_grants(&by, &new.grants) {
+                Ok(()) => project.access.create_agent(new).await,
+                Err(refused) => Err(refused),
+            };
             act.end(&created).await;
             created?;
             project.agent(&name).await
@@ -126,7 +129,11 @@ impl Project {
             let before = project.agent(&name).await;
             draft.before = before.as_ref().ok().map(values::agent);
             let act = project.acts.begin(&by, draft).await?;
-            let changed = project.access.change_agent(&name, change).await;
+            let granted = change.grants.as_deref().unwrap_or_default();
+            let changed = match project.policed_grants(&by, granted) {
+                Ok(()) => project.access.change_agent(&name, change).await,
+                Err(refused) => Err(refused),
+            };
             if changed.is_ok() {
                 let mut regranted = project.access.take_regranted();
                 regranted.insert(name.clone());

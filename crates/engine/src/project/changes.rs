@@ -74,7 +74,10 @@ impl Project {
             let act = acts
                 .begin(&by, draft.after(acts.values.spec(&spec)))
                 .await?;
-            let handle = project.supervisor.register(spec).await;
+            let handle = match project.policed(&by, spec) {
+                Ok(spec) => project.supervisor.register(spec).await,
+                Err(refused) => Err(refused),
+            };
             act.end(&handle).await;
             handle.map(|handle| ServerView::of(&handle))
         })
@@ -102,7 +105,11 @@ impl Project {
                 None => draft.after(after),
             };
             let act = acts.begin(&by, draft).await?;
-            let handle = project.supervisor.replace(spec).await;
+            let own = project.not_of_product(spec.name.as_str()).await;
+            let handle = match own.and_then(|()| project.policed(&by, spec)) {
+                Ok(spec) => project.supervisor.replace(spec).await,
+                Err(refused) => Err(refused),
+            };
             act.end(&handle).await;
             handle.map(|handle| ServerView::of(&handle))
         })
@@ -124,6 +131,7 @@ impl Project {
             let draft = draft.after(json!({"asked": acts.values.spec(&spec)}));
             let act = acts.begin(&by, draft).await?;
             let checked = spec.check().map_err(EngineError::from);
+            let checked = checked.and_then(|()| project.allowed(&spec));
             act.end(&checked).await;
             checked?;
             project.supervisor.previewed(&spec.name);
@@ -147,7 +155,10 @@ impl Project {
             let draft = Draft::new("server.test", spec.name.as_str());
             let draft = draft.after(json!({"asked": asked.clone()}));
             let act = acts.begin(&by, draft).await?;
-            let tried = project.supervisor.try_out(spec).await;
+            let tried = match project.policed(&by, spec) {
+                Ok(spec) => project.supervisor.try_out(spec).await,
+                Err(refused) => Err(refused),
+            };
             let after = tried
                 .as_ref()
                 .ok()
@@ -186,7 +197,8 @@ impl Project {
             let act = acts
                 .begin(&by, draft.before(acts.values.spec(&known.spec)))
                 .await?;
-            let removed = match of_api(&known.spec) {
+            let own = project.not_of_product(known.name.as_str()).await;
+            let removed = match own.and_then(|()| of_api(&known.spec)) {
                 Ok(()) => supervisor.remove(&server).await,
                 Err(refused) => Err(refused),
             };

@@ -35,6 +35,7 @@ impl Project {
     }
 
     async fn apply_all(&self, mut specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
+        self.police_files(&mut specs);
         let config = &self.machine.config;
         let abort = config.on_start_failure == OnStartFailure::Abort;
         let sequential = config.startup == Startup::Sequential;

@@ -34,7 +34,7 @@ impl Project {
     async fn look(&self, looked: watch::Sender<u64>) {
         let (store, access, supervisor) = (&self.machine.store, &self.access, &self.supervisor);
         let leases = supervisor.leases();
-        let stop = self.machine.stop_tasks.clone();
+        let stop = self.stop.clone();
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renew_at = Instant::now();
@@ -73,6 +73,14 @@ impl Project {
                 warn!(
                     error = &error as &dyn std::error::Error,
                     "changed settings cannot be read; the last ones hold"
+                );
+            }
+            if changes.suspensions != self.suspended.revision()
+                && let Err(error) = self.follow_suspensions().await
+            {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "what is suspended cannot be read"
                 );
             }
             // Clients here hear that their lists are others.

@@ -177,6 +177,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::UnknownServer { .. }
         | CallError::UnknownMethod { .. }
         | CallError::Unbound { .. }
+        | CallError::Suspended { .. }
         | CallError::Arguments { .. }
         | CallError::BadParams { .. }
         | CallError::Busy { .. }

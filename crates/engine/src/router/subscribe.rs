@@ -9,10 +9,10 @@ use gantry_model::caller::Caller;
 use gantry_model::mcp::Method;
 use tokio::time::{Instant, timeout};
 
+use super::Router;
 use super::limit::Limit;
 use super::record::{Output, Record};
 use super::target::{NameLocation, Target};
-use super::{Router, admit};
 use crate::catalog::Resolution;
 use crate::error::{CallError, CallFailure};
 use crate::request::{ClientIdentity, Request, Scope};
@@ -39,7 +39,7 @@ impl Router {
             Ok(target) => target,
             Err(error) => return Err(record.refuse(&request, None, error).await),
         };
-        let admitted = admit(caller, &target).await;
+        let admitted = self.admit(caller, &target).await;
         if let Err(error) = admitted.and_then(|()| self.has_room(caller, &target)) {
             return Err(record.refuse(&request, Some(&target), error).await);
         }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use gantry_model::caller::{Caller, Context, KeyKind, UserTrust};
 use gantry_model::era::headers::name_of;
 use gantry_model::era::meta;
-use gantry_model::grant::{MethodClass, class_of};
+use gantry_model::grant::{MethodClass, Verdict, class_of};
 use gantry_model::id::{ServerId, ServerName};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
+use gantry_model::suspension::Suspendable;
 
 use super::Router;
 use crate::catalog::Resolution;
@@ -163,10 +164,28 @@ impl Router {
                 server,
                 item,
             }),
-            Resolution::Unknown => Err(CallError::UnknownTool {
-                name: name.to_owned(),
-            }),
+            Resolution::Unknown => {
+                Err(self
+                    .suspended_tool(caller, name)
+                    .unwrap_or_else(|| CallError::UnknownTool {
+                        name: name.to_owned(),
+                    }))
+            }
         }
+    }
+
+    /// Says of a tool that is not listed because it is suspended that it is, to those who may use it.
+    fn suspended_tool(&self, caller: &Caller, name: &str) -> Option<CallError> {
+        let now = self.suspended.now();
+        let mut tools = now.tools();
+        let (server, tool) = tools.find(|(server, tool)| {
+            let is_meant = |mark: &str| name == format!("{server}{mark}{tool}");
+            is_meant(":") || is_meant("__")
+        })?;
+        let may = caller.grants.check(MethodClass::Tool, server, Some(tool)) == Verdict::Allowed;
+        may.then(|| CallError::Suspended {
+            what: Suspendable::Tool(server.clone(), tool.into()),
+        })
     }
 
     fn item<'a>(

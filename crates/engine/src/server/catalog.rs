@@ -90,6 +90,17 @@ impl ServerCatalog {
         }
     }
 
+    /// Returns the catalog without these tools, which are suspended.
+    pub(crate) fn without(&self, suspended: &[&str]) -> Self {
+        let mut catalog = self.clone();
+        let is_suspended = |name: &str| suspended.contains(&name);
+        let gone = self.tools.iter().filter(|tool| is_suspended(&tool.name));
+        let gone = gone.map(|tool| (tool.name.to_string(), "suspended".to_owned()));
+        catalog.excluded.extend(gone);
+        catalog.tools.retain(|tool| !is_suspended(&tool.name));
+        catalog
+    }
+
     /// Tells whether it has a tool of this name.
     pub(crate) fn has_tool(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| *tool.name == *name)

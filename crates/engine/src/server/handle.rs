@@ -213,6 +213,7 @@ impl ServerHandle {
             | ServerState::NeedsApproval
             | ServerState::Disabled
             | ServerState::Misconfigured
+            | ServerState::Suspended
             | ServerState::NeedsSignIn
             | ServerState::Ready
             | ServerState::Unresponsive

@@ -69,6 +69,7 @@ impl Supervisor {
                 None => steps.push(Step::Add(Box::new(row))),
                 Some(handle) if handle.id == row.id => {
                     let wanted = self.held_elsewhere(row.id, row.spec.clone()).await;
+                    let wanted = self.held_suspended(wanted);
                     if !same(&handle.spec, &wanted) {
                         steps.push(Step::Replace(handle, Box::new(row)));
                     }
@@ -118,7 +119,7 @@ impl Supervisor {
         }
         drop(turn);
         if is_here {
-            let why = "removed on another gateway";
+            let why = "not registered any more";
             self.context
                 .events
                 .report(&handle.name, EventKind::Removed, why);

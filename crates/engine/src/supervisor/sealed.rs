@@ -34,6 +34,16 @@ impl Supervisor {
         Ok(spec)
     }
 
+    /// Seals what a registration asks for while it waits for a second person.
+    pub(crate) fn seal_registration(&self, id: &str, text: &str) -> Result<String, EngineError> {
+        Ok(self.context.vault.seal(&registration(id), text)?)
+    }
+
+    /// Opens what a registration asks for.
+    pub(crate) fn unseal_registration(&self, id: &str, sealed: &str) -> Option<String> {
+        self.context.vault.unseal(&registration(id), sealed)
+    }
+
     /// Opens the environment of a stored spec. One that cannot be opened is shown and never started.
     fn opened(&self, mut spec: ServerSpec) -> ServerSpec {
         let (name, vault) = (spec.name.clone(), &self.context.vault);
@@ -67,6 +77,10 @@ fn environment(launch: &mut Launch) -> Option<&mut BTreeMap<String, String>> {
         Launch::Image(image) => Some(&mut image.env),
         Launch::Remote(_) => None,
     }
+}
+
+fn registration(id: &str) -> [&str; 3] {
+    ["kb.mcp_registrations", id, "request"]
 }
 
 fn place<'a>(server: &'a ServerName, variable: &'a str) -> [&'a str; 3] {

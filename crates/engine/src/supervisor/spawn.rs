@@ -28,7 +28,8 @@ impl Supervisor {
         spec: ServerSpec,
         created_ms: u64,
     ) -> Arc<ServerHandle> {
-        let spec = Arc::new(self.held_elsewhere(id, spec).await);
+        let spec = self.held_elsewhere(id, spec).await;
+        let spec = Arc::new(self.held_suspended(spec));
         let lazy = spec.start == Start::Lazy;
         let known = Arc::new(KnownSecrets::new(spec.launch.secrets()));
         let (first, live, remembered) = match spec.held() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use gantry_engine::{AgentChange, AgentView as Known, EngineError, NewAgent, Project};
+use gantry_engine::{Actor, AgentChange, AgentView as Known, EngineError, NewAgent, Project};
 use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, ToolFilter};
 use gantry_model::id::AgentName;
@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 use super::body::{JsonBody, created, json};
 use super::keys::{KeyView, label};
 use super::query::{Asked, Page, Paging};
+use super::registrations::{Wanted, hold};
 use super::views::rfc3339;
 use super::{Api, By, In, Named};
 use crate::config::diagnostic::meant;
@@ -215,21 +216,83 @@ pub(super) async fn create(
     By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let asked: AgentBody = body.read()?;
-    let new = NewAgent {
-        name: name(&asked.name)?,
-        label: label(&asked.label)?,
-        grants: asked
-            .grant
-            .map(GrantBody::read)
-            .transpose()?
-            .unwrap_or_default(),
-        filter: asked.tools.unwrap_or_default().read()?,
-        users: asked.trusted_user_ids.into(),
+    let new = body.read::<AgentBody>()?.read()?;
+    let name = new.name.clone();
+    let agent = match project.create_agent(&actor, new).await {
+        Ok(agent) => agent,
+        Err(refused) => {
+            let wanted = wanted("agent.create", &name, &body)?;
+            return hold(&project, &actor, refused, wanted).await;
+        }
     };
-    let agent = project.create_agent(&actor, new).await?;
     let place = format!("/api/v1/agents/{}", agent.name);
     Ok(created(&place, &AgentView::of(&agent)))
+}
+
+/// Returns what is kept of a change that needs a second person.
+fn wanted<'a>(
+    act: &'static str,
+    name: &'a AgentName,
+    body: &JsonBody,
+) -> Result<Wanted<'a>, Problem> {
+    let shown: serde_json::Value = body.read()?;
+    Ok(Wanted {
+        act,
+        target: name.as_str(),
+        request: serde_json::json!({ "body": shown }),
+        shown,
+    })
+}
+
+/// Creates an agent that a second person has approved.
+pub(super) async fn create_from(
+    project: &Arc<Project>,
+    by: &Actor,
+    body: &serde_json::Value,
+) -> Result<(), Problem> {
+    let body = AgentBody::deserialize(body).map_err(|_| Problem::new("request.body"))?;
+    project.create_agent(by, body.read()?).await?;
+    Ok(())
+}
+
+/// Changes an agent as a second person has approved.
+pub(super) async fn change_from(
+    project: &Arc<Project>,
+    by: &Actor,
+    agent: &str,
+    body: &serde_json::Value,
+) -> Result<(), Problem> {
+    let patch = AgentPatch::deserialize(body).map_err(|_| Problem::new("request.body"))?;
+    let name = known(agent)?;
+    project.change_agent(by, &name, patch.read()?).await?;
+    Ok(())
+}
+
+impl AgentBody {
+    fn read(self) -> Result<NewAgent, Problem> {
+        Ok(NewAgent {
+            name: name(&self.name)?,
+            label: label(&self.label)?,
+            grants: self
+                .grant
+                .map(GrantBody::read)
+                .transpose()?
+                .unwrap_or_default(),
+            filter: self.tools.unwrap_or_default().read()?,
+            users: self.trusted_user_ids.into(),
+        })
+    }
+}
+
+impl AgentPatch {
+    fn read(self) -> Result<AgentChange, Problem> {
+        Ok(AgentChange {
+            label: self.label.as_deref().map(label).transpose()?,
+            grants: self.grant.map(GrantBody::read).transpose()?,
+            filter: self.tools.map(|tools| tools.read()).transpose()?,
+            users: self.trusted_user_ids.map(UserTrust::from),
+        })
+    }
 }
 
 /// Shows one agent.
@@ -256,15 +319,13 @@ pub(super) async fn change(
     Named(agent): Named,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let asked: AgentPatch = body.read()?;
-    let change = AgentChange {
-        label: asked.label.as_deref().map(label).transpose()?,
-        grants: asked.grant.map(GrantBody::read).transpose()?,
-        filter: asked.tools.map(|tools| tools.read()).transpose()?,
-        users: asked.trusted_user_ids.map(UserTrust::from),
-    };
+    let change = body.read::<AgentPatch>()?.read()?;
     let name = known(&agent)?;
     let changed = project.change_agent(&actor, &name, change).await;
+    if let Err(refused @ EngineError::Admin(_)) = changed {
+        let wanted = wanted("agent.change", &name, &body)?;
+        return hold(&project, &actor, refused, wanted).await;
+    }
     let agent = of_known(&project, &name, changed).await?;
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }

@@ -7,7 +7,7 @@ use axum::extract::MatchedPath;
 use gantry_model::caller::Permission;
 use http::request::Parts;
 
-use Permission::{Audit, Install, Operate, Read};
+use Permission::{Approve, Audit, Install, Operate, Read};
 
 /// Method, route and permission of every administrative route that does not need `manage`, and of what
 /// an administrator may do on the routes for any key.
@@ -24,6 +24,13 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/agents/{agent}", Read),
     ("GET", "/api/v1/keys", Read),
     ("GET", "/api/v1/settings", Read),
+    ("GET", "/api/v1/products", Read),
+    ("GET", "/api/v1/products/{product}", Read),
+    ("GET", "/api/v1/projects", Read),
+    ("GET", "/api/v1/projects/{project}", Read),
+    ("GET", "/api/v1/suspensions", Read),
+    ("GET", "/api/v1/registrations", Read),
+    ("GET", "/api/v1/registrations/{registration}", Read),
     ("GET", "/api/v1/volumes", Read),
     ("GET", "/api/v1/health", Read),
     ("GET", "/metrics", Read),
@@ -33,10 +40,26 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/mcp/servers/{server}/logs", Operate),
     ("POST", "/api/v1/mcp/servers/{server}/restart", Operate),
     ("DELETE", "/api/v1/calls/{call}", Operate),
+    // Of agents and the project only with `manage`, which the handler asks for.
+    ("POST", "/api/v1/suspensions", Operate),
+    ("DELETE", "/api/v1/suspensions", Operate),
+    (
+        "POST",
+        "/api/v1/registrations/{registration}/approve",
+        Approve,
+    ),
+    (
+        "POST",
+        "/api/v1/registrations/{registration}/refuse",
+        Approve,
+    ),
     ("GET", "/api/v1/acts", Audit),
     ("GET", "/api/v1/calls", Audit),
     ("GET", "/api/v1/calls/export", Audit),
     ("GET", "/api/v1/calls/{call}", Audit),
+    ("POST", "/api/v1/projects", Install),
+    ("PATCH", "/api/v1/projects/{project}", Install),
+    ("DELETE", "/api/v1/projects/{project}", Install),
     ("POST", "/api/v1/audit/confirm-clock", Install),
     ("POST", "/api/v1/health/acknowledge", Install),
     ("GET", "/api/v1/images/logins", Read),

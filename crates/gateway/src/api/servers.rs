@@ -25,6 +25,7 @@ use super::history::stream::is_wanted;
 use super::images::stream::{self, Progress};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
+use super::registrations::{RegistrationView, hold, server_wanted};
 use super::views::{
     LogLineView, ServerStatusView, ServerSummary, SpecView, command, image, now_ms, profile, start,
     url,
@@ -102,6 +103,8 @@ pub(super) struct Preview {
     profile: &'static str,
     /// When it would start: `eager` or `lazy`.
     start: &'static str,
+    /// Why a second person would have to approve it; empty if nobody must.
+    needs_approval: Vec<&'static str>,
     /// The effective options, defaults included; of its environment only the names.
     spec: SpecView,
 }
@@ -135,6 +138,8 @@ pub(super) async fn list(
 #[utoipa::path(post, path = "/api/v1/mcp/servers", tag = "servers", request_body = Register, responses(
     (status = 201, description = "It is registered and starting.", body = ServerStatusView,
         headers(("Location" = String, description = "Where it is."))),
+    (status = 202, description = "It waits for a second person.", body = RegistrationView),
+    (status = 403, description = "`registration.refused`: the project does not allow it."),
     (status = 409, description = "`server.exists`: there is one of that name."),
 ))]
 pub(super) async fn register(
@@ -145,7 +150,13 @@ pub(super) async fn register(
 ) -> Result<Response, Problem> {
     let (spec, warnings) = Register::read(&body)?.into_parts();
     api.guard(&spec)?;
-    let server = project.register(&actor, spec).await?;
+    let server = match project.register(&actor, spec.clone()).await {
+        Ok(server) => server,
+        Err(refused) => {
+            let wanted = server_wanted("server.register", &spec, &SpecView::of(&spec));
+            return hold(&project, &actor, refused, wanted).await;
+        }
+    };
     let place = format!("/api/v1/mcp/servers/{}", server.id);
     let mut response = created(&place, &ServerStatusView::of(&server, now_ms()));
     Register::warn(&warnings, &mut response);
@@ -217,7 +228,13 @@ async fn put(
     let (spec, warnings) = asked.into_parts();
     same_name(&spec, name)?;
     api.guard(&spec)?;
-    let view = project.replace(actor, spec).await?;
+    let view = match project.replace(actor, spec.clone()).await {
+        Ok(view) => view,
+        Err(refused) => {
+            let wanted = server_wanted("server.replace", &spec, &SpecView::of(&spec));
+            return hold(project, actor, refused, wanted).await;
+        }
+    };
     let mut response = json(StatusCode::OK, &ServerStatusView::of(&view, now_ms()));
     Register::warn(&warnings, &mut response);
     Ok(response)
@@ -271,6 +288,11 @@ pub(super) async fn preview(
         url: url(&spec),
         profile: profile(&spec),
         start: start(&spec),
+        needs_approval: project
+            .approval_reasons(&spec)
+            .into_iter()
+            .map(gantry_model::settings::Sensitive::as_str)
+            .collect(),
         spec: SpecView::of(&spec),
     };
     Ok(json(StatusCode::OK, &preview))

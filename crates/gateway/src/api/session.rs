@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use gantry_engine::{Actor, EngineError, Project};
-use gantry_model::caller::{Caller, Role};
+use gantry_model::caller::{Caller, Permission, Role};
 use gantry_model::id::AgentName;
 use http::header::{CONTENT_LENGTH, SET_COOKIE};
 use http::request::Parts;
@@ -82,15 +82,26 @@ pub(super) struct SessionView {
 }
 
 impl SessionView {
-    fn of(caller: &Caller, session: Option<&Session>) -> Self {
+    fn of(api: &Api, caller: &Caller, session: Option<&Session>) -> Self {
         let left = session.map(|session| session.time_left().as_millis() as u64);
         Self {
             role: caller.kind.role().map_or("agent", Role::as_str),
             agent: caller.agent.to_string(),
-            projects: vec![caller.project.to_string()],
+            projects: projects(api, caller),
             expires_ms: left.map(|left| now_ms().saturating_add(left)),
         }
     }
+}
+
+/// Returns the projects that a caller may name: its own, or all that are loaded.
+fn projects(api: &Api, caller: &Caller) -> Vec<String> {
+    if !caller.kind.may(Permission::Install) {
+        return vec![caller.project.to_string()];
+    }
+    let open = api.engine().projects();
+    let mut names: Vec<String> = open.iter().map(|known| known.name().to_string()).collect();
+    names.sort();
+    names
 }
 
 /// A code for a sign-in link.
@@ -150,7 +161,7 @@ pub(super) async fn sign_in(
     record(&project, &caller, &by, "session.open").await;
     let new = api.gate.sessions.open(caller.clone());
     let signed_in = SignedIn {
-        session: SessionView::of(&caller, Some(&new.session)),
+        session: SessionView::of(&api, &caller, Some(&new.session)),
         token: new.token,
     };
     let mut response = json(StatusCode::CREATED, &signed_in);
@@ -163,9 +174,13 @@ pub(super) async fn sign_in(
 #[utoipa::path(get, path = "/api/v1/session", tag = "session", responses(
     (status = 200, description = "Who it is.", body = SessionView),
 ))]
-pub(super) async fn show(Who(caller): Who, session: Option<Extension<Arc<Session>>>) -> Response {
+pub(super) async fn show(
+    State(api): State<Api>,
+    Who(caller): Who,
+    session: Option<Extension<Arc<Session>>>,
+) -> Response {
     let session = session.as_deref().map(|session| &**session);
-    json(StatusCode::OK, &SessionView::of(&caller, session))
+    json(StatusCode::OK, &SessionView::of(&api, &caller, session))
 }
 
 /// Signs a browser out: its session ends, with every stream it has open. A key is not affected.

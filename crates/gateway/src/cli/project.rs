@@ -1,18 +1,20 @@
-//! `gantry project settings | set`: the settings of projects.
+//! `gantry project ls | new | load | unload | rm | settings | set`: projects and their settings.
 //!
-//! Values are JSON; a word that is not JSON is a text, and a list may be written with commas.
+//! Values of settings are JSON; a word that is not JSON is a text, and a list may be written with commas.
+//! Deleting a project asks first.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::CliContext;
 use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::text;
+use super::format::{number, text, time};
+use super::prompt;
 
 /// Arguments of `gantry project`.
 #[derive(Debug, Args)]
@@ -23,6 +25,33 @@ pub(super) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// List the projects
+    Ls(AsJson),
+    /// Make a project; `gantry --project NAME key new --admin` then makes a key of it
+    New {
+        /// Its name
+        name: String,
+        /// A description
+        #[arg(long, default_value = "")]
+        description: String,
+        #[command(flatten)]
+        shown: AsJson,
+    },
+    /// Start the servers of a project again
+    Load(One),
+    /// End the calls of a project and stop its servers, also over restarts of the gateway
+    Unload(One),
+    /// Delete a project with its servers, volumes, agents, keys, grants, secrets and settings; its
+    /// record of calls and acts is kept
+    Rm {
+        /// The project
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        shown: AsJson,
+    },
     /// Show the settings of a project
     Settings {
         /// The project [default: that of the key]
@@ -43,13 +72,64 @@ enum Action {
     },
 }
 
+#[derive(Debug, Args)]
+struct One {
+    /// The project
+    name: String,
+    #[command(flatten)]
+    shown: AsJson,
+}
+
 /// Shows or changes projects.
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
     let (client, screen) = (context.client(Role::Admin)?, &context.screen);
+    let place = |name: &str| format!("/api/v1/projects/{}", segment(name));
     match &options.action {
+        Action::Ls(shown) => {
+            let answer = client.get_all("/api/v1/projects").await?;
+            let heading = ["project", "state", "servers", "made", "description"];
+            shown.list(screen, &answer, &heading, project_row);
+        }
+        Action::New {
+            name,
+            description,
+            shown,
+        } => {
+            let body = json!({"name": name, "description": description});
+            let made = client.post("/api/v1/projects", Some(&body)).await?;
+            let said = format!("made project {}", text(&made, "/name"));
+            shown.done(screen, &made, &said);
+        }
+        Action::Load(one) => {
+            let body = json!({"loaded": true});
+            let answer = client.patch(&place(&one.name), &body).await?;
+            let said = format!("loaded project {}", one.name);
+            one.shown.done(screen, &answer, &said);
+        }
+        Action::Unload(one) => {
+            let body = json!({"loaded": false});
+            let answer = client.patch(&place(&one.name), &body).await?;
+            let said = format!("unloaded project {}: its servers are stopped", one.name);
+            one.shown.done(screen, &answer, &said);
+        }
+        Action::Rm { name, yes, shown } => {
+            let known = client.get(&place(name)).await?;
+            let question = format!(
+                "Delete project {name} with its servers, volumes, agents, keys, grants, secrets and \
+                 settings?"
+            );
+            if !yes && (!prompt::is_possible() || !prompt::yes(&question)) {
+                let failure = Failure::new(Exit::Failed, "nothing was deleted");
+                let hint = format!("to delete it, run `gantry project rm {name} --yes`");
+                return Err(failure.hint(hint));
+            }
+            client.delete(&place(name)).await?;
+            let said = format!("deleted project {}", text(&known, "/name"));
+            shown.done(screen, &json!({"deleted": name}), &said);
+        }
         Action::Settings { name, shown } => {
             let path = match name {
-                Some(name) => format!("/api/v1/projects/{}/settings", segment(name)),
+                Some(name) => format!("{}/settings", place(name)),
                 None => "/api/v1/settings".to_owned(),
             };
             let answer = client.get(&path).await?;
@@ -60,12 +140,29 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             changes,
             shown,
         } => {
-            let path = format!("/api/v1/projects/{}/settings", segment(name));
+            let path = format!("{}/settings", place(name));
             let answer = client.patch(&path, &body(changes)?).await?;
             shown.list(screen, &answer, &["setting", "value", "meaning"], row);
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn project_row(project: &Value) -> Vec<String> {
+    let is = |name: &str| project[name] == true;
+    let state = match (is("loaded"), is("suspended")) {
+        (false, _) => "unloaded",
+        (true, true) => "suspended",
+        (true, false) => "loaded",
+    };
+    let servers = number(project, "/servers").map_or_else(String::new, |count| count.to_string());
+    vec![
+        text(project, "/name"),
+        state.to_owned(),
+        servers,
+        number(project, "/created_ms").map_or_else(String::new, time),
+        text(project, "/description"),
+    ]
 }
 
 fn row(setting: &Value) -> Vec<String> {
@@ -110,8 +207,6 @@ fn value_of(name: &str, value: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

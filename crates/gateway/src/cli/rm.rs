@@ -131,7 +131,7 @@ impl Edit<'_> {
         }
         let screen = &self.context.screen;
         let hidden = |text: &str| match Syntax::of(&self.file) {
-            Syntax::Json => hide::json(text),
+            Syntax::Json | Syntax::Yaml => hide::json(text),
             Syntax::Toml => hide::toml(text),
         };
         let difference = diff::unified(&self.file, &hidden(before), &hidden(after));

@@ -1,10 +1,11 @@
-//! A parsed configuration file, JSON with comments or TOML, with the position of each value.
+//! A parsed configuration file, JSON with comments, TOML or YAML, with the position of each value.
 //!
 //! Knows no keys and expands no variables. Entry points: [`Document::read`] for a file,
 //! [`Document::parse`] for its text.
 
 pub(super) mod json;
 mod toml;
+mod yaml;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -38,6 +39,8 @@ pub enum Syntax {
     Json,
     /// TOML.
     Toml,
+    /// YAML, of manifests only.
+    Yaml,
 }
 
 /// A value and its position.
@@ -119,6 +122,7 @@ impl Document {
         let root = match syntax {
             Syntax::Json => json::parse(&path, &text)?,
             Syntax::Toml => toml::parse(&path, &text)?,
+            Syntax::Yaml => yaml::parse(&path, &text)?,
         };
         Ok(Self { path, text, root })
     }

@@ -21,7 +21,8 @@ pub fn without(
 ) -> Result<Option<String>, ClientError> {
     match Syntax::of(path) {
         Syntax::Toml => toml(path, text, name),
-        Syntax::Json => json(path, text, name, project),
+        // No file of servers is YAML.
+        Syntax::Json | Syntax::Yaml => json(path, text, name, project),
     }
 }
 

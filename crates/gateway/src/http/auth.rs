@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use gantry_engine::{Actor, Engine, Surface};
-use gantry_model::caller::{Caller, KeyKind, Permission};
+use gantry_model::caller::{Caller, KeyEnd, KeyKind, Permission};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -159,6 +159,9 @@ impl Gate {
             };
         }
         match self.engine.authenticate(key) {
+            Some(caller) if caller.validity.end_reason() == Some(KeyEnd::Suspended) => {
+                Err(suspended())
+            }
             Some(caller) => {
                 admit(parts, &caller);
                 Ok(caller)
@@ -246,6 +249,13 @@ fn admit(parts: &Parts, caller: &Caller) {
     if let Some(admission) = parts.extensions.get::<Admission>() {
         admission.enter(caller);
     }
+}
+
+/// Tells the holder of a key that its agent or project is suspended.
+fn suspended() -> Problem {
+    Problem::new("auth.suspended")
+        .with_detail("the agent or its project is suspended, or the project is not loaded")
+        .with_hint("ask an administrator to resume it; grants and keys are kept")
 }
 
 fn no_session() -> Problem {

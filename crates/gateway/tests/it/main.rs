@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod administration;
 mod asks;
 mod cli;
 mod clients;
@@ -36,5 +37,6 @@ mod rows_lifecycle;
 mod shapes;
 mod shared_store;
 mod store_away;
+mod tenants;
 mod tidy;
 mod upstream;

@@ -190,7 +190,7 @@ fn id(value: &Value) -> String {
     value["id"].as_str().unwrap().to_owned()
 }
 
-// rows 0.11, 3.2: servers, tools, calls and their record
+// rows 0.11, 3.2, fault T6: servers, tools, calls and their record
 #[test]
 fn the_same_names_are_other_things_in_another_project() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,6 +247,36 @@ fn the_same_names_are_other_things_in_another_project() {
         assert!(export.contains(tenant.name) && !export.contains(theirs.as_str()));
         let count = tenant.admin("GET", "/api/v1/calls?count=true", None);
         assert_eq!(count.json()["total"], 1);
+    }
+}
+
+// fault T5
+#[test]
+fn no_answer_crosses_into_another_project_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let (served, keys) = Served::with_servers(folder.path());
+    let tenants = served.tenants(&keys);
+    let each: usize = gantry_testkit::proof::count(50_000, 150);
+    thread::scope(|scope| {
+        for tenant in tenants.iter().cycle().take(8) {
+            scope.spawn(move || {
+                let (key, mut connection) = (&tenant.keys.agent, tenant.connect());
+                for number in 0..each {
+                    let canary = format!("{}-{number}", tenant.name);
+                    let params = json!({"name": format!("{SERVER}__echo"),
+                        "arguments": {"text": canary}});
+                    let answer = modern(&mut connection, key, "/mcp", "tools/call", params);
+                    let text = answer.text();
+                    assert!(text.contains(&canary), "{canary}: {text}");
+                }
+            });
+        }
+    });
+    for tenant in &tenants {
+        let count = tenant.admin("GET", "/api/v1/calls?count=true&tool=echo", None);
+        assert_eq!(count.json()["total"], each * 4, "each call in one row");
+        let environment = tenant.call("env", json!({}));
+        assert!(environment.contains(&format!("\"WHO\":\"{}\"", tenant.name)));
     }
 }
 

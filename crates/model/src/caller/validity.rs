@@ -18,6 +18,8 @@ pub enum KeyEnd {
     Revoked,
     /// Its time has run out.
     Expired,
+    /// Its agent or its project is suspended, or the project is not loaded.
+    Suspended,
 }
 
 impl KeyEnd {
@@ -26,6 +28,7 @@ impl KeyEnd {
         match self {
             Self::Revoked => "auth.key_revoked",
             Self::Expired => "auth.key_expired",
+            Self::Suspended => "auth.suspended",
         }
     }
 }
@@ -51,6 +54,7 @@ struct Waiting {
 const VALID: u8 = 0;
 const REVOKED: u8 = 1;
 const EXPIRED: u8 = 2;
+const SUSPENDED: u8 = 3;
 
 impl KeyValidity {
     /// Returns how the key ended, if it has.
@@ -63,6 +67,7 @@ impl KeyValidity {
         let state = match how {
             KeyEnd::Revoked => REVOKED,
             KeyEnd::Expired => EXPIRED,
+            KeyEnd::Suspended => SUSPENDED,
         };
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         if self
@@ -96,6 +101,7 @@ impl Signal {
         match self.state.load(Ordering::Acquire) {
             VALID => None,
             EXPIRED => Some(KeyEnd::Expired),
+            SUSPENDED => Some(KeyEnd::Suspended),
             _ => Some(KeyEnd::Revoked),
         }
     }

@@ -12,7 +12,7 @@ CREATE TABLE kb.products (
     project_id TEXT COLLATE "C" NOT NULL REFERENCES kb.projects (id) ON DELETE CASCADE,
     name       TEXT COLLATE "C" NOT NULL,
     version    TEXT COLLATE "C" NOT NULL,
-    manifest   JSONB NOT NULL,
+    manifest   TEXT COLLATE "C" NOT NULL,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     UNIQUE (project_id, name)

@@ -23,7 +23,7 @@ pub(crate) const STOPPED: &str =
 /// The revisions of a project, and whether another gateway was seen since `$3`.
 pub(crate) const CHANGES: &str = "SELECT \
      (SELECT CAST(sum(revision) AS BIGINT) FROM kb.mcp_revisions \
-     WHERE project_id = $1 AND kind IN ('keys', 'agents', 'grants')), \
+     WHERE project_id = $1 AND kind IN ('keys', 'agents', 'grants', 'suspensions')), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'servers'), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'settings'), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'suspensions'), \

@@ -61,7 +61,29 @@ impl Store {
         row: &ServerRow,
     ) -> Result<bool, StoreError> {
         let mut transaction = self.database().begin(what, Durability::Power).await?;
-        ensure_project(&mut transaction, &row.project).await?;
+        let written = self.write_server_in(&mut transaction, statement, row);
+        let written = written.await?;
+        transaction.commit().await?;
+        Ok(written)
+    }
+
+    /// Registers or replaces a server within a transaction.
+    pub(super) async fn replace_server_in(
+        &self,
+        transaction: &mut Transaction<'_>,
+        row: &ServerRow,
+    ) -> Result<(), StoreError> {
+        let replace = self.write_server_in(transaction, sql::REPLACE, row);
+        replace.await.map(drop)
+    }
+
+    async fn write_server_in(
+        &self,
+        transaction: &mut Transaction<'_>,
+        statement: &'static str,
+        row: &ServerRow,
+    ) -> Result<bool, StoreError> {
+        ensure_project(transaction, &row.project).await?;
         let write = query(statement)
             .bind(row.id.to_string())
             .bind(row.project.as_str())
@@ -78,9 +100,8 @@ impl Store {
             error.or_conflict(|| format!("server `{}` in project `{}`", row.spec.name, row.project))
         })?;
         if written > 0 {
-            put_workspace(&mut transaction, row).await?;
+            put_workspace(transaction, row).await?;
         }
-        transaction.commit().await?;
         Ok(written > 0)
     }
 

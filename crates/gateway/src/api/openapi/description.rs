@@ -12,8 +12,8 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, auth, call, calls, errors, events, health, history, images, keys, servers,
-    session, settings, tools, volumes, welcome,
+    acts, agents, auth, call, calls, errors, events, health, history, images, keys, products,
+    projects, registrations, servers, session, settings, suspensions, tools, volumes, welcome,
 };
 
 /// Returns the generated document.
@@ -47,6 +47,10 @@ pub(super) fn generated() -> String {
         agents::list, agents::create, agents::one, agents::change, agents::remove,
         keys::list, keys::create, keys::revoke,
         settings::list, settings::change,
+        projects::list, projects::create, projects::one, projects::change, projects::remove,
+        products::list, products::install, products::preview, products::one, products::uninstall,
+        suspensions::list, suspensions::suspend, suspensions::resume,
+        registrations::list, registrations::one, registrations::approve, registrations::refuse,
         health::alive, health::health, health::acknowledge, health::metrics,
         super::openapi, super::docs, errors::list, errors::one, welcome::welcome,
     ),
@@ -60,6 +64,10 @@ pub(super) fn generated() -> String {
         (name = "calls", description = "The record of every call. An agent sees its own."),
         (name = "agents", description = "Agents, their grants and filters. Admin keys only."),
         (name = "keys", description = "Keys of agents and administrators. Admin keys only."),
+        (name = "projects", description = "Projects. Making, unloading and deleting them needs the role `installation`."),
+        (name = "products", description = "Servers that come together by a manifest. Admin keys only."),
+        (name = "suspensions", description = "What is stopped at once with its grants kept. Admin keys only."),
+        (name = "registrations", description = "What waits for a second person. Admin keys only."),
         (name = "settings", description = "The settings of the project. Admin keys only."),
         (name = "session", description = "Browser sessions: a sign-in code or a key becomes a cookie and a token."),
         (name = "acts", description = "Administrative acts, and refused attempts. Admin keys only."),

@@ -82,7 +82,13 @@ pub(in crate::api) async fn why(
         tool: &tool,
         offer: offer(view.as_ref(), &tool, is_listed),
     };
-    let judged = question.judge();
+    let mut judged = question.judge();
+    let suspended = project.suspensions();
+    let stops = [suspended.of_agent(&name), suspended.of_call(&server, &tool)];
+    for what in stops.into_iter().flatten() {
+        judged.allowed = false;
+        judged.reasons.insert(0, format!("{what} is suspended"));
+    }
     let answer = WhyView {
         agent: name.to_string(),
         tool: format!("{server}:{tool}"),
@@ -141,6 +147,7 @@ fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Off
         ServerState::NeedsApproval
         | ServerState::Disabled
         | ServerState::Misconfigured
+        | ServerState::Suspended
         | ServerState::NeedsSignIn
         | ServerState::Unresponsive
         | ServerState::BackingOff

@@ -229,6 +229,7 @@ impl StartupReport<'_> {
                 String::new(),
             ),
             ServerState::Disabled => row(screen.faint("○"), "disabled", why()),
+            ServerState::Suspended => row(screen.doubtful("!"), "suspended", why()),
             ServerState::Misconfigured => row(screen.bad("✗"), "left out", why()),
             ServerState::NeedsApproval => row(screen.doubtful("!"), "needs approval", why()),
             ServerState::NeedsSignIn => row(screen.doubtful("!"), "needs a sign-in", why()),

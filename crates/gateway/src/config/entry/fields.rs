@@ -345,6 +345,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         match Syntax::of(&self.diagnostics.document.path) {
             Syntax::Toml => format!("{key} = {value}"),
             Syntax::Json => format!("\"{key}\": {value}"),
+            Syntax::Yaml => format!("{key}: {value}"),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::config::file::{Root, entries};
 
 fn reading(text: &str, syntax: Syntax) -> Vec<Reading> {
     let (name, root, owner) = match syntax {
-        Syntax::Json => ("mcp.json", Root::Servers, Owner::Client),
+        Syntax::Json | Syntax::Yaml => ("mcp.json", Root::Servers, Owner::Client),
         Syntax::Toml => ("gantry.toml", Root::Own, Owner::Gantry),
     };
     let document = Document::parse(Path::new(name), text.as_bytes(), syntax).unwrap();

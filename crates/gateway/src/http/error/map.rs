@@ -5,7 +5,7 @@
 //! | unknown tool, prompt, resource | 404 | 200 | -32602, a resource -32002 before 2026-07-28 |
 //! | unknown server | 404 | 404 | -31404 |
 //! | unknown method | 404 | 200, modern 404 | -32601 |
-//! | no grant | 403 | 403 | -31403 |
+//! | no grant, suspended | 403 | 403 | -31403 |
 //! | arguments against the schema | 422, `issues` | 200, a result with `isError` | – |
 //! | params of no use | 400 | 200 | -32602 |
 //! | queue full | 429, Retry-After | 429, Retry-After | -31429 |
@@ -35,6 +35,7 @@ use gantry_engine::{
     AdminError, CallError, CallFailure, EngineError, HttpError, Issue, RegistryLoginError,
     SignInError, VolumeError,
 };
+use gantry_model::caller::KeyEnd;
 use gantry_model::diagnose::{Diagnose as _, chain};
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
@@ -114,9 +115,13 @@ impl From<CallFailure> for Problem {
             } => problem.with_retry_after(retry_after),
             CallError::Stopping => problem.with_retry_after(COME_AGAIN),
             CallError::Undelivered { .. } => problem.with_retry_after(Duration::from_secs(1)),
+            CallError::KeyEnded {
+                end: KeyEnd::Suspended,
+            } => problem,
             CallError::KeyEnded { .. } => problem.with_challenge(CHALLENGE_WRONG),
             CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
+            | CallError::Suspended { .. }
             | CallError::Down { next_try: None, .. }
             | CallError::Exited { .. }
             | CallError::Remote { .. }
@@ -142,7 +147,11 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::UnknownItem { .. }
         | CallError::UnknownMethod { .. } => (StatusCode::NOT_FOUND, Carrier::Answer),
         CallError::UnknownServer { .. } => (StatusCode::NOT_FOUND, Carrier::Status),
-        CallError::Unbound { .. } => (StatusCode::FORBIDDEN, Carrier::Status),
+        CallError::Unbound { .. }
+        | CallError::Suspended { .. }
+        | CallError::KeyEnded {
+            end: KeyEnd::Suspended,
+        } => (StatusCode::FORBIDDEN, Carrier::Status),
         CallError::Undelivered { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Answer),
         CallError::KeyEnded { .. } => (StatusCode::UNAUTHORIZED, Carrier::Status),
         CallError::Arguments { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::ToolResult),
@@ -289,8 +298,23 @@ fn registered_as(member: &str) -> String {
 /// Returns the status of what an administrator may not do, or got wrong.
 fn admin_status(error: &AdminError) -> StatusCode {
     match error {
-        AdminError::RoleAbove { .. } => StatusCode::FORBIDDEN,
+        AdminError::RoleAbove { .. }
+        | AdminError::Policy(_)
+        | AdminError::NeedsSecondPerson { .. }
+        | AdminError::OwnRegistration { .. } => StatusCode::FORBIDDEN,
         AdminError::Setting(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        AdminError::UnknownRegistration { .. }
+        | AdminError::UnknownProduct { .. }
+        | AdminError::UnknownProject { .. } => StatusCode::NOT_FOUND,
+        AdminError::TooManyPending => StatusCode::TOO_MANY_REQUESTS,
+        AdminError::ProductChanged { .. }
+        | AdminError::OfProduct { .. }
+        | AdminError::RegistrationDecided { .. }
+        | AdminError::RegistrationLost { .. }
+        | AdminError::ServerSuspended { .. }
+        | AdminError::ProjectExists { .. }
+        | AdminError::ProjectNameUsed { .. }
+        | AdminError::ProjectOfFolder { .. } => StatusCode::CONFLICT,
     }
 }
 

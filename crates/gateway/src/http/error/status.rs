@@ -10,17 +10,19 @@ pub(super) fn of(code: &str) -> StatusCode {
         | "wire.batch" => StatusCode::BAD_REQUEST,
         "auth.key_in_url" | "auth.no_key" | "auth.scheme" | "auth.session" | "auth.two_keys"
         | "auth.token" | "auth.wrong_code" | "auth.wrong_key" => StatusCode::UNAUTHORIZED,
-        "auth.admin_key" | "auth.agent_key" | "auth.role" | "auth.token_agent"
-        | "grant.unbound" | "http.host" | "http.origin" => StatusCode::FORBIDDEN,
+        "auth.admin_key" | "auth.agent_key" | "auth.role" | "auth.suspended"
+        | "auth.token_agent" | "grant.unbound" | "http.host" | "http.origin" => {
+            StatusCode::FORBIDDEN
+        }
         "agent.unknown" | "call.unknown" | "http.route" | "project.unknown" | "server.unknown"
         | "session.unknown" | "tool.unknown" => StatusCode::NOT_FOUND,
         "http.method" => StatusCode::METHOD_NOT_ALLOWED,
         "http.accept" => StatusCode::NOT_ACCEPTABLE,
         "http.slow_body" => StatusCode::REQUEST_TIMEOUT,
-        "session.listening" => StatusCode::CONFLICT,
+        "product.changed" | "session.listening" => StatusCode::CONFLICT,
         "http.body_too_large" | "stdio.line" => StatusCode::PAYLOAD_TOO_LARGE,
         "http.content_encoding" | "http.content_type" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "request.body" => StatusCode::UNPROCESSABLE_ENTITY,
+        "product.manifest" | "request.body" => StatusCode::UNPROCESSABLE_ENTITY,
         "auth.attempts"
         | "call.too_many_async"
         | "http.answers_full"

@@ -129,7 +129,7 @@ fn completions_are_for_three_shells_and_more() {
     assert_snapshot!(ends(&fish, 1), @r"
     # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
     function __fish_gantry_global_optspecs
-        string join \n data= url= key-file= log= h/help V/version
+        string join \n data= url= key-file= project= log= h/help V/version
     ...
     --- exit 0
     ");

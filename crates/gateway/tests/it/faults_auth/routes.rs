@@ -50,6 +50,38 @@ const ROUTES: &[(&str, &str, For, u16)] = &[
     ("GET", "/metrics", For::Admins, 200),
     ("GET", "/api/v1/settings", For::Admins, 200),
     ("PATCH", "/api/v1/settings", For::Admins, 200),
+    ("GET", "/api/v1/projects", For::Admins, 200),
+    ("POST", "/api/v1/projects", For::Admins, 422),
+    ("GET", "/api/v1/projects/{project}", For::Admins, 404),
+    ("PATCH", "/api/v1/projects/{project}", For::Admins, 404),
+    ("DELETE", "/api/v1/projects/{project}", For::Admins, 404),
+    ("GET", "/api/v1/products", For::Admins, 200),
+    ("POST", "/api/v1/products", For::Admins, 422),
+    ("POST", "/api/v1/products/preview", For::Admins, 422),
+    ("GET", "/api/v1/products/{product}", For::Admins, 404),
+    ("DELETE", "/api/v1/products/{product}", For::Admins, 404),
+    ("GET", "/api/v1/suspensions", For::Admins, 200),
+    ("POST", "/api/v1/suspensions", For::Admins, 422),
+    ("DELETE", "/api/v1/suspensions", For::Admins, 400),
+    ("GET", "/api/v1/registrations", For::Admins, 200),
+    (
+        "GET",
+        "/api/v1/registrations/{registration}",
+        For::Admins,
+        404,
+    ),
+    (
+        "POST",
+        "/api/v1/registrations/{registration}/approve",
+        For::Admins,
+        404,
+    ),
+    (
+        "POST",
+        "/api/v1/registrations/{registration}/refuse",
+        For::Admins,
+        404,
+    ),
     ("GET", "/api/v1/health", For::Admins, 200),
     ("POST", "/api/v1/health/acknowledge", For::Admins, 200),
     ("GET", "/api/v1/mcp/servers", For::Admins, 200),
@@ -181,6 +213,9 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
     let path = path.replace("{key}", "nobody").replace("{call}", "none");
     let path = path
         .replace("{agent}", "nobody")
+        .replace("{project}", "nobody")
+        .replace("{product}", "nobody")
+        .replace("{registration}", "none")
         .replace("{code}", "auth.no_key");
     let bearer = key.map(|key| format!("Bearer {key}"));
     let mut headers = vec![("Accept", "application/json, text/event-stream")];

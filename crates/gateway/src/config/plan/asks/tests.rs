@@ -13,7 +13,7 @@ use crate::config::settings;
 /// Returns the lines of a whole file, as they are shown.
 fn asked_of(text: &str, syntax: Syntax) -> Vec<String> {
     let (name, root) = match syntax {
-        Syntax::Json => (".mcp.json", Root::Servers),
+        Syntax::Json | Syntax::Yaml => (".mcp.json", Root::Servers),
         Syntax::Toml => ("gantry.toml", Root::Own),
     };
     let document = Document::parse(Path::new(name), text.as_bytes(), syntax).unwrap();

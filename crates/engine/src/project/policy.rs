@@ -1,0 +1,271 @@
+//! The registration policy of the project, applied wherever a server is registered, edited, tried out or
+//! read from a file (fault G8), and what waits for a second person because of it.
+//!
+//! A change that needs a second person is not made: whoever asked for it has it kept
+//! ([`Project::hold_registration`]), somebody else takes it up ([`Project::take_registration`]) and has it
+//! made in their own name, or refuses it. What is kept is sealed, bound to its id, and forgotten with the
+//! decision.
+
+use std::sync::Arc;
+
+use gantry_model::grant::Grant;
+use gantry_model::settings::Sensitive;
+use gantry_model::spec::{InactiveReason, ServerSpec};
+use gantry_store::{RegistrationRow, RegistrationState};
+use serde_json::{Value, json};
+
+use super::Project;
+use crate::acts::{Actor, Draft};
+use crate::clock::unix_ms;
+use crate::error::{AdminError, EngineError};
+use crate::random::random;
+
+/// How many registrations are listed.
+const LISTED: u32 = 1000;
+/// How many may wait at once, so that nobody fills the store with them.
+const MOST_PENDING: usize = 200;
+
+/// A change that needs a second person.
+#[derive(Debug, Clone)]
+pub struct HeldChange {
+    /// What is to be done, such as `server.register`.
+    pub act: &'static str,
+    /// To what.
+    pub target: String,
+    /// What is done once it is approved, secrets included.
+    pub request: Value,
+    /// The same without its secrets.
+    pub shown: Value,
+    /// Why a second person is asked.
+    pub reasons: Vec<Sensitive>,
+}
+
+/// A registration that somebody else than who asked for it has approved.
+#[derive(Debug, Clone)]
+pub struct TakenRegistration {
+    /// What is to be done.
+    pub act: String,
+    /// To what.
+    pub target: String,
+    /// What was asked for.
+    pub request: Value,
+    /// In whose name it is done.
+    pub by: Actor,
+    row: RegistrationRow,
+}
+
+impl Project {
+    /// Returns a server as the policy lets it in: not at all, or with its isolation floor raised.
+    pub(super) fn policed(
+        &self,
+        by: &Actor,
+        mut spec: ServerSpec,
+    ) -> Result<ServerSpec, EngineError> {
+        let settings = self.settings();
+        let policy = &settings.registration;
+        policy.check(&spec).map_err(AdminError::from)?;
+        let before = self.supervisor.find(spec.name.as_str());
+        let before = before.as_ref().map(|handle| &*handle.spec);
+        let reasons = policy.reasons(&spec, before);
+        by.second_person(reasons)?;
+        policy.raise(&mut spec);
+        Ok(spec)
+    }
+
+    /// Refuses a server that the policy does not allow to anybody.
+    pub(super) fn allowed(&self, spec: &ServerSpec) -> Result<(), EngineError> {
+        let settings = self.settings();
+        Ok(settings
+            .registration
+            .check(spec)
+            .map_err(AdminError::from)?)
+    }
+
+    /// Returns why a second person would have to approve a server.
+    pub fn approval_reasons(&self, spec: &ServerSpec) -> Vec<Sensitive> {
+        let before = self.supervisor.find(spec.name.as_str());
+        let before = before.as_ref().map(|handle| &*handle.spec);
+        self.settings().registration.reasons(spec, before)
+    }
+
+    /// Holds the servers of files that the policy does not allow: they are shown, with the reason.
+    pub(super) fn police_files(&self, specs: &mut [ServerSpec]) {
+        let settings = self.settings();
+        let policy = &settings.registration;
+        for spec in specs.iter_mut().filter(|spec| spec.inactive.is_none()) {
+            match policy.check(spec) {
+                Ok(()) => policy.raise(spec),
+                Err(refused) => {
+                    spec.inactive = Some(InactiveReason::Misconfigured(refused.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Refuses a grant on everything that needs a second person.
+    pub(super) fn policed_grants(&self, by: &Actor, grants: &[Grant]) -> Result<(), EngineError> {
+        let is_all = grants.iter().any(|grant| grant.pattern() == "*");
+        let settings = self.settings();
+        let is_asked = settings
+            .registration
+            .approve
+            .contains(&Sensitive::AllGrants);
+        match is_all && is_asked {
+            true => by.second_person(vec![Sensitive::AllGrants]),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps a change until a second person has decided.
+    pub async fn hold_registration(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        held: HeldChange,
+    ) -> Result<RegistrationRow, EngineError> {
+        let (by, project) = (by.into(), Arc::clone(self));
+        self.complete(async move {
+            let store = &project.machine.store;
+            let known = store.registrations(&project.name, LISTED).await?;
+            let pending = known.iter();
+            let pending = pending.filter(|row| row.state == RegistrationState::Pending);
+            if pending.count() >= MOST_PENDING {
+                return Err(AdminError::TooManyPending.into());
+            }
+            let id = format!("reg_{:032x}", u128::from_le_bytes(random()));
+            let request = held.request.to_string();
+            let row = RegistrationRow {
+                request: project.supervisor.seal_registration(&id, &request)?,
+                id,
+                project: project.name.clone(),
+                act: held.act.to_owned(),
+                target: held.target,
+                shown: held.shown,
+                reasons: held
+                    .reasons
+                    .iter()
+                    .map(|reason| reason.as_str().to_owned())
+                    .collect(),
+                asked_key: by.key(),
+                asked_by: by.name().to_owned(),
+                asked_ms: unix_ms(),
+                state: RegistrationState::Pending,
+                decided_by: None,
+                decided_ms: None,
+            };
+            let draft = Draft::new("registration.ask", row.target.as_str());
+            let draft = draft.detail(row.id.clone()).after(json!({
+                "id": row.id, "act": row.act, "reasons": row.reasons, "asked": row.shown,
+            }));
+            let act = project.acts.begin(&by, draft).await?;
+            let kept = store.put_registration(&row).await;
+            let kept = kept.map(|()| row).map_err(EngineError::from);
+            act.end(&kept).await;
+            kept
+        })
+        .await
+    }
+
+    /// Returns the changes that wait or waited for a second person, the newest first.
+    pub async fn registrations(&self) -> Result<Vec<RegistrationRow>, EngineError> {
+        let store = &self.machine.store;
+        Ok(store.registrations(&self.name, LISTED).await?)
+    }
+
+    /// Returns one change that waits or waited.
+    pub async fn registration(&self, id: &str) -> Result<RegistrationRow, EngineError> {
+        let all = self.registrations().await?;
+        let found = all.into_iter().find(|row| row.id == id);
+        found.ok_or_else(|| AdminError::UnknownRegistration { id: shown(id) }.into())
+    }
+
+    /// Approves a change that somebody else asked for, and hands it out to be made, once.
+    pub async fn take_registration(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        id: &str,
+    ) -> Result<TakenRegistration, EngineError> {
+        let (by, project, id) = (by.into(), Arc::clone(self), id.to_owned());
+        self.complete(async move {
+            let row = project.registration(&id).await?;
+            let draft = Draft::new("registration.approve", row.target.as_str());
+            let draft = draft.detail(id.clone()).before(json!({
+                "id": row.id, "act": row.act, "asked_by": row.asked_by, "asked": row.shown,
+            }));
+            let act = project.acts.begin(&by, draft).await?;
+            let taken = project.take(&by, row).await;
+            act.end(&taken).await;
+            taken
+        })
+        .await
+    }
+
+    async fn take(
+        &self,
+        by: &Actor,
+        row: RegistrationRow,
+    ) -> Result<TakenRegistration, EngineError> {
+        // Another key of the same person is no second person.
+        if by.key() == row.asked_key || by.name() == row.asked_by {
+            return Err(AdminError::OwnRegistration { id: row.id }.into());
+        }
+        let request = self.supervisor.unseal_registration(&row.id, &row.request);
+        let request = request.and_then(|text| serde_json::from_str(&text).ok());
+        self.decide(by, &row, RegistrationState::Approved).await?;
+        let request = request.ok_or_else(|| AdminError::RegistrationLost { id: row.id.clone() })?;
+        Ok(TakenRegistration {
+            act: row.act.clone(),
+            target: row.target.clone(),
+            request,
+            by: by.approving(),
+            row,
+        })
+    }
+
+    /// Has an approved change wait again, because it could not be made.
+    pub async fn reopen_registration(&self, taken: &TakenRegistration) {
+        if let Err(error) = self.machine.store.reopen_registration(&taken.row).await {
+            let why = gantry_model::diagnose::chain(&error);
+            tracing::warn!(id = taken.row.id, why, "a registration does not wait again");
+        }
+    }
+
+    /// Refuses a change; whoever asked for it may take it back this way.
+    pub async fn refuse_registration(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        id: &str,
+    ) -> Result<(), EngineError> {
+        let (by, project, id) = (by.into(), Arc::clone(self), id.to_owned());
+        self.complete(async move {
+            let row = project.registration(&id).await?;
+            let draft = Draft::new("registration.refuse", row.target.as_str());
+            let draft = draft.detail(id).before(json!({
+                "id": row.id, "act": row.act, "asked_by": row.asked_by, "asked": row.shown,
+            }));
+            let act = project.acts.begin(&by, draft).await?;
+            let refused = project.decide(&by, &row, RegistrationState::Refused).await;
+            act.end(&refused).await;
+            refused
+        })
+        .await
+    }
+
+    async fn decide(
+        &self,
+        by: &Actor,
+        row: &RegistrationRow,
+        state: RegistrationState,
+    ) -> Result<(), EngineError> {
+        let store = &self.machine.store;
+        let (name, now) = (&self.name, unix_ms());
+        let decided = store.decide_registration(name, &row.id, state, by.name(), now);
+        match decided.await? {
+            true => Ok(()),
+            false => Err(AdminError::RegistrationDecided { id: row.id.clone() }.into()),
+        }
+    }
+}
+
+fn shown(id: &str) -> String {
+    id.chars().take(48).flat_map(char::escape_debug).collect()
+}

@@ -1,0 +1,229 @@
+//! What waits for a second person, `/api/v1/registrations`: shown in full, approved by somebody else than
+//! who asked for it, or refused. The project's `registration.approve` setting says what waits.
+//!
+//! A change that needs a second person is answered 202 by the route that it came on ([`hold`]); once
+//! approved it is made by the same code, in the approver's name.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{get, post};
+use gantry_engine::{
+    Actor, AdminError, EngineError, HeldChange, Project, RegistrationRow, TakenRegistration,
+};
+use gantry_model::spec::ServerSpec;
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json as value};
+use utoipa::ToSchema;
+
+use super::body::json;
+use super::query::{Asked, Page, Paging};
+use super::views::rfc3339;
+use super::{Api, By, In, Named, agents, products};
+use crate::http::error::Problem;
+
+/// Returns the routes, for administrators only.
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/api/v1/registrations", get(list))
+        .route("/api/v1/registrations/{registration}", get(one))
+        .route(
+            "/api/v1/registrations/{registration}/approve",
+            post(approve),
+        )
+        .route("/api/v1/registrations/{registration}/refuse", post(refuse))
+}
+
+/// A change that waits, or waited, for a second person.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RegistrationView {
+    /// Its id.
+    #[schema(example = "reg_0123456789abcdef0123456789abcdef")]
+    id: String,
+    /// What is to be done, such as `server.register`.
+    act: String,
+    /// To what.
+    target: String,
+    /// All that is asked for, without secrets.
+    asked: Value,
+    /// Why a second person is asked: `local`, `allow_shell`, `allow_env`, `all_grants`.
+    reasons: Vec<String>,
+    /// Who asked.
+    asked_by: String,
+    /// When.
+    asked_at: String,
+    /// `pending`, `approved` or `refused`.
+    #[schema(example = "pending")]
+    state: &'static str,
+    /// Who decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    decided_by: Option<String>,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    decided_at: Option<String>,
+}
+
+impl RegistrationView {
+    fn of(row: RegistrationRow) -> Self {
+        Self {
+            id: row.id,
+            act: row.act,
+            target: row.target,
+            asked: row.shown,
+            reasons: row.reasons,
+            asked_by: row.asked_by,
+            asked_at: rfc3339(row.asked_ms),
+            state: row.state.as_str(),
+            decided_by: row.decided_by,
+            decided_at: row.decided_ms.map(rfc3339),
+        }
+    }
+}
+
+/// What is asked for: with its secrets, and as it is shown.
+pub(super) struct Wanted<'a> {
+    pub(super) act: &'static str,
+    pub(super) target: &'a str,
+    pub(super) request: Value,
+    pub(super) shown: Value,
+}
+
+/// Keeps a change that was refused because it needs a second person (202); any other refusal stays.
+pub(super) async fn hold(
+    project: &Arc<Project>,
+    actor: &Actor,
+    refused: EngineError,
+    wanted: Wanted<'_>,
+) -> Result<Response, Problem> {
+    let EngineError::Admin(AdminError::NeedsSecondPerson { reasons }) = refused else {
+        return Err(refused.into());
+    };
+    let held = HeldChange {
+        act: wanted.act,
+        target: wanted.target.to_owned(),
+        request: wanted.request,
+        shown: wanted.shown,
+        reasons,
+    };
+    let row = project.hold_registration(actor, held).await?;
+    Ok(json(StatusCode::ACCEPTED, &RegistrationView::of(row)))
+}
+
+/// Returns what is kept of a server.
+pub(super) fn server_wanted<'a>(
+    act: &'static str,
+    spec: &'a ServerSpec,
+    shown: &impl Serialize,
+) -> Wanted<'a> {
+    Wanted {
+        act,
+        target: spec.name.as_str(),
+        request: value!({ "spec": spec }),
+        shown: serde_json::to_value(shown).unwrap_or_default(),
+    }
+}
+
+/// Lists what waits or waited for a second person, the newest first.
+#[utoipa::path(get, path = "/api/v1/registrations", tag = "registrations", params(Paging), responses(
+    (status = 200, description = "The registrations.", body = Page<RegistrationView>),
+))]
+pub(super) async fn list(
+    In(project): In,
+    Asked(asked): Asked<Paging>,
+) -> Result<Response, Problem> {
+    let rows = project.registrations().await?;
+    let page = Page::of(rows, &asked, |row| row.id.clone())?;
+    Ok(page.respond(RegistrationView::of))
+}
+
+/// Shows one registration in full.
+#[utoipa::path(get, path = "/api/v1/registrations/{registration}", tag = "registrations",
+    params(("registration" = String, Path, description = "Its id.")), responses(
+    (status = 200, description = "The registration.", body = RegistrationView),
+    (status = 404, description = "`registration.unknown`: there is none."),
+))]
+pub(super) async fn one(In(project): In, Named(id): Named) -> Result<Response, Problem> {
+    let row = project.registration(&id).await?;
+    Ok(json(StatusCode::OK, &RegistrationView::of(row)))
+}
+
+/// Approves a registration that somebody else asked for, and carries it out.
+#[utoipa::path(post, path = "/api/v1/registrations/{registration}/approve", tag = "registrations",
+    params(("registration" = String, Path, description = "Its id.")), responses(
+    (status = 200, description = "It is approved and done.", body = RegistrationView),
+    (status = 403, description = "`registration.own`: whoever asked cannot approve."),
+    (status = 404, description = "`registration.unknown`: there is none."),
+    (status = 409, description = "`registration.decided`: it does not wait any more."),
+))]
+pub(super) async fn approve(
+    State(api): State<Api>,
+    In(project): In,
+    By(actor): By,
+    Named(id): Named,
+) -> Result<Response, Problem> {
+    let taken = project.take_registration(&actor, &id).await?;
+    if let Err(problem) = carry_out(&api, &project, &taken).await {
+        project.reopen_registration(&taken).await;
+        return Err(problem);
+    }
+    let row = project.registration(&id).await?;
+    Ok(json(StatusCode::OK, &RegistrationView::of(row)))
+}
+
+/// Makes the change that was approved, by the code that would have made it at once.
+async fn carry_out(
+    api: &Api,
+    project: &Arc<Project>,
+    taken: &TakenRegistration,
+) -> Result<(), Problem> {
+    let lost = || {
+        EngineError::from(AdminError::RegistrationLost {
+            id: taken.target.clone(),
+        })
+    };
+    let request = &taken.request;
+    let spec = || serde_json::from_value::<ServerSpec>(request["spec"].clone()).map_err(|_| lost());
+    match taken.act.as_str() {
+        "server.register" => {
+            let spec = spec()?;
+            api.guard(&spec)?;
+            project.register(&taken.by, spec).await?;
+        }
+        "server.replace" => {
+            let spec = spec()?;
+            api.guard(&spec)?;
+            project.replace(&taken.by, spec).await?;
+        }
+        "agent.create" => agents::create_from(project, &taken.by, &request["body"]).await?,
+        "agent.change" => {
+            agents::change_from(project, &taken.by, &taken.target, &request["body"]).await?;
+        }
+        "product.install" => {
+            products::install_from(api, project, &taken.by, request).await?;
+        }
+        _ => return Err(lost().into()),
+    }
+    Ok(())
+}
+
+/// Refuses a registration, or takes one's own back. What was asked for is forgotten.
+#[utoipa::path(post, path = "/api/v1/registrations/{registration}/refuse", tag = "registrations",
+    params(("registration" = String, Path, description = "Its id.")), responses(
+    (status = 200, description = "It is refused.", body = RegistrationView),
+    (status = 404, description = "`registration.unknown`: there is none."),
+    (status = 409, description = "`registration.decided`: it does not wait any more."),
+))]
+pub(super) async fn refuse(
+    In(project): In,
+    By(actor): By,
+    Named(id): Named,
+) -> Result<Response, Problem> {
+    project.refuse_registration(&actor, &id).await?;
+    let row = project.registration(&id).await?;
+    Ok(json(StatusCode::OK, &RegistrationView::of(row)))
+}

@@ -1,0 +1,96 @@
+//! `gantry registration ls | show | approve | refuse`: what waits for a second person.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::CliContext;
+use super::as_json::AsJson;
+use super::client::segment;
+use super::failure::Failure;
+use super::find::Role;
+use super::format::{list, pretty, text};
+
+/// Arguments of `gantry registration`.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List what waits, or waited, for a second person
+    Ls(AsJson),
+    /// Show all that a registration asks for
+    Show {
+        /// Its id
+        id: String,
+    },
+    /// Approve a registration that somebody else asked for, and carry it out
+    Approve(One),
+    /// Refuse a registration, or take your own back
+    Refuse(One),
+}
+
+#[derive(Debug, Args)]
+struct One {
+    /// Its id
+    id: String,
+    #[command(flatten)]
+    shown: AsJson,
+}
+
+/// Shows or decides registrations.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
+    let place = |id: &str| format!("/api/v1/registrations/{}", segment(id));
+    match &options.action {
+        Action::Ls(shown) => {
+            let answer = client.get_all("/api/v1/registrations").await?;
+            let heading = ["id", "state", "act", "target", "asked by", "because"];
+            shown.list(screen, &answer, &heading, row);
+        }
+        Action::Show { id } => {
+            let answer = client.get(&place(id)).await?;
+            screen.line(&pretty(&answer));
+        }
+        Action::Approve(one) => {
+            let path = format!("{}/approve", place(&one.id));
+            let answer = client.post(&path, None).await?;
+            let said = format!(
+                "approved {} of {}",
+                text(&answer, "/act"),
+                text(&answer, "/target")
+            );
+            one.shown.done(screen, &answer, &said);
+        }
+        Action::Refuse(one) => {
+            let path = format!("{}/refuse", place(&one.id));
+            let answer = client.post(&path, None).await?;
+            let said = format!(
+                "refused {} of {}",
+                text(&answer, "/act"),
+                text(&answer, "/target")
+            );
+            one.shown.done(screen, &answer, &said);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(registration: &Value) -> Vec<String> {
+    vec![
+        text(registration, "/id"),
+        text(registration, "/state"),
+        text(registration, "/act"),
+        text(registration, "/target"),
+        text(registration, "/asked_by"),
+        list(registration, "/reasons")
+            .iter()
+            .map(|word| text(word, ""))
+            .collect::<Vec<_>>()
+            .join(" "),
+    ]
+}
