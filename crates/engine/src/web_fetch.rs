@@ -99,7 +99,7 @@ pub async fn fetch(url: &str, limits: FetchLimits) -> Result<Fetched, FetchError
         return Err(unusable());
     }
     let origin = origin(&parsed);
-    let fetching = follow(parsed, limits.bytes);
+    let fetching = Box::pin(follow(parsed, limits.bytes));
     let late = |_| FetchError::Slow {
         origin,
         within: limits.within,

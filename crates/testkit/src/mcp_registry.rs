@@ -156,7 +156,14 @@ fn list(request: &Request, mood: &RegistryMood, manifests: &[Value]) -> Value {
     let next = match mood {
         RegistryMood::Endless => Some(format!("at:{}", start + 1)),
         RegistryMood::Circles => Some("at:0".to_owned()),
-        _ => (start + limit < latest.len()).then(|| format!("at:{}", start + limit)),
+        RegistryMood::Honest
+        | RegistryMood::Old
+        | RegistryMood::Silent
+        | RegistryMood::Flood
+        | RegistryMood::Says(..)
+        | RegistryMood::Redirects(_) => {
+            (start + limit < latest.len()).then(|| format!("at:{}", start + limit))
+        }
     };
     json!({"servers": page, "metadata": {"count": page.len(), "nextCursor": next}})
 }

@@ -116,7 +116,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     // Whoever has no gateway is told before anything is asked.
     let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let body = match &options.from.source {
-        Some(_) => of_manifest(options, context).await?,
+        Some(_) => Box::pin(of_manifest(options, context)).await?,
         None => body(options, &context.environment)?,
     };
     let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;

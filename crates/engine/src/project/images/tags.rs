@@ -60,7 +60,7 @@ impl Project {
         let tagged = self.tagged().await;
         let named: HashSet<_> = tagged.iter().map(|one| one.reference.clone()).collect();
         self.machine.images.keep_tags(self.name(), &named);
-        let asking = tagged.into_iter().map(|one| self.ask(one, stop));
+        let asking = tagged.into_iter().map(|one| Box::pin(self.ask(one, stop)));
         stream::iter(asking).buffered(AT_ONCE).collect().await
     }
 

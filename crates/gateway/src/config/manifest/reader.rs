@@ -111,13 +111,13 @@ impl<'v, 'f> Reader<'v, 'f> {
     }
 
     fn any_text(&mut self, name: &'static str) -> Option<String> {
-        match self.member(name)? {
-            Value::String(text) if text.len() <= LONGEST => Some(text.clone()),
-            Value::String(_) => {
+        match self.member(name)?.as_str() {
+            Some(text) if text.len() <= LONGEST => Some(text.to_owned()),
+            Some(_) => {
                 self.wrong(name, format!("is over {LONGEST} bytes long"));
                 None
             }
-            _ => {
+            None => {
                 self.wrong(name, "must be a text");
                 None
             }

@@ -1,10 +1,11 @@
 //! `gantry search`: no gateway is needed, and no registry can do harm.
 
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_testkit::mcp_registry::{McpRegistryServer, RegistryMood};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{manifest, stderr, stdout};
 
