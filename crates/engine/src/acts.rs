@@ -134,6 +134,15 @@ impl Actor {
         }
     }
 
+    /// Tells whether the actor may bind secrets to servers without knowing their values: an approver, or
+    /// who has the whole installation. Who may edit servers may not, or could read every secret.
+    pub fn may_bind_secrets(&self) -> bool {
+        match self.role {
+            None | Some(Role::Installation | Role::Approver) => true,
+            Some(Role::Admin | Role::Operator | Role::Auditor) => false,
+        }
+    }
+
     /// Refuses to have a key made or ended that is above the actor's own role.
     pub(crate) fn over_key(&self, kind: KeyKind) -> Result<(), EngineError> {
         match (self.role, kind.role()) {

@@ -10,6 +10,7 @@ use gantry_model::naming::{Expose, OnCollision, Target};
 use gantry_store::StoreConfig;
 
 use crate::audit::AuditPolicy;
+use crate::credentials::MasterKey;
 use crate::tokens::IssuerConfig;
 
 /// How often registries are asked whether images changed under their tags.
@@ -43,6 +44,8 @@ pub struct EngineConfig {
     pub limits: EngineLimits,
     /// How stopping is bounded.
     pub stop: StopPolicy,
+    /// The key that secrets are encrypted with; `data.key` of the data folder unless it is given.
+    pub master_key: Option<MasterKey>,
     /// Folders beside the data folder that no server's process may see, such as that of other gateways.
     pub hidden_folders: Vec<PathBuf>,
     /// How often registries are asked whether images changed under their tags; never if nothing is said.
@@ -70,6 +73,7 @@ impl EngineConfig {
             audit: AuditPolicy::default(),
             limits: EngineLimits::default(),
             stop: StopPolicy::default(),
+            master_key: None,
             hidden_folders: Vec::new(),
             image_checks: Some(IMAGE_CHECKS),
             issuers: Vec::new(),

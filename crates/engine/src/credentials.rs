@@ -27,6 +27,9 @@ use tracing::{info, warn};
 pub(crate) use self::authority::Target;
 pub use self::error::SignInError;
 pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInTrust, SignInView};
+pub use self::vault::key::{MasterKey, VaultError};
+pub use self::vault::rekey::Rekeyed;
+pub(crate) use self::vault::rekey::{forget_all, rekey};
 pub(crate) use self::vault::{Vault, VaultScope};
 
 use self::authority::{Authority, Renewal, is_forgotten};

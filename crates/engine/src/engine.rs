@@ -4,6 +4,7 @@
 mod failed_logins;
 mod projects;
 mod record;
+pub(crate) mod rekey;
 mod sampling;
 mod tag_checks;
 
@@ -115,7 +116,9 @@ impl Engine {
         let newest = store.calls(&newest).await?.first().map(|row| row.id);
         let hosted = Arc::new(probing.await.map_err(|_| EngineError::Stopping)??);
         hosted.use_store(store.clone());
-        let vault = Vault::open(folder.path(), config.project.clone(), store.clone());
+        let given = config.master_key.clone();
+        let vault = Vault::open(folder.path(), config.project.clone(), store.clone(), given);
+        vault.prepare().await.map_err(SignInError::from)?;
         let images = Images::new(folder.path().join("images"), home(&config));
         images.use_vault(vault.clone());
         let drivers = Drivers::new(

@@ -25,6 +25,7 @@ use crate::disk::VolumeError;
 use crate::driver::DriverError;
 use crate::image_store::RegistryLoginError;
 use crate::request::SuspendedBytes;
+use crate::secrets::SecretError;
 use crate::transport::http::HttpError;
 use gantry_images::ImageError;
 
@@ -456,6 +457,9 @@ pub enum EngineError {
     /// A sign-in to a remote server failed.
     #[error(transparent)]
     SignIn(#[from] SignInError),
+    /// A secret cannot be set, bound, read or removed.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// The spec cannot be taken as it is.
     #[error("the server cannot be registered")]
     Spec(#[from] SpecError),

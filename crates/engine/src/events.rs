@@ -150,6 +150,7 @@ impl Events {
             }
             EventKind::Registered
             | EventKind::Starting
+            | EventKind::SecretsUsed
             | EventKind::Ready
             | EventKind::SignedIn
             | EventKind::SignedOut

@@ -1,7 +1,7 @@
-//! The known secrets of one server: those of its spec, and those of a sign-in, which come and go.
-//! Readers take the current redactor and never wait; the last few sets of tokens stay redacted, since
-//! a server may repeat one that was replaced. Entry points: [`KnownSecrets::redactor`],
-//! [`KnownSecrets::learn`].
+//! The known secrets of one server: those of its spec, those of the project that it was given, and those
+//! of a sign-in, which come and go. Readers take the current redactor and never wait; the last few sets
+//! stay redacted, since a server may repeat one that was replaced. Entry points:
+//! [`KnownSecrets::redactor`], [`KnownSecrets::learn`], [`KnownSecrets::given`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,15 +10,24 @@ use arc_swap::{ArcSwap, Guard};
 use gantry_model::secret::{Redactor, SecretText};
 use parking_lot::Mutex;
 
-/// How many sets of tokens are hidden: the ones in use and those before them.
+/// How many sets of each kind are hidden: the ones in use and those before them.
 const MOST_SETS: usize = 3;
 
 /// What is taken out of everything that a server says.
 #[derive(Default)]
 pub(crate) struct KnownSecrets {
     own: Vec<SecretText>,
-    brought: Mutex<VecDeque<Vec<SecretText>>>,
+    brought: Mutex<Brought>,
     current: ArcSwap<Redactor>,
+}
+
+/// Secrets that came after the spec, the newest sets last.
+#[derive(Default)]
+struct Brought {
+    /// Of a sign-in.
+    tokens: VecDeque<Vec<SecretText>>,
+    /// Of the project.
+    given: VecDeque<Vec<SecretText>>,
 }
 
 impl KnownSecrets {
@@ -42,17 +51,32 @@ impl KnownSecrets {
         self.current.load_full()
     }
 
-    /// Takes up a set of secrets before any of them is sent; the oldest set goes.
+    /// Takes up the tokens of a sign-in before any of them is sent; the oldest set goes.
     pub(crate) fn learn(&self, set: Vec<SecretText>) {
+        self.take_up(set, |brought| &mut brought.tokens);
+    }
+
+    /// Takes up the project's secrets that the server is about to be given; the oldest set goes.
+    pub(crate) fn given(&self, set: Vec<SecretText>) {
+        self.take_up(set, |brought| &mut brought.given);
+    }
+
+    fn take_up(
+        &self,
+        set: Vec<SecretText>,
+        kind: impl Fn(&mut Brought) -> &mut VecDeque<Vec<SecretText>>,
+    ) {
         let mut brought = self.brought.lock();
-        if set.is_empty() || brought.back() == Some(&set) {
+        let sets = kind(&mut brought);
+        if set.is_empty() || sets.back() == Some(&set) {
             return;
         }
-        brought.push_back(set);
-        if brought.len() > MOST_SETS {
-            brought.pop_front();
+        sets.push_back(set);
+        if sets.len() > MOST_SETS {
+            sets.pop_front();
         }
-        let all = self.own.iter().chain(brought.iter().flatten());
+        let sets = brought.tokens.iter().chain(&brought.given);
+        let all = self.own.iter().chain(sets.flatten());
         self.current.store(Arc::new(Redactor::new(all)));
     }
 }

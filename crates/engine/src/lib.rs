@@ -39,6 +39,7 @@ mod random;
 mod request;
 mod router;
 mod schema;
+mod secrets;
 mod server;
 mod supervisor;
 mod suspended;
@@ -57,7 +58,8 @@ pub use catalog::{Capabilities, Collision, ListRevisions, ListedTool};
 pub use clock::unix_ms;
 pub use config::{EngineConfig, EngineLimits, IMAGE_CHECKS, OnStartFailure, Startup, StopPolicy};
 pub use credentials::{
-    SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
+    MasterKey, Rekeyed, SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust,
+    SignInView, VaultError,
 };
 pub use disk::{PrunedVolumes, VolumeError, VolumeView};
 pub use driver::{
@@ -65,6 +67,7 @@ pub use driver::{
     LimitReport, LimitValue, Promise, PromiseState, Usage, probe_host,
 };
 pub use engine::{Engine, ProjectView};
+pub use engine::rekey::{forget_secrets, rekey};
 pub use error::{AdminError, CallError, CallFailure, EngineError, Full, Issue};
 pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
 pub use gantry_images as images;
@@ -84,6 +87,7 @@ pub use project::feed::{LogFollower, ServerLoad};
 pub use project::images::tags::TagCheck;
 pub use project::policy::{HeldChange, TakenRegistration};
 pub use project::products::{NewProduct, ProductPlan};
+pub use project::secrets::SecretChange;
 pub use project::volumes::Volumes;
 pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{
@@ -91,6 +95,7 @@ pub use request::{
     RequestLifetime, RequestOutcome, Scope, ServerRequest, ServerRequests, Surface, SuspendedBytes,
 };
 pub use request::{CancelReason, SessionChannel};
+pub use secrets::{BindTo, SecretBinding, SecretError, SecretView};
 pub use server::attempts::{Attempt, Attempts};
 pub use server::catalog::UncheckedPart;
 pub use server::link::BreakerView;

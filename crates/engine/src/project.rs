@@ -3,8 +3,8 @@
 //! are divided by project. A server, agent or event can only be named through its project.
 //!
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
-//! here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`, `record` (events and
-//! administrative acts), `volumes`, `images`, `settings`, `suspend`,
+//! here: `changes` and `files` (servers), `agents` (agents and keys), `secrets`, `sign_in`, `record` (events
+//! and administrative acts), `volumes`, `images`, `settings`, `suspend`,
 //! `policy` (the registration policy), `products`. `follow` applies what other gateways that share the
 //! store have changed.
 
@@ -17,6 +17,7 @@ pub(crate) mod images;
 pub(crate) mod policy;
 pub(crate) mod products;
 mod record;
+pub(crate) mod secrets;
 mod settings;
 mod sign_in;
 mod suspend;
@@ -50,6 +51,7 @@ use crate::machine::Machine;
 use crate::native::NativeTool;
 use crate::random::random;
 use crate::router::{Links, Refreshes, Router};
+use crate::secrets::Secrets;
 use crate::server::handle::ServerHandle;
 use crate::server::logs::LogLine;
 use crate::server::runner::RunnerContext;
@@ -72,6 +74,7 @@ pub struct Project {
     suspended: Arc<Suspended>,
     /// Ends the project's own tasks, before the engine's.
     stop: CancellationToken,
+    pub(crate) secrets: Secrets,
     metrics: Arc<Metrics>,
     /// What whoever configures the project has to say of its configuration.
     notices: Mutex<Vec<String>>,
@@ -118,12 +121,14 @@ impl Project {
         let answers = machine.answers.of(&name);
         let vault = machine.vault.of(&name);
         let acts = Acts::new(store.clone(), name.clone(), Values::new(vault.clone()));
+        let secrets = Secrets::new(name.clone(), vault.clone(), store.clone());
         let context = Arc::new(RunnerContext {
             project: name.clone(),
             drivers: machine.drivers.clone(),
             generations: Arc::clone(&machine.generations),
             clients: Arc::clone(&machine.clients),
             store: store.clone(),
+            secrets: secrets.clone(),
             vault,
             callback: machine.callback.clone(),
             events: events.clone(),
@@ -167,6 +172,7 @@ impl Project {
             settings,
             suspended,
             stop,
+            secrets,
             metrics,
             notices: Mutex::default(),
         }))

@@ -7,6 +7,7 @@
 mod files;
 mod registered;
 mod sealed;
+mod secrets;
 mod spawn;
 mod suspended;
 mod test_run;
@@ -55,6 +56,8 @@ pub(crate) struct Supervisor {
     replaced: Mutex<HashSet<ServerId>>,
     /// One change at a time, so that store and memory agree; never held while a process ends.
     changing: AsyncMutex<()>,
+    /// One change of a secret at a time, with the restarts that follow from it.
+    changing_secrets: AsyncMutex<()>,
     /// Every server stops with it, and none is started after it.
     stopping: CancellationToken,
     suspended: Arc<Suspended>,
@@ -78,6 +81,7 @@ impl Supervisor {
             leaving: Mutex::default(),
             replaced: Mutex::default(),
             changing: AsyncMutex::new(()),
+            changing_secrets: AsyncMutex::new(()),
             stopping: CancellationToken::new(),
             suspended: Arc::default(),
         }
@@ -117,7 +121,7 @@ impl Supervisor {
     ) -> Result<Arc<ServerHandle>, EngineError> {
         spec.check()?;
         let _one = self.turn_to_register(&spec.name).await?;
-        let row = self.new_row(&spec)?;
+        let row = self.new_row(&spec).await?;
         self.store.put_server(&row).await.map_err(|error| {
             if matches!(error, StoreError::Conflict { .. }) {
                 EngineError::Conflict {
@@ -170,12 +174,12 @@ impl Supervisor {
         }
     }
 
-    fn new_row(&self, spec: &ServerSpec) -> Result<ServerRow, EngineError> {
+    async fn new_row(&self, spec: &ServerSpec) -> Result<ServerRow, EngineError> {
         let now = unix_ms();
         Ok(ServerRow {
             id: ServerId::from_random(u128::from_le_bytes(random())),
             project: self.project.clone(),
-            spec: self.sealed(files::stored(spec))?,
+            spec: self.sealed(files::stored(spec)).await?,
             enabled: true,
             created_ms: now,
             updated_ms: now,
@@ -183,8 +187,8 @@ impl Supervisor {
     }
 
     /// Returns the row of a server that a product has: a new one, or one in the place of what it has now.
-    pub(crate) fn product_row(&self, spec: &ServerSpec) -> Result<ServerRow, EngineError> {
-        let mut row = self.new_row(spec)?;
+    pub(crate) async fn product_row(&self, spec: &ServerSpec) -> Result<ServerRow, EngineError> {
+        let mut row = self.new_row(spec).await?;
         if let Some(handle) = self.find(spec.name.as_str()) {
             (row.id, row.created_ms) = (handle.id, handle.created_ms);
         }

@@ -31,6 +31,7 @@ mod reference;
 mod register;
 mod registrations;
 mod scope;
+mod secrets;
 mod servers;
 pub(crate) mod session;
 mod settings;
@@ -115,6 +116,7 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .merge(acts::routes())
         .merge(images::routes())
         .merge(volumes::routes())
+        .merge(secrets::routes())
         .merge(agents::routes())
         .merge(keys::routes())
         .merge(settings::routes())

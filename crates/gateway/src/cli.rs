@@ -45,6 +45,7 @@ mod restart;
 mod rm;
 mod screen;
 mod search;
+mod secret;
 mod status;
 mod stdio;
 mod store;
@@ -123,6 +124,8 @@ enum Verb {
     Images(images::Options),
     /// List, back up and remove what hosted servers keep
     Volumes(volumes::Options),
+    /// Set, list, bind and remove the secrets that servers are given
+    Secret(secret::Options),
     /// Sign in to a remote server, or out of it
     Auth(auth::Options),
     /// List the servers, what they run and where they came from
@@ -279,6 +282,7 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
         Verb::Images(options) => client::block_on(images::run(&options, context)),
         Verb::Store(options) => client::block_on(store::run(&options, context)),
         Verb::Volumes(options) => client::block_on(volumes::run(&options, context)),
+        Verb::Secret(options) => client::block_on(secret::run(&options, context)),
         Verb::Auth(options) => client::block_on(auth::run(&options, context)),
         Verb::Ls(options) => client::block_on(ls::run(&options, context)),
         Verb::Rm(options) => client::block_on(rm::run(&options, context)),

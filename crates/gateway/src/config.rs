@@ -16,6 +16,7 @@ pub mod file;
 pub mod guarded;
 pub mod issuers;
 pub mod manifest;
+pub mod master_key;
 pub mod plan;
 pub(crate) mod product;
 pub mod removal;

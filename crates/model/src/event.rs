@@ -25,6 +25,8 @@ pub enum EventKind {
     Registered,
     /// It is being started.
     Starting,
+    /// It was given secrets of the project, which are named.
+    SecretsUsed,
     /// It answers.
     Ready,
     /// It could not be started.
@@ -78,6 +80,7 @@ impl EventKind {
         match self {
             Self::Registered => "registered",
             Self::Starting => "starting",
+            Self::SecretsUsed => "secrets_used",
             Self::Ready => "ready",
             Self::StartFailed => "start_failed",
             Self::Exited => "exited",

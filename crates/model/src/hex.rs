@@ -1,4 +1,4 @@
-//! Bytes as lower-case hexadecimal digits.
+//! Bytes as hexadecimal digits.
 
 /// Returns two digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {
@@ -6,6 +6,18 @@ pub fn hex(bytes: &[u8]) -> String {
     let digits =
         |byte: &u8| [byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)]));
     bytes.iter().flat_map(digits).collect()
+}
+
+/// Returns the bytes of such digits, of either case; nothing if there is anything else.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2);
+    let bytes = digits.map(|pair| {
+        let pair = std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    bytes.collect()
 }
 
 #[cfg(test)]
@@ -16,5 +28,7 @@ mod tests {
     fn every_byte_has_two_digits() {
         assert_eq!(hex(&[0, 9, 0x0a, 0xff]), "00090aff");
         assert_eq!(hex(&[]), "");
+        assert_eq!(unhex("00090aFF").unwrap(), [0, 9, 0x0a, 0xff]);
+        assert_eq!((unhex("0"), unhex("+1"), unhex("zz")), (None, None, None));
     }
 }

@@ -1,7 +1,7 @@
 //! Text that must not be seen, and how it is kept out of what we show.
 //!
 //! `SecretText` carries a value, `Redactor` removes known values and keys of our own from a text,
-//! `mask_members` hides what looks like a credential in JSON, `names` and `told` know secrets that
+//! `Template` is a text in which secrets are named, `mask_members` hides what looks like a credential in JSON, `names` and `told` know secrets that
 //! nobody declared. None of them prints, logs or stores anything.
 
 mod detect;
@@ -9,17 +9,22 @@ mod mask;
 mod names;
 mod own;
 mod redact;
+mod template;
 
 use std::fmt;
-use std::hint::black_box;
+
+use zeroize::Zeroize as _;
 
 pub(crate) use self::detect::is_plausible;
-pub use self::detect::{hide_arguments, is_given_secret, looks_secret, secret_arguments, userinfo};
+pub use self::detect::{
+    hide_arguments, is_given_secret, is_redactable, looks_secret, secret_arguments, userinfo,
+};
 pub use self::mask::mask_members;
 pub(crate) use self::names::{Hint, hint_of};
 pub use self::names::{is_credential, is_secret_name};
 pub use self::own::{ADMIN_KEY, AGENT_KEY};
 pub use self::redact::Redactor;
+pub use self::template::{SecretName, SecretNameError, Template};
 
 /// What stands in the place of something hidden.
 pub const REDACTED: &str = "[redacted]";
@@ -50,9 +55,7 @@ impl fmt::Debug for SecretText {
 
 impl Drop for SecretText {
     fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.0).into_bytes();
-        bytes.fill(0);
-        black_box(&bytes);
+        self.0.zeroize();
     }
 }
 

@@ -14,6 +14,7 @@ pub mod options;
 pub mod period;
 mod process;
 mod remote;
+mod secrets;
 pub mod size;
 mod url;
 mod written;
@@ -37,6 +38,7 @@ pub use self::image::{ImageLaunch, Pull};
 pub use self::lifecycle::{LifecyclePolicy, RestartSpec, RestartWhen, WhenUnresponsive};
 pub use self::process::{Allowances, ProcessLaunch, Profile, ResourceLimits};
 pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportPreference};
+pub use self::secrets::{FillError, SecretPlace, origin};
 pub use self::url::{UrlError, check_url};
 pub use self::written::Written;
 

@@ -100,7 +100,7 @@ CREATE TABLE kb.mcp_secrets (
     nonce      BLOB NOT NULL,
     ciphertext BLOB NOT NULL,
     created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, version INTEGER NOT NULL DEFAULT 1, fingerprint TEXT, used_at INTEGER, used_by TEXT,
     PRIMARY KEY (project_id, scope, name)
 ) STRICT;
 CREATE TABLE kb.mcp_tool_call_log (
@@ -291,6 +291,25 @@ CREATE TABLE kb.mcp_volumes (
     created_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, server, path, gateway)
 ) STRICT;
+CREATE TABLE kb.mcp_master_keys (
+    key_id     TEXT NOT NULL PRIMARY KEY,
+    created_at INTEGER NOT NULL,
+    retired_at INTEGER -- NULL for the one in use
+) STRICT;
+CREATE UNIQUE INDEX kb.mcp_master_keys_in_use ON mcp_master_keys (retired_at IS NULL)
+WHERE retired_at IS NULL;
+CREATE TRIGGER kb.mcp_secrets_inserted AFTER INSERT ON mcp_secrets WHEN NEW.scope = '' BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'servers', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_secrets_updated AFTER UPDATE OF ciphertext ON mcp_secrets WHEN NEW.scope = '' BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'servers', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_secrets_deleted AFTER DELETE ON mcp_secrets WHEN OLD.scope = '' BEGIN
+    INSERT INTO mcp_revisions VALUES (OLD.project_id, 'servers', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
 CREATE TABLE kb.mcp_project_settings (
     project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
     name       TEXT NOT NULL,

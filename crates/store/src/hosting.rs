@@ -80,7 +80,8 @@ pub(crate) const fn status_after(kind: EventKind) -> Option<&'static str> {
         EventKind::Unresponsive => "unresponsive",
         EventKind::NeedsSignIn => "needs_sign_in",
         EventKind::Stopped => "stopped",
-        EventKind::SignedIn
+        EventKind::SecretsUsed
+        | EventKind::SignedIn
         | EventKind::SignedOut
         | EventKind::HealthWarning
         | EventKind::CallTimeout

@@ -39,6 +39,25 @@ pub struct SealedRow {
     pub nonce: Vec<u8>,
     /// The sealed value.
     pub ciphertext: Vec<u8>,
+    /// Counts the values of a named secret; what belongs to a server is always the first.
+    pub version: u32,
+}
+
+/// One named secret of a project (`kb.mcp_secrets` without a scope).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretRow {
+    /// Its value and what it is bound to, sealed.
+    pub sealed: SealedRow,
+    /// What tells its value from another, keyed with the master key.
+    pub fingerprint: String,
+    /// When it was first set; filled in by the store.
+    pub created_ms: u64,
+    /// When it was last set or bound; filled in by the store.
+    pub updated_ms: u64,
+    /// When a server was last given it.
+    pub used_ms: Option<u64>,
+    /// Which server that was.
+    pub used_by: Option<String>,
 }
 
 /// One key (`kb.mcp_api_keys`); the key itself is never stored.

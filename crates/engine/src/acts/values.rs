@@ -160,7 +160,7 @@ mod tests {
     async fn secrets_are_fingerprints_and_their_changes_are_seen() {
         let folder = tempfile::tempdir().unwrap();
         let store = crate::folder::store_in(folder.path()).await;
-        let vault = || Vault::open(folder.path(), ProjectName::local(), store.clone());
+        let vault = || Vault::open(folder.path(), ProjectName::local(), store.clone(), None);
         let values = Values::new(vault());
         let process = |secret: &str| {
             spec(
@@ -189,7 +189,7 @@ mod tests {
         // The same value has the same fingerprint, after a start too, and another folder another.
         assert_eq!(Values::new(vault()).spec(&process("hunter2")), one);
         let elsewhere = tempfile::tempdir().unwrap();
-        let there = Vault::open(elsewhere.path(), ProjectName::local(), store.clone());
+        let there = Vault::open(elsewhere.path(), ProjectName::local(), store.clone(), None);
         assert_ne!(Values::new(there).spec(&process("hunter2")), one);
         let remote = spec(json!({"remote": {"url": "https://x/mcp?key=hunter2",
             "headers": {"Authorization": "Bearer hunter2"},

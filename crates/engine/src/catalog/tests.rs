@@ -45,6 +45,7 @@ fn handle(name: &str, live: LinkState) -> Arc<ServerHandle> {
         usage: Arc::new(|| None),
         usage_history: Arc::default(),
         known: Arc::default(),
+        secrets_used: Arc::default(),
         waiting: WaitingCallers::new(1),
         retries: RetryBudget::default(),
         permits: Permits::default(),

@@ -1,13 +1,12 @@
 //! What can go wrong between a remote server, its authorization server and the person who signs in.
 
-use std::io;
-use std::path::PathBuf;
-
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::ServerName;
 use gantry_model::secret::Redactor;
 use gantry_store::StoreError;
 use rmcp::transport::auth::AuthError;
+
+use super::vault::key::VaultError;
 
 /// Why there is no token for a remote server.
 #[derive(Debug, thiserror::Error)]
@@ -91,15 +90,9 @@ pub enum SignInError {
     /// No sign-in waits for this answer.
     #[error("no sign-in waits for this answer: it is unknown, was used already, or came too late")]
     Unknown,
-    /// The file of the key that tokens are sealed with cannot be used.
-    #[error("the key file `{path}` cannot be used")]
-    KeyFile {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    /// Nothing can be sealed or opened.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
     /// What was kept cannot be opened with the key there is.
     #[error("stored tokens of `{server}` cannot be decrypted")]
     Sealed {
@@ -161,7 +154,7 @@ impl SignInError {
             Self::Unnamed { issuer, .. } => &mut [issuer],
             Self::NotTaken { .. }
             | Self::Unknown
-            | Self::KeyFile { .. }
+            | Self::Vault(_)
             | Self::Sealed { .. }
             | Self::Store(_) => &mut [],
         };
@@ -197,7 +190,7 @@ impl Diagnose for SignInError {
             Self::Moved { .. } => "sign_in.moved",
             Self::Unnamed { .. } => "sign_in.unnamed",
             Self::Unknown => "sign_in.unknown",
-            Self::KeyFile { .. } => "sign_in.key_file",
+            Self::Vault(error) => error.code(),
             Self::Sealed { .. } => "sign_in.sealed",
             Self::Store(error) => error.code(),
         }
@@ -213,7 +206,8 @@ impl Diagnose for SignInError {
             | Self::Issuer { .. }
             | Self::Moved { .. }
             | Self::Unnamed { .. } => Fault::Server,
-            Self::KeyFile { .. } | Self::Sealed { .. } => Fault::Gateway,
+            Self::Vault(error) => error.fault(),
+            Self::Sealed { .. } => Fault::Gateway,
             Self::Store(error) => error.fault(),
         }
     }
@@ -253,10 +247,7 @@ impl Diagnose for SignInError {
                  of `{server}`"
             )),
             Self::Unknown => Some("sign in again with `gantry auth SERVER`".into()),
-            Self::KeyFile { path, .. } => Some(format!(
-                "it must be readable by its owner only, and hold 32 bytes: `{}`",
-                path.display()
-            )),
+            Self::Vault(error) => error.hint(),
             Self::NotTaken { .. } => None,
             Self::Store(error) => error.hint(),
         }

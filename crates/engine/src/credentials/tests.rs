@@ -53,7 +53,7 @@ impl Place {
             known: Arc::clone(&self.known),
         };
         let project = ProjectName::local();
-        let vault = Vault::open(self.folder.path(), project, self.store.clone());
+        let vault = Vault::open(self.folder.path(), project, self.store.clone(), None);
         let drawer = vault.scope(target.server.clone(), ServerId::from_random(1));
         Credentials::open(target, drawer, self.tracker.clone()).await
     }

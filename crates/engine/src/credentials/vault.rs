@@ -1,68 +1,55 @@
-//! Where tokens are kept: sealed with XChaCha20-Poly1305 under a key of the data folder, in the
-//! store, each bound to its table, project, server and field. Nothing here is ever shown or logged.
-//! Entry points: [`Vault::open`] and [`Vault::scope`].
+//! Where tokens and secrets are kept: sealed with XChaCha20-Poly1305 under the master key, in the store,
+//! each bound to its table, project, scope, name and version. Nothing here is ever shown or logged.
+//!
+//! `key` finds the master key and refuses a wrong one, `specs` seals what registered servers are given,
+//! `rekey` encrypts everything with another key. Entry points: [`Vault::open`], [`Vault::scope`].
 
-use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+pub(crate) mod key;
+pub(crate) mod rekey;
+mod specs;
 
-use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use std::path::Path;
+use std::sync::Arc;
+
+use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use gantry_model::hex::hex;
+use gantry_model::hex::{hex, unhex};
 use gantry_model::id::{ProjectName, ServerId, ServerName};
 use gantry_store::{SealedRow, Store};
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
 
+use self::key::{Key, KeyRing, MasterKey, VaultError};
 use super::error::SignInError;
 use crate::random::random;
 
-/// The key's file in the data folder.
-const FILE: &str = "data.key";
-const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
-/// What a sealed text begins with, and no other is stored with.
-const SEALED: &str = "gantry-sealed-1:";
+/// What a text begins with that an earlier release sealed.
+const SEALED_1: &str = "gantry-sealed-1:";
+/// What a sealed text begins with, and no other is stored with; the id of its key follows.
+const SEALED: &str = "gantry-sealed-2:";
 
 /// All sealed values of a project. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Vault {
     project: ProjectName,
-    inner: Arc<Inner>,
-}
-
-/// What the vaults of all projects share.
-struct Inner {
+    keys: Arc<KeyRing>,
     store: Store,
-    file: PathBuf,
-    /// Read or made when it is first needed, so that a gateway without tokens has none.
-    key: OnceLock<Key>,
-    /// One at a time reads or makes it.
-    making: Mutex<()>,
-}
-
-struct Key {
-    cipher: XChaCha20Poly1305,
-    id: String,
-    /// What fingerprints are keyed with.
-    prints: [u8; 32],
 }
 
 impl Vault {
     /// Makes the vault of a data folder; touches nothing yet.
-    pub(crate) fn open(folder: &Path, project: ProjectName, store: Store) -> Self {
+    pub(crate) fn open(
+        folder: &Path,
+        project: ProjectName,
+        store: Store,
+        given: Option<MasterKey>,
+    ) -> Self {
         Self {
             project,
-            inner: Arc::new(Inner {
-                store,
-                file: folder.join(FILE),
-                key: OnceLock::new(),
-                making: Mutex::new(()),
-            }),
+            keys: Arc::new(KeyRing::new(folder, given)),
+            store,
         }
     }
 
@@ -70,7 +57,7 @@ impl Vault {
     pub(crate) fn of(&self, project: &ProjectName) -> Self {
         Self {
             project: project.clone(),
-            inner: Arc::clone(&self.inner),
+            ..self.clone()
         }
     }
 
@@ -92,58 +79,47 @@ impl Vault {
         }
     }
 
-    fn key(&self) -> Result<&Key, SignInError> {
-        if let Some(key) = self.inner.key.get() {
-            return Ok(key);
-        }
-        let making = self.inner.making.lock();
-        let _turn = making;
-        if let Some(key) = self.inner.key.get() {
-            return Ok(key);
-        }
-        let bytes = key_bytes(&self.inner.file).map_err(|source| SignInError::KeyFile {
-            path: self.inner.file.clone(),
-            source,
-        })?;
-        let id = hex(&Sha256::digest(bytes)[..8]);
-        let cipher = XChaCha20Poly1305::new(&bytes.into());
-        let prints = hmac(&bytes, b"fingerprints of secrets in administrative acts");
-        let key = || Key { cipher, id, prints };
-        Ok(self.inner.key.get_or_init(key))
+    /// Finds out which key the store needs, before anything is sealed or opened.
+    pub(crate) async fn prepare(&self) -> Result<(), VaultError> {
+        self.keys.prepare(&self.store).await
+    }
+
+    /// Makes sure that the store knows the key which is about to be sealed with.
+    pub(crate) async fn take_up(&self) -> Result<(), VaultError> {
+        self.keys.take_up(&self.store).await
+    }
+
+    fn key(&self) -> Result<&Key, VaultError> {
+        self.keys.key()
     }
 
     /// Seals a text for a row of the store, bound to what `place` names.
-    pub(crate) fn seal(&self, place: &[&str], text: &str) -> Result<String, SignInError> {
+    pub(crate) fn seal(&self, place: &[&str], text: &str) -> Result<String, VaultError> {
         let key = self.key()?;
-        let nonce: [u8; NONCE_BYTES] = random();
-        let bound = self.bound_to(place);
-        let payload = Payload {
-            msg: text.as_bytes(),
-            aad: &bound,
-        };
-        // Encryption of what fits memory does not fail.
-        let ciphertext = key.cipher.encrypt(&XNonce::from(nonce), payload);
-        let ciphertext = ciphertext.unwrap_or_default();
-        Ok(format!("{SEALED}{}{}", hex(&nonce), hex(&ciphertext)))
+        let (nonce, ciphertext) = encrypt(&key.cipher, text.as_bytes(), &self.bound_to(place))?;
+        let (nonce, ciphertext) = (hex(&nonce), hex(&ciphertext));
+        Ok(format!("{SEALED}{}:{nonce}{ciphertext}", key.id))
     }
 
-    /// Opens a text that was sealed for this place; returns one that never was as it is, nothing if it
+    /// Opens a text that was sealed for this place; returns one that never was as it is, an error if it
     /// was sealed with another key or for another place.
-    pub(crate) fn unseal(&self, place: &[&str], text: &str) -> Option<String> {
-        let Some(sealed) = text.strip_prefix(SEALED) else {
-            return Some(text.to_owned());
+    pub(crate) fn unseal(&self, place: &[&str], text: &str) -> Result<String, VaultError> {
+        let (needed, sealed) = match (text.strip_prefix(SEALED), text.strip_prefix(SEALED_1)) {
+            (Some(sealed), _) => {
+                let (id, sealed) = sealed.split_once(':').ok_or(VaultError::Sealed)?;
+                (Some(id), sealed)
+            }
+            (None, Some(sealed)) => (None, sealed),
+            (None, None) => return Ok(text.to_owned()),
         };
-        let bytes = unhex(sealed)?;
-        let (nonce, ciphertext) = bytes.split_at_checked(NONCE_BYTES)?;
-        let nonce: [u8; NONCE_BYTES] = nonce.try_into().ok()?;
-        let bound = self.bound_to(place);
-        let payload = Payload {
-            msg: ciphertext,
-            aad: &bound,
-        };
-        let key = self.key().ok()?;
-        let plain = key.cipher.decrypt(&XNonce::from(nonce), payload).ok()?;
-        String::from_utf8(plain).ok()
+        let key = self.key()?;
+        if let Some(needed) = needed.filter(|needed| *needed != key.id) {
+            return Err(key.not(needed));
+        }
+        let bytes = unhex(sealed).ok_or(VaultError::Sealed)?;
+        let plain = decrypt(&key.cipher, &bytes, &self.bound_to(place))?;
+        let text = std::str::from_utf8(&plain).map_err(|_| VaultError::Sealed)?;
+        Ok(text.to_owned())
     }
 
     fn bound_to(&self, place: &[&str]) -> Vec<u8> {
@@ -152,34 +128,94 @@ impl Vault {
         bound.join("\0").into_bytes()
     }
 
+    /// Seals what is kept under a name of the project, in a version.
+    pub(crate) fn seal_named(
+        &self,
+        name: &str,
+        version: u32,
+        plain: &[u8],
+    ) -> Result<SealedRow, VaultError> {
+        let key = self.key()?;
+        let mut row = SealedRow {
+            project: self.project.clone(),
+            scope: String::new(),
+            name: name.to_owned(),
+            key_id: key.id.clone(),
+            nonce: Vec::new(),
+            ciphertext: Vec::new(),
+            version,
+        };
+        let (nonce, ciphertext) = encrypt(&key.cipher, plain, &bound_row(&row))?;
+        (row.nonce, row.ciphertext) = (nonce.to_vec(), ciphertext);
+        Ok(row)
+    }
+
+    /// Opens a row of this project; an error if it was sealed with another key, for another place or
+    /// version, or changed.
+    pub(crate) fn open_row(&self, row: &SealedRow) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+        let key = self.key()?;
+        if row.key_id != key.id {
+            return Err(key.not(&row.key_id));
+        }
+        if row.project != self.project {
+            return Err(VaultError::Sealed);
+        }
+        let bytes = [&*row.nonce, &*row.ciphertext].concat();
+        decrypt(&key.cipher, &bytes, &bound_row(row))
+    }
+
     /// Returns what tells a secret from another without telling it.
-    pub(crate) fn fingerprint(&self, secret: &str) -> Result<String, SignInError> {
-        let print = hmac(&self.key()?.prints, secret.as_bytes());
-        Ok(hex(&print[..8]))
+    pub(crate) fn fingerprint(&self, secret: &str) -> Result<String, VaultError> {
+        Ok(self.key()?.fingerprint(secret))
     }
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    let bytes = digits.map(|pair| {
-        let pair = std::str::from_utf8(pair)
-            .ok()
-            .filter(|pair| pair.len() == 2)?;
-        u8::from_str_radix(pair, 16).ok()
-    });
-    bytes.collect()
+fn encrypt(
+    cipher: &XChaCha20Poly1305,
+    plain: &[u8],
+    bound: &[u8],
+) -> Result<([u8; NONCE_BYTES], Vec<u8>), VaultError> {
+    let nonce: [u8; NONCE_BYTES] = random();
+    let payload = Payload {
+        msg: plain,
+        aad: bound,
+    };
+    let sealed = cipher.encrypt(&XNonce::from(nonce), payload);
+    Ok((nonce, sealed.map_err(|_| VaultError::Sealed)?))
 }
 
-/// HMAC-SHA256 (RFC 2104) under a key of 32 bytes.
-fn hmac(key: &[u8; KEY_BYTES], message: &[u8]) -> [u8; 32] {
-    let padded = |with: u8| -> [u8; 64] {
-        std::array::from_fn(|at| key.get(at).copied().unwrap_or_default() ^ with)
+/// Opens what stands behind its nonce.
+fn decrypt(
+    cipher: &XChaCha20Poly1305,
+    sealed: &[u8],
+    bound: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+    let (nonce, ciphertext) = sealed
+        .split_at_checked(NONCE_BYTES)
+        .ok_or(VaultError::Sealed)?;
+    let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| VaultError::Sealed)?;
+    let payload = Payload {
+        msg: ciphertext,
+        aad: bound,
     };
-    let inner = Sha256::new()
-        .chain_update(padded(0x36))
-        .chain_update(message);
-    let outer = Sha256::new().chain_update(padded(0x5c));
-    outer.chain_update(inner.finalize()).finalize().into()
+    let opened = cipher.decrypt(&XNonce::from(nonce), payload);
+    opened.map(Zeroizing::new).map_err(|_| VaultError::Sealed)
+}
+
+/// Returns what a row is bound to: moved to another place, or put beside another version, it does not
+/// open. What belongs to a server has no versions.
+fn bound_row(row: &SealedRow) -> Vec<u8> {
+    let version = row.version.to_string();
+    let mut bound = vec![
+        "kb.mcp_secrets",
+        row.project.as_str(),
+        &row.scope,
+        &row.name,
+    ];
+    if row.scope.is_empty() {
+        bound.push(&version);
+    }
+    bound.join("\0").into_bytes()
 }
 
 /// The sealed values of one server.
@@ -193,26 +229,23 @@ pub(crate) struct VaultScope {
 impl VaultScope {
     /// Seals a value and keeps it, in place of the one that was there.
     pub(crate) async fn put(&self, name: &str, value: &impl Serialize) -> Result<(), SignInError> {
-        let inner = &self.vault.inner;
-        let key = self.vault.key()?;
-        let nonce: [u8; NONCE_BYTES] = random();
-        let mut plain = serde_json::to_vec(value).expect("what is kept is always JSON");
-        let bound = self.bound(name);
-        let payload = Payload {
-            msg: &plain,
-            aad: &bound,
-        };
-        let ciphertext = key.cipher.encrypt(&XNonce::from(nonce), payload);
-        plain.fill(0);
-        let row = SealedRow {
-            project: self.vault.project.clone(),
+        let vault = &self.vault;
+        vault.take_up().await?;
+        let key = vault.key()?;
+        let plain = serde_json::to_vec(value).expect("what is kept is always JSON");
+        let plain = Zeroizing::new(plain);
+        let mut row = SealedRow {
+            project: vault.project.clone(),
             scope: self.scope.clone(),
             name: name.to_owned(),
             key_id: key.id.clone(),
-            nonce: nonce.to_vec(),
-            ciphertext: ciphertext.map_err(|_| self.sealed())?,
+            nonce: Vec::new(),
+            ciphertext: Vec::new(),
+            version: 1,
         };
-        Ok(inner.store.put_sealed(&row).await?)
+        let (nonce, ciphertext) = encrypt(&key.cipher, &plain, &bound_row(&row))?;
+        (row.nonce, row.ciphertext) = (nonce.to_vec(), ciphertext);
+        Ok(vault.store.put_sealed(&row).await?)
     }
 
     /// Opens a value; an error if it was sealed with another key, for another place, or changed.
@@ -220,44 +253,28 @@ impl VaultScope {
         &self,
         name: &str,
     ) -> Result<Option<T>, SignInError> {
-        let inner = &self.vault.inner;
-        let row = inner
+        let vault = &self.vault;
+        let row = vault
             .store
-            .sealed(&self.vault.project, &self.scope, name)
+            .sealed(&vault.project, &self.scope, name)
             .await?;
         let Some(row) = row else {
             return Ok(None);
         };
-        let key = self.vault.key()?;
-        let nonce: [u8; NONCE_BYTES] = row.nonce.try_into().map_err(|_| self.sealed())?;
-        let bound = self.bound(name);
-        let payload = Payload {
-            msg: &row.ciphertext,
-            aad: &bound,
+        let plain = match vault.open_row(&row) {
+            Err(unusable @ VaultError::File { .. }) => return Err(unusable.into()),
+            opened => opened.map_err(|_| self.sealed())?,
         };
-        let opened = key.cipher.decrypt(&XNonce::from(nonce), payload);
-        let mut plain = opened.map_err(|_| self.sealed())?;
         let value = serde_json::from_slice(&plain);
-        plain.fill(0);
         value.map(Some).map_err(|_| self.sealed())
     }
 
     /// Removes a value.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), SignInError> {
-        let inner = &self.vault.inner;
-        let removing = inner
-            .store
-            .remove_sealed(&self.vault.project, &self.scope, name);
+        let vault = &self.vault;
+        let removing = vault.store.remove_sealed(&vault.project, &self.scope, name);
         removing.await?;
         Ok(())
-    }
-
-    /// Returns what a sealed value is bound to: moved to another place, it does not open.
-    fn bound(&self, name: &str) -> Vec<u8> {
-        let project = self.vault.project.as_str();
-        ["kb.mcp_secrets", project, &self.scope, name]
-            .join("\0")
-            .into_bytes()
     }
 
     fn sealed(&self) -> SignInError {
@@ -267,57 +284,16 @@ impl VaultScope {
     }
 }
 
-/// Reads the key, or makes one that only its owner can read. The folder is ours alone, so that
-/// nobody else makes one meanwhile; a half-written one never gets the name.
-fn key_bytes(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
-    match std::fs::File::open(file) {
-        Ok(known) => read_key(&known),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let key: [u8; KEY_BYTES] = random();
-            let fresh = file.with_extension("key.new");
-            let mut made = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&fresh)?;
-            made.write_all(&key)?;
-            made.sync_all()?;
-            std::fs::rename(&fresh, file)?;
-            Ok(key)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn read_key(file: &std::fs::File) -> io::Result<[u8; KEY_BYTES]> {
-    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    if file.metadata()?.mode() & 0o077 != 0 {
-        return Err(wrong("others than its owner can read it"));
-    }
-    let mut bytes = Vec::new();
-    let longest = KEY_BYTES as u64 + 1;
-    file.take(longest).read_to_end(&mut bytes)?;
-    let key = bytes.try_into();
-    key.map_err(|_| wrong("it does not hold 32 bytes"))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
 
-    // RFC 4231, test case 1, whose key is padded with zeros.
-    #[test]
-    fn fingerprints_are_made_as_the_standard_says() {
-        let mut key = [0; KEY_BYTES];
-        key[..20].fill(0x0b);
-        let made = hex(&hmac(&key, b"Hi There")[..8]);
-        assert_eq!(made, "b0344c61d8db3853");
-    }
+    use super::key::FILE;
+    use super::*;
 
     async fn vault(folder: &Path) -> (Vault, Store) {
         let store = crate::folder::store_in(folder).await;
-        let vault = Vault::open(folder, ProjectName::local(), store.clone());
+        let vault = Vault::open(folder, ProjectName::local(), store.clone(), None);
         (vault, store)
     }
 
@@ -352,7 +328,7 @@ mod tests {
         store.put_sealed(row).await.unwrap();
         assert!(one.get::<String>("client").await.is_err());
         std::fs::write(temp.path().join(FILE), [7; 32]).unwrap();
-        let second = Vault::open(temp.path(), ProjectName::local(), store);
+        let second = Vault::open(temp.path(), ProjectName::local(), store, None);
         let stranger = scope(&second, 1).get::<String>("tokens").await;
         assert!(matches!(stranger, Err(SignInError::Sealed { .. })));
         one.remove("tokens").await.unwrap();
@@ -368,21 +344,26 @@ mod tests {
         let sealed = first.seal(&place, "hunter22").unwrap();
         assert!(!sealed.contains("hunter22"));
         assert_ne!(sealed, first.seal(&place, "hunter22").unwrap());
-        assert_eq!(first.unseal(&place, &sealed).as_deref(), Some("hunter22"));
-        assert_eq!(first.unseal(&["a", "OTHER"], &sealed), None);
-        assert_eq!(
-            first.of(&"p".parse().unwrap()).unseal(&place, &sealed),
-            None
-        );
-        assert_eq!(first.unseal(&place, &sealed[..sealed.len() - 2]), None);
+        assert_eq!(first.unseal(&place, &sealed).unwrap(), "hunter22");
+        let refused = |vault: &Vault, place: &[&str], sealed: &str| {
+            let refused = vault.unseal(place, sealed).unwrap_err();
+            assert!(matches!(refused, VaultError::Sealed), "{refused}");
+        };
+        refused(&first, &["a", "OTHER"], &sealed);
+        refused(&first.of(&"p".parse().unwrap()), &place, &sealed);
+        refused(&first, &place, &sealed[..sealed.len() - 2]);
         // What an earlier release stored.
-        assert_eq!(first.unseal(&place, "plain").as_deref(), Some("plain"));
+        assert_eq!(first.unseal(&place, "plain").unwrap(), "plain");
         // A text that looks sealed is sealed as any other.
         let twice = first.seal(&place, &sealed).unwrap();
-        assert_eq!(first.unseal(&place, &twice), Some(sealed.clone()));
+        assert_eq!(first.unseal(&place, &twice).unwrap(), sealed);
         std::fs::write(temp.path().join(FILE), [7; 32]).unwrap();
-        let second = Vault::open(temp.path(), ProjectName::local(), store);
-        assert_eq!(second.unseal(&place, &sealed), None);
+        let second = Vault::open(temp.path(), ProjectName::local(), store, None);
+        let wrong = second.unseal(&place, &sealed).unwrap_err();
+        assert!(matches!(wrong, VaultError::Wrong { .. }), "{wrong}");
+        // It says which key is needed.
+        let id = sealed[SEALED.len()..].split(':').next().unwrap();
+        assert!(wrong.to_string().contains(id), "{wrong}");
     }
 
     #[tokio::test]
@@ -394,10 +375,16 @@ mod tests {
         std::fs::write(&file, [7; 31]).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let put = scope(&vault, 1).put("tokens", &1).await;
-        assert!(matches!(put, Err(SignInError::KeyFile { .. })));
+        assert!(matches!(
+            put,
+            Err(SignInError::Vault(VaultError::File { .. }))
+        ));
         std::fs::write(&file, [7; 32]).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
         let put = scope(&vault, 1).put("tokens", &1).await;
-        assert!(matches!(put, Err(SignInError::KeyFile { .. })));
+        assert!(matches!(
+            put,
+            Err(SignInError::Vault(VaultError::File { .. }))
+        ));
     }
 }

@@ -28,6 +28,7 @@ impl Diagnose for EngineError {
             Self::LastAdmin => "key.last_admin",
             Self::Admin(error) => error.code(),
             Self::SignIn(error) => error.code(),
+            Self::Secret(error) => error.code(),
             Self::Grant(error) => error.code(),
             Self::Native { .. } => "native.invalid",
             Self::StartFailed { .. } => "server.start_failed",
@@ -62,6 +63,7 @@ impl Diagnose for EngineError {
             Self::RegistryLogin(error) => error.fault(),
             Self::Store(error) => error.fault(),
             Self::SignIn(error) => error.fault(),
+            Self::Secret(error) => error.fault(),
             Self::Locked { .. }
             | Self::Folder { .. }
             | Self::Open { .. }
@@ -115,6 +117,7 @@ impl Diagnose for EngineError {
             Self::Spec(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::SignIn(error) => error.hint(),
+            Self::Secret(error) => error.hint(),
             Self::Audit(error) => error.hint(),
             Self::Driver(_)
             | Self::Name(_)

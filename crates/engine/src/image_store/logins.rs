@@ -271,7 +271,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let store = crate::folder::store_in(temp.path()).await;
         let (own, other) = (ProjectName::local(), "other".parse().unwrap());
-        let vault = Vault::open(temp.path(), own.clone(), store.clone());
+        let vault = Vault::open(temp.path(), own.clone(), store.clone(), None);
         let logins = RegistryLogins::new(vault);
         let login = logins.put(&own, "ghcr.io", basic("ann", "hunter22")).await;
         assert_eq!(login.unwrap().username.as_deref(), Some("ann"));
@@ -316,7 +316,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let store = crate::folder::store_in(temp.path()).await;
         let own = ProjectName::local();
-        let logins = RegistryLogins::new(Vault::open(temp.path(), own.clone(), store));
+        let logins = RegistryLogins::new(Vault::open(temp.path(), own.clone(), store, None));
         for registry in [
             "",
             "a/b",

@@ -75,7 +75,17 @@ impl Project {
                 .begin(&by, draft.after(acts.values.spec(&spec)))
                 .await?;
             let handle = match project.policed(&by, spec) {
-                Ok(spec) => project.supervisor.register(spec).await,
+                Ok(spec) => {
+                    let is_free = project.supervisor.find(spec.name.as_str()).is_none();
+                    let bound = match is_free && by.may_bind_secrets() {
+                        true => project.secrets.bind_waiting(&spec).await,
+                        false => Ok(()),
+                    };
+                    match bound {
+                        Ok(()) => project.supervisor.register(spec).await,
+                        Err(error) => Err(error.into()),
+                    }
+                }
                 Err(refused) => Err(refused),
             };
             act.end(&handle).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gantry_model::id::{ServerId, ServerName};
 use gantry_model::settings::Sensitive;
 use gantry_model::spec::ServerSpec;
-use gantry_store::{ProductRow, ServerRow, StoreError};
+use gantry_store::{ProductRow, StoreError};
 use serde_json::{Value, json};
 
 use super::Project;
@@ -184,16 +184,14 @@ impl Project {
             updated_ms: now,
         };
         let changed = plan.changed.iter().map(|(_, after)| after);
-        let put: Result<Vec<ServerRow>, EngineError> = plan
-            .added
-            .iter()
-            .chain(changed)
-            .map(|spec| self.supervisor.product_row(spec))
-            .collect();
+        let mut put = Vec::new();
+        for spec in plan.added.iter().chain(changed) {
+            put.push(self.supervisor.product_row(spec).await?);
+        }
         let gone = plan.removed.iter();
         let gone = gone.filter_map(|spec| Some(self.supervisor.find(spec.name.as_str())?.id));
         let gone: Vec<ServerId> = gone.collect();
-        let stored = self.machine.store.put_product(&product, &put?, &gone).await;
+        let stored = self.machine.store.put_product(&product, &put, &gone).await;
         stored.map_err(|error| match error {
             StoreError::Conflict { .. } => AdminError::ProductChanged {
                 name: new.name.clone(),

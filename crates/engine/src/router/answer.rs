@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use gantry_model::era::{Era, shape};
+use gantry_model::era::{Era, meta, shape};
 use gantry_model::id::AgentName;
-use gantry_model::jsonrpc::ErrorBody;
+use gantry_model::jsonrpc::{Edit, ErrorBody, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 
@@ -97,14 +97,17 @@ impl Reply {
         })
     }
 
-    /// Takes out the server's secrets.
+    /// Takes out the server's secrets; a result that had some says how many in its `_meta`.
     pub(super) fn redact(mut self, target: &Target<'_>) -> Self {
         let redactor = target.redactor();
         if redactor.may_hide(&self.result)
             && let Ok(text) = std::str::from_utf8(&self.result)
-            && let Cow::Owned(clean) = redactor.redact_json(text)
+            && let Some((clean, count)) = redactor.redact_counted(text)
         {
-            self.result = Bytes::from(clean);
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            let mut noted = Edit::new(Raw::known(&clean));
+            noted.set_meta_buf(meta::REDACTED, RawBuf::integer(count));
+            self.result = Bytes::from(noted.to_buf().into_text());
         }
         self
     }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::catalog::ServerCatalog;
-use super::handle::{LinkState, ServerHandle};
+use super::handle::{LinkState, SecretsUsed, ServerHandle};
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
@@ -73,6 +73,7 @@ impl InstanceParts {
         // One slot: a command that was not taken yet equals the next one.
         let (commands_tx, commands) = mpsc::channel(1);
         let usage = UsageCell::default();
+        let secrets_used = SecretsUsed::default();
         let shown_usage = Arc::clone(&usage);
         let handle = ServerHandle {
             id: self.id,
@@ -92,7 +93,8 @@ impl InstanceParts {
                 let cell = shown_usage.lock();
                 cell.as_ref().and_then(|read| read())
             }),
-            known: self.known,
+            known: Arc::clone(&self.known),
+            secrets_used: Arc::clone(&secrets_used),
             waiting: WaitingCallers::new(spec.calls.queue),
             credentials: self.credentials.clone(),
             retries: RetryBudget::default(),
@@ -104,7 +106,10 @@ impl InstanceParts {
         let runner = ServerRunner {
             id: self.id,
             policy: spec.lifecycle.restart.policy().unwrap_or_default(),
+            wanted: Arc::clone(&spec),
             spec,
+            known: self.known,
+            secrets_used,
             context: Arc::clone(context),
             live: live_tx,
             status: status_tx,

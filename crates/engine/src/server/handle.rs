@@ -1,13 +1,16 @@
 //! What callers hold of a server: its live link, or why there is none. Shared behind one `Arc`; every
 //! wait here has the caller's deadline, and the number of waiting callers is bounded.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use gantry_model::id::{AgentName, ServerId, ServerName};
+use gantry_model::secret::SecretName;
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::ServerState;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +43,9 @@ pub(crate) enum LinkState {
     Down(Arc<str>, Option<Instant>),
 }
 
+/// Secrets by name, with their versions.
+pub(crate) type SecretsUsed = Arc<Mutex<BTreeMap<SecretName, u32>>>;
+
 /// A command to a runner besides stopping, which has its own token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunnerCommand {
@@ -68,6 +74,8 @@ pub(crate) struct ServerHandle {
     pub(crate) usage_history: Arc<UsageHistory>,
     /// Redacted from everything it sends.
     pub(crate) known: Arc<KnownSecrets>,
+    /// The secrets of the project that its newest instance was given.
+    pub(crate) secrets_used: SecretsUsed,
     /// The credentials for a remote server, unless its spec has them.
     pub(crate) credentials: Option<Credentials>,
     /// Callers that wait for the server to come up.

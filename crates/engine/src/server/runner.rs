@@ -5,6 +5,7 @@ mod attempts;
 mod health;
 pub(crate) mod remote;
 mod running;
+mod secrets;
 mod serving;
 mod starting;
 
@@ -30,7 +31,7 @@ use tokio_util::task::TaskTracker;
 use self::remote::RemoteState;
 use self::running::Running;
 use super::catalog::ServerCatalog;
-use super::handle::{LinkState, RunnerCommand};
+use super::handle::{LinkState, RunnerCommand, SecretsUsed};
 use super::link::Counters;
 use super::listing::describe;
 use super::logs::Logs;
@@ -44,8 +45,10 @@ use crate::credentials::{Credentials, Vault};
 use crate::driver::{Drivers, ExitStatus, ReadUsage};
 use crate::events::Events;
 use crate::http_client::Clients;
+use crate::known_secrets::KnownSecrets;
 use crate::random::jitter;
 use crate::schema::CheckPermits;
+use crate::secrets::Secrets;
 
 /// The name of a server whose runner panics on a restart. fault P12
 #[cfg(test)]
@@ -63,6 +66,8 @@ pub(crate) struct RunnerContext {
     pub(crate) store: Store,
     /// Stores the tokens of remote servers.
     pub(crate) vault: Vault,
+    /// The secrets of the project.
+    pub(crate) secrets: Secrets,
     /// The redirect URI of sign-ins, once the gateway listens.
     pub(crate) callback: watch::Sender<Option<String>>,
     pub(crate) events: Events,
@@ -84,7 +89,13 @@ pub(crate) struct RunnerContext {
 
 pub(crate) struct ServerRunner {
     pub(crate) id: ServerId,
+    /// The spec as it was given, in which secrets are named.
+    pub(crate) wanted: Arc<ServerSpec>,
+    /// The spec with the secrets that the newest instance was given.
     pub(crate) spec: Arc<ServerSpec>,
+    /// Redacted from everything it sends.
+    pub(crate) known: Arc<KnownSecrets>,
+    pub(crate) secrets_used: SecretsUsed,
     pub(crate) context: Arc<RunnerContext>,
     pub(crate) live: watch::Sender<LinkState>,
     pub(crate) status: watch::Sender<ServerStatus>,
@@ -129,6 +140,8 @@ enum NextState {
     Serve(Box<Running>),
     Crashed(FailedRun),
     SignIn(String),
+    /// It names a secret that it cannot be given; why, and what to do.
+    Unresolved(String),
     Restart(Box<Running>),
     Stop(Option<Box<Running>>),
     Done,
@@ -171,6 +184,7 @@ impl ServerRunner {
                 }
                 NextState::Crashed(ended) => self.backing_off(ended).await,
                 NextState::SignIn(why) => self.awaiting_sign_in(why).await,
+                NextState::Unresolved(why) => self.awaiting_secrets(why).await,
                 NextState::Restart(running) => self.restarting(*running).await,
                 NextState::Stop(running) => self.stopping(running).await,
                 NextState::Done => return,

@@ -84,7 +84,7 @@ impl Supervisor {
         let name = spec.name.clone();
         let mut turn = self.turn(&name).await?;
         let running = self.find(name.as_str());
-        let mut row = self.new_row(&spec)?;
+        let mut row = self.new_row(&spec).await?;
         let mut place = None;
         if let Some(handle) = running {
             if *handle.spec == spec {

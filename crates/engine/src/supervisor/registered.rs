@@ -50,6 +50,7 @@ impl Supervisor {
                 Step::Remove(handle) => self.follow_removed(&handle).await,
             }
         }
+        self.follow_secrets().await?;
         Ok(is_whole)
     }
 

@@ -1,88 +1,77 @@
-//! The environments of registered servers, sealed in the store: rows hold names and ciphertext, memory
-//! holds values. row 1.3, faults K4 and K6
+//! What registered servers are given, sealed in the store (`Vault::seal_spec`): opened when rows are
+//! read, and sealed at the next start where an earlier release stored it in clear. row 1.3, faults K4
+//! and K6
 
-use std::collections::BTreeMap;
-
-use gantry_model::id::ServerName;
-use gantry_model::spec::{InactiveReason, Launch, ServerSpec, Source};
+use gantry_model::spec::{InactiveReason, ServerSpec};
 use gantry_store::ServerRow;
+use tracing::{info, warn};
 
 use super::Supervisor;
+use crate::credentials::{SignInError, Vault};
 use crate::error::EngineError;
 
 impl Supervisor {
-    /// Returns the rows of all servers, the environments of registered ones opened.
+    /// Returns the rows of all servers, what registered ones are given opened. One that cannot be opened
+    /// is shown and never started.
     pub(super) async fn opened_rows(&self) -> Result<Vec<ServerRow>, EngineError> {
         let rows = self.store.servers(&self.project).await?;
-        let opened = rows.into_iter().map(|row| ServerRow {
-            spec: self.opened(row.spec),
-            ..row
-        });
-        Ok(opened.collect())
+        let mut opened = Vec::with_capacity(rows.len());
+        for row in rows {
+            opened.push(self.opened(row).await);
+        }
+        Ok(opened)
     }
 
-    /// Seals what a stored spec has in its environment.
-    pub(super) fn sealed(&self, mut spec: ServerSpec) -> Result<ServerSpec, EngineError> {
-        let name = spec.name.clone();
-        if spec.source != Source::Api {
-            return Ok(spec);
-        }
+    /// Seals what a stored spec has that is private.
+    pub(super) async fn sealed(&self, spec: ServerSpec) -> Result<ServerSpec, EngineError> {
         let vault = &self.context.vault;
-        for (variable, value) in environment(&mut spec.launch).into_iter().flatten() {
-            *value = vault.seal(&place(&name, variable), value)?;
+        if Vault::is_private(&spec) {
+            vault.take_up().await.map_err(SignInError::from)?;
         }
-        Ok(spec)
+        Ok(vault.seal_spec(spec).map_err(SignInError::from)?)
     }
 
     /// Seals what a registration asks for while it waits for a second person.
     pub(crate) fn seal_registration(&self, id: &str, text: &str) -> Result<String, EngineError> {
-        Ok(self.context.vault.seal(&registration(id), text)?)
+        let sealed = self.context.vault.seal(&registration(id), text);
+        Ok(sealed.map_err(SignInError::from)?)
     }
 
     /// Opens what a registration asks for.
     pub(crate) fn unseal_registration(&self, id: &str, sealed: &str) -> Option<String> {
-        self.context.vault.unseal(&registration(id), sealed)
+        self.context.vault.unseal(&registration(id), sealed).ok()
     }
 
-    /// Opens the environment of a stored spec. One that cannot be opened is shown and never started.
-    fn opened(&self, mut spec: ServerSpec) -> ServerSpec {
-        let (name, vault) = (spec.name.clone(), &self.context.vault);
-        if spec.source != Source::Api {
-            return spec;
-        }
-        let mut lost = Vec::new();
-        for (variable, value) in environment(&mut spec.launch).into_iter().flatten() {
-            match vault.unseal(&place(&name, variable), value) {
-                Some(plain) => *value = plain,
-                None => {
-                    lost.push(format!("`{variable}`"));
-                    value.clear();
+    async fn opened(&self, mut row: ServerRow) -> ServerRow {
+        let stored = row.spec.clone();
+        let opened = self.context.vault.open_spec(stored);
+        row.spec = opened.spec;
+        if let Some((fields, why)) = opened.lost {
+            row.spec.inactive = Some(InactiveReason::Misconfigured(format!(
+                "the stored values of {} cannot be decrypted ({why}); register the server again",
+                fields.join(", ")
+            )));
+        } else if opened.is_clear {
+            let server = row.spec.name.clone();
+            match self.seal_row(&row).await {
+                Ok(()) => info!(%server, "values that were stored in clear are encrypted now"),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    warn!(%server, error, "values that are stored in clear cannot be encrypted");
                 }
             }
         }
-        if !lost.is_empty() {
-            spec.inactive = Some(InactiveReason::Misconfigured(format!(
-                "the stored values of {} cannot be decrypted with the key of this data folder; register \
-                 the server again",
-                lost.join(", ")
-            )));
-        }
-        spec
+        row
     }
-}
 
-fn environment(launch: &mut Launch) -> Option<&mut BTreeMap<String, String>> {
-    match launch {
-        Launch::Process(process) => Some(&mut process.env),
-        Launch::Image(image) => Some(&mut image.env),
-        Launch::Remote(_) => None,
+    /// Writes a row anew; what was there is overwritten in the file and taken out of the log of writes.
+    async fn seal_row(&self, row: &ServerRow) -> Result<(), EngineError> {
+        let mut sealed = row.clone();
+        sealed.spec = self.sealed(sealed.spec).await?;
+        Ok(self.store.replace_server(&sealed).await?)
     }
 }
 
 fn registration(id: &str) -> [&str; 3] {
     ["kb.mcp_registrations", id, "request"]
-}
-
-fn place<'a>(server: &'a ServerName, variable: &'a str) -> [&'a str; 3] {
-    ["kb.project_mcp_servers", server.as_str(), variable]
 }

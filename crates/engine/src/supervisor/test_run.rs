@@ -50,7 +50,7 @@ impl Supervisor {
         if *handle.spec == spec {
             return Ok(handle);
         }
-        let mut row = self.new_row(&spec)?;
+        let mut row = self.new_row(&spec).await?;
         (row.id, row.created_ms) = (handle.id, handle.created_ms);
         self.store.replace_server(&row).await?;
         // Its row is without a server until the old process has ended, and nobody else starts it.

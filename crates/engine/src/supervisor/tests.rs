@@ -22,6 +22,7 @@ use crate::driver::hosted::{Hosted, HostedOptions};
 use crate::driver::process::ProcessDriver;
 use crate::driver::{Driver, Drivers};
 use crate::events::Events;
+use crate::secrets::Secrets;
 use crate::server::link::InFlight;
 use crate::server::pending::{Answer, Failure};
 
@@ -52,12 +53,14 @@ async fn supervisor_on(
     let (events, _queue) = Events::new(project.clone());
     let (_kill_at, kill_at) = watch::channel(None);
     let armed = Arc::clone(armed);
+    let vault = crate::credentials::Vault::open(folder, project.clone(), store.clone(), None);
     let context = RunnerContext {
+        secrets: Secrets::new(project.clone(), vault.clone(), store.clone()),
         project: project.clone(),
         drivers: Drivers::new(Arc::clone(&driver), driver),
         generations: Arc::default(),
         clients: Arc::default(),
-        vault: crate::credentials::Vault::open(folder, project.clone(), store.clone()),
+        vault,
         callback: watch::Sender::new(None),
         store: store.clone(),
         events,

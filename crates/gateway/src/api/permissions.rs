@@ -32,6 +32,10 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/registrations", Read),
     ("GET", "/api/v1/registrations/{registration}", Read),
     ("GET", "/api/v1/volumes", Read),
+    ("GET", "/api/v1/secrets", Read),
+    ("GET", "/api/v1/secrets/{secret}", Read),
+    // Who may edit servers may not do it alone: the engine asks for more than the route.
+    ("PUT", "/api/v1/secrets/{secret}/bindings/{server}", Approve),
     ("GET", "/api/v1/health", Read),
     ("GET", "/metrics", Read),
     ("GET", "/api/v1/session", Read),

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use gantry_engine::{Actor, EngineError, Project, ServerView, Volumes};
 use gantry_model::caller::Permission;
 use gantry_model::id::ServerName;
-use gantry_model::spec::ServerSpec;
+use gantry_model::spec::{SecretPlace, ServerSpec};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -202,7 +202,8 @@ pub(super) async fn replace(
         example = json!({"timeout": "2m", "limits": {"memory": "1G"}})), responses(
     (status = 200, description = "The server after the change.", body = ServerStatusView),
     (status = 404, description = "`server.unknown`: there is none."),
-    (status = 409, description = "`server.of_file`: it comes from a configuration file; change that."),
+    (status = 409, description = "`server.of_file`: it comes from a configuration file; change that. \
+        `secret.asked_again`: the change leads values elsewhere that it does not give."),
 ))]
 pub(super) async fn change(
     State(api): State<Api>,
@@ -213,8 +214,37 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let known = known(&project, &server)?;
     let patch: serde_json::Map<String, Value> = body.read()?;
-    let asked = Register::patched(&known.spec, patch)?;
+    let asked = Register::patched(&known.spec, patch.clone())?;
+    if !actor.may_bind_secrets() {
+        asked_again(&known.spec, &asked.spec, &patch)?;
+    }
     put(&api, &project, &actor, asked, &known.spec.name).await
+}
+
+/// Refuses a change that would hand values to another program or address which its author has not given:
+/// who may edit a server could read them. fault K4
+fn asked_again(
+    known: &ServerSpec,
+    asked: &ServerSpec,
+    patch: &serde_json::Map<String, Value>,
+) -> Result<(), Problem> {
+    let is_given = |place: &SecretPlace| {
+        let (tables, name) = match place {
+            SecretPlace::Variable(name) => (&["env", "environment"][..], name),
+            SecretPlace::Header(name) => (&["headers"][..], name),
+        };
+        let mut tables = tables.iter().filter_map(|table| patch.get(*table));
+        tables.any(|table| table.get(name).is_some_and(Value::is_string))
+    };
+    let carried = known.carried_secrets(asked, is_given);
+    if carried.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = carried.iter().map(|place| format!("`{place}`")).collect();
+    Err(Problem::new("secret.asked_again").with_detail(format!(
+        "the change leads the values of {} elsewhere: give them again in the same request",
+        names.join(", ")
+    )))
 }
 
 /// Replaces a server's spec.

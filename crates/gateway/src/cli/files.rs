@@ -12,6 +12,7 @@ use gantry_model::spec::Guarded;
 use crate::config::approval::Approvals;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::env::{Environment, HOME};
+use crate::config::expand::Secrets;
 use crate::config::guarded;
 use crate::config::plan::{self, Given, LastGood, Plan, Unapproved};
 use crate::config::source::{self, Source};
@@ -39,6 +40,8 @@ pub(super) struct Setup {
     pub(super) folder: PathBuf,
     pub(super) data: DataFolder,
     pub(super) inputs: BTreeMap<String, String>,
+    /// Whether the project has secrets to ask for.
+    pub(super) secrets: Secrets,
     /// What stays in effect while a file is being rewritten.
     pub(super) last_good: LastGood,
     environment: Environment,
@@ -94,9 +97,15 @@ impl Setup {
             folder,
             data,
             inputs: BTreeMap::new(),
+            secrets: Secrets::default(),
             last_good: LastGood::new(),
             environment: context.environment.clone(),
         }
+    }
+
+    /// Takes a variable away from what files can use.
+    pub(super) fn hide(&mut self, variable: &str) {
+        self.environment = self.environment.without(variable);
     }
 
     /// Reads everything again.
@@ -112,6 +121,7 @@ impl Setup {
             environment: &self.environment,
             folder: &self.folder,
             inputs: &self.inputs,
+            secrets: self.secrets,
             last_good: &self.last_good,
             neutral: self.neutral.as_deref(),
             guarded: &self.guarded,

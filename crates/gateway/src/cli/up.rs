@@ -31,6 +31,9 @@ use crate::app::tls::Tls;
 use crate::app::users;
 use crate::app::{self, SecureListener, VERSION};
 use crate::config::approval::Approvals;
+use crate::config::env::GANTRY_MASTER_KEY;
+use crate::config::expand::Secrets;
+use crate::config::master_key::KeySource;
 use crate::config::plan::Plan;
 use crate::config::watch::{FileState, Watch};
 use crate::data_folder::{DataFolder, Running};
@@ -58,7 +61,16 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
     let folder = DataFolder::open(&context.data_path()?)
         .map_err(|error| Failure::of(Exit::Failed, &error))?;
     let mut setup = Setup::new(&options.files, folder.clone(), context)?;
-    let plan = agree(&mut setup, &options, context)?;
+    setup.secrets = Secrets::Project;
+    // No file may put the master key into the environment of a server.
+    setup.hide(GANTRY_MASTER_KEY);
+    let mut plan = agree(&mut setup, &options, context)?;
+    if let Some(KeySource::Variable(name)) =
+        options.master_key(&plan.settings, &context.environment)
+    {
+        setup.hide(&name);
+        plan = setup.plan(&context.screen)?;
+    }
     let settings = &plan.settings;
     let place = ListenAddress {
         address: options.address(settings),
@@ -77,6 +89,12 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
     let store =
         store.map_err(|error| Failure::plain(Exit::Usage, "invalid `GANTRY_STORE`", &error))?;
     config.store = store.unwrap_or(config.store);
+    if let Some(source) = options.master_key(settings, &context.environment) {
+        let key = source.read(&context.environment);
+        config.master_key = Some(key.map_err(|why| {
+            Failure::new(Exit::Usage, format!("no master key from `{source}`: {why}"))
+        })?);
+    }
     config.dropped_log_lines = context.screen.output().dropped();
     // Questions have been answered; from here on no reader is waited for.
     context.screen.output().serve();

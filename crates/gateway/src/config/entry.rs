@@ -345,6 +345,7 @@ fn written(diagnostics: &Diagnostics<'_>) -> Written {
         url: remote::URLS.into_iter().find_map(at),
         variables: diagnostics.variables.clone(),
         inputs: diagnostics.inputs.clone(),
+        templates: diagnostics.templates.clone(),
     }
 }
 

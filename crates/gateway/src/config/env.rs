@@ -13,6 +13,8 @@ pub const GANTRY_LOG: &str = "GANTRY_LOG";
 pub const GANTRY_DATA: &str = "GANTRY_DATA";
 /// The store, a file or a URL, if `--store` is not given.
 pub const GANTRY_STORE: &str = "GANTRY_STORE";
+/// The master key that secrets are encrypted with, if `--master-key` is not given.
+pub const GANTRY_MASTER_KEY: &str = "GANTRY_MASTER_KEY";
 /// The URL of the gateway for the verbs, if `--url` is not given.
 pub const GANTRY_URL: &str = "GANTRY_URL";
 /// The key file for the verbs, if `--key-file` is not given.
@@ -75,6 +77,13 @@ impl Environment {
     /// Returns a variable's value unless it is empty.
     pub fn filled(&self, name: &str) -> Option<&str> {
         self.get(name).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the variables without one that no server may be given.
+    pub fn without(&self, name: &str) -> Self {
+        let mut variables = self.variables.clone();
+        variables.remove(name);
+        Self { variables }
     }
 
     /// Returns the variables that every server gets.

@@ -5,6 +5,7 @@
 //! `${…}` is kept as written and reported. Entry point: [`expand`].
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use gantry_model::secret::SecretText;
@@ -20,6 +21,19 @@ pub struct Values<'a> {
     pub folder: &'a Path,
     /// Answers to inputs, by id.
     pub inputs: &'a BTreeMap<String, String>,
+    /// Whether the project's secrets are asked for what the environment does not have.
+    pub secrets: Secrets,
+}
+
+/// What becomes of a name that the environment does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Secrets {
+    /// It is missing.
+    #[default]
+    None,
+    /// In the values of `env` and `headers` it stays as written: the project may have a secret of that
+    /// name, which is put in when the server starts. row 0.4
+    Project,
 }
 
 /// An expanded text.
@@ -33,6 +47,8 @@ pub struct Filled {
     pub variables: BTreeMap<String, SecretText>,
     /// The inputs used, with their values.
     pub inputs: BTreeMap<String, SecretText>,
+    /// Where `${NAME}` was left in the text for a secret of the project.
+    pub secrets: Vec<Range<usize>>,
 }
 
 /// Used but missing.
@@ -124,6 +140,15 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
                     // As in a shell, `:-` also covers an empty variable.
                     (Some("") | None, Some(default)) => default,
                     (Some(value), _) => value,
+                    (None, None) if values.secrets == Secrets::Project => {
+                        let start = filled.text.len();
+                        filled.text.push_str("${");
+                        filled.text.push_str(name);
+                        filled.text.push('}');
+                        filled.secrets.push(start..filled.text.len());
+                        rest = &body[end + 1..];
+                        continue;
+                    }
                     (None, None) => {
                         return Err(Missing::Variable {
                             name: name.to_owned(),
@@ -217,6 +242,10 @@ mod tests {
     use super::*;
 
     fn fill(text: &str) -> Result<Filled, Missing> {
+        fill_with(text, Secrets::None)
+    }
+
+    fn fill_with(text: &str, secrets: Secrets) -> Result<Filled, Missing> {
         let environment = [
             ("A", "1"),
             ("EMPTY", ""),
@@ -232,6 +261,7 @@ mod tests {
             environment: &environment,
             folder: Path::new("/srv/shop"),
             inputs: &inputs,
+            secrets,
         };
         expand(text, values)
     }
@@ -252,6 +282,14 @@ mod tests {
         assert_eq!(fill("${env:B}"), Err(missing));
         let used = fill("${A}${EMPTY}").unwrap().variables;
         assert_eq!(used.keys().collect::<Vec<_>>(), ["A", "EMPTY"]);
+    }
+
+    // row 0.4, fault K2: what a variable holds is not taken for the name of a secret
+    #[test]
+    fn what_the_environment_does_not_have_is_left_for_the_project_s_secrets() {
+        let filled = fill_with("${NESTED}-${B}-${env:B}", Secrets::Project).unwrap();
+        assert_eq!(filled.text, "${A}-${B}-${B}");
+        assert_eq!(filled.secrets, [5..9, 10..14]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::diagnostic::Diagnostic;
 use super::document::{Document, Syntax, read_text};
 use super::entry::{self, Entry, Fill, Workplace};
 use super::env::Environment;
-use super::expand::{self, Values};
+use super::expand::{self, Secrets, Values};
 use super::file::{self, Root};
 use super::settings::{self, Settings};
 use super::source::{Source, Trust};
@@ -45,6 +45,8 @@ pub struct Given<'a> {
     pub folder: &'a Path,
     /// Answers to inputs.
     pub inputs: &'a BTreeMap<String, String>,
+    /// Whether the project's secrets are asked for what the environment does not have.
+    pub secrets: Secrets,
     /// What stays in effect while an approved file is being rewritten and cannot be read.
     pub last_good: &'a LastGood,
     /// The working folder of the user's own servers if the folder is not trusted; by default one
@@ -60,6 +62,7 @@ impl<'a> Given<'a> {
             environment: self.environment,
             folder: self.folder,
             inputs: self.inputs,
+            secrets: self.secrets,
         }
     }
 

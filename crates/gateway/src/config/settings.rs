@@ -21,6 +21,7 @@ use super::document::Document;
 use super::entry::diagnostics::Diagnostics;
 use super::entry::fields::Fields;
 use super::entry::{Fill, Owner};
+use super::master_key::KeySource;
 
 /// The settings; absent members are not set.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -69,6 +70,8 @@ pub struct Settings {
     pub tls_key: Option<PathBuf>,
     /// Authorities of the client certificates it asks for.
     pub tls_client_ca: Option<PathBuf>,
+    /// Where the master key comes from; a file is relative to the configuration file.
+    pub master_key: Option<KeySource>,
     /// The position of each key, as `file:line`, and its text.
     pub origins: BTreeMap<&'static str, (String, String)>,
 }
@@ -272,6 +275,14 @@ pub static SETTINGS: &[Setting] = &[
         "Authorities of client certificates, in PEM form: clients of that listener must have one of theirs, \
          besides their key.",
     ),
+    setting(
+        "master_key",
+        Form::Text,
+        "`data.key` in the data folder",
+        "Where the key comes from that secrets are encrypted with: `file:PATH`, `env:NAME` or \
+         `command:PROGRAM ARGUMENTS` (no shell), such as one of a key manager. It is 32 bytes, as they are, \
+         in hexadecimal digits or in base64; see [secrets](secrets.md#the-master-key).",
+    ),
 ];
 
 /// Returns the names of the keys of `[gateway]`.
@@ -350,6 +361,7 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
         tls_cert: file(gateway, "tls_cert"),
         tls_key: file(gateway, "tls_key"),
         tls_client_ca: file(gateway, "tls_client_ca"),
+        master_key: master_key(gateway),
         origins: BTreeMap::new(),
     }
 }
@@ -399,6 +411,27 @@ fn secure_address(gateway: &mut Fields<'_, '_>) -> Option<SocketAddr> {
         gateway.diagnostics.push(diagnostic);
     }
     address
+}
+
+/// Reads where the master key comes from.
+fn master_key(gateway: &mut Fields<'_, '_>) -> Option<KeySource> {
+    let text = gateway.plain("master_key")?;
+    let node = gateway.node("master_key")?;
+    match text.parse::<KeySource>() {
+        Ok(source) => {
+            let folder = gateway.diagnostics.document.path.parent();
+            Some(folder.map_or_else(|| source.clone(), |folder| source.clone().beside(folder)))
+        }
+        Err(error) => {
+            let mistake = gateway.diagnostics.diagnostic(&node.span, Kind::Value);
+            let mistake = mistake
+                .say("`gateway.master_key` does not say where the key comes from")
+                .label("no source")
+                .help(error.to_string());
+            gateway.diagnostics.push(mistake);
+            None
+        }
+    }
 }
 
 fn value(gateway: &mut Fields<'_, '_>, key: &str) -> Option<Json> {

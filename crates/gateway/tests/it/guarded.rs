@@ -1,7 +1,9 @@
 //! What a server may cost, what an agent may reach and what nobody is shown: checks of schemas, grants
 //! of URIs and completions, redaction.
 
+mod canaries;
 mod costly;
+mod named_secrets;
 mod reached;
 mod redacted;
 
@@ -24,10 +26,12 @@ impl Scripted {
         let script = r#"#!/bin/sh
 here=$(dirname "$0")
 if [ -f "$here/stderr" ]; then cat "$here/stderr" >&2; fi
+if [ -n "${TOKEN+x}" ]; then printf '%s' "$TOKEN" > "$here/token"; fi
 while IFS= read -r line; do
   printf '%s\n' "$line" >> "$here/seen"
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   method=$(printf '%s' "$line" | sed -n 's/.*"method":"\([^"]*\)".*/\1/p' | tr / _)
+  if [ -f "$here/before_$method" ]; then cat "$here/before_$method"; fi
   if [ -z "$id" ]; then continue
   elif [ -f "$here/error_$method" ]; then what=error
   elif [ -f "$here/result_$method" ]; then what=result
@@ -87,6 +91,21 @@ done
     /// Returns the entry of a file.
     fn entry(&self) -> Value {
         json!({"command": self.path().join("server").to_str().unwrap()})
+    }
+
+    /// Returns the body that registers it over REST.
+    fn body(&self, name: &str, env: &Value) -> Value {
+        let mut body = self.entry();
+        body["name"] = name.into();
+        body["profile"] = "local".into();
+        body["start"] = "eager".into();
+        body["env"] = env.clone();
+        body
+    }
+
+    /// Returns what it was given as `TOKEN` at its last start.
+    fn token(&self) -> Option<String> {
+        fs::read_to_string(self.path().join("token")).ok()
     }
 
     /// Returns the params of all requests of a method that it was sent.

@@ -85,6 +85,12 @@ pub fn looks_secret(value: &str) -> bool {
     has_known_look(value) || is_noise(value)
 }
 
+/// Tells whether a value that somebody declared a secret is looked for in what servers send: short
+/// words, numbers and repetitions would turn up everywhere by accident.
+pub fn is_redactable(value: &str) -> bool {
+    is_plausible(value) || looks_secret(value)
+}
+
 /// Tells whether a value can be a secret, and is not likely to be found elsewhere by accident: words,
 /// numbers, repetitions and the names of files are.
 pub(crate) fn is_plausible(value: &str) -> bool {

@@ -1,75 +1,68 @@
-//! Redacts known secrets, and Gantry's own keys, in every form in which they occur: plain, in base64,
-//! in URLs and in JSON strings.
+//! Redacts known secrets, and Gantry's own keys, in every form in which they occur (`forms`).
 //!
-//! Works on a whole text: a value that is split over two texts is not found in either.
+//! One pass over a text finds the first bytes of any form; what begins there is compared. It is a net,
+//! not a promise: short values are not looked for, and what a server encodes in a way of its own is
+//! not found. Works on a whole text: a value that is split over two texts is not found in either.
+
+mod forms;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fmt::Write;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use aho_corasick::AhoCorasick;
-use base64::Engine;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use memchr::{memchr_iter, memmem};
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use memchr::memchr_iter;
 
+use self::forms::Form;
 use super::{REDACTED, SecretText, own};
 
 /// Shorter values are not looked for: they would turn up everywhere by accident.
 const SHORTEST: usize = 6;
 
-/// Shorter lines of a value of many lines are not looked for by themselves.
-const SHORTEST_LINE: usize = 16;
-
 /// The longest JSON escape, `\u` and four digits, after its backslash.
 const LONGEST_ESCAPE: usize = 5;
 
-/// Shorter values are left alone in the names of members: they may be there by accident, and nobody
-/// finds a member under another name.
-const SHORTEST_IN_NAMES: usize = 16;
-
 static OWN_KEYS: LazyLock<Arc<Redactor>> = LazyLock::new(|| Arc::new(Redactor::new([])));
 
-/// How much of each form the first look compares: enough to be rare, little enough to be small.
+/// How much of each form the pass over a text compares: enough to be rare, little enough to be small.
 const FIRST_LOOK: usize = 8;
+
+/// With so many beginnings a table of all transitions is still small, and the fastest.
+const MOST_IN_TABLE: usize = 1024;
 
 /// Finds and replaces the values of one server's secrets, and keys of our own.
 #[derive(Clone)]
 pub struct Redactor {
-    forms: Vec<memmem::Finder<'static>>,
-    /// Finds the beginning of any of them, or of a key of our own, in one pass. Most texts have
-    /// none, and are not searched for each form by itself.
+    forms: Vec<Form>,
+    /// Finds the beginning of any of the forms, numbered like them, or of a key of our own.
     beginnings: Option<AhoCorasick>,
 }
 
 impl Redactor {
     /// Prepares to find these values; those of fewer than six characters are left out.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a SecretText>) -> Self {
-        let mut forms: Vec<String> = Vec::new();
+        let mut forms = Vec::new();
         for value in values {
             let value = value.expose();
             // Files end in a line break that programs drop before they use, and echo, the value.
             for value in [value, value.trim()] {
                 if value.chars().count() >= SHORTEST {
-                    collect_forms(value, &mut forms);
+                    forms::collect(value, &mut forms);
                 }
             }
         }
         forms.sort_unstable();
         forms.dedup();
-        let known = forms.iter().map(String::as_bytes);
+        let known = forms.iter().map(|form| form.text.as_bytes());
         let beginnings = known.chain(own::beginnings()).map(|form| {
             let end = form.len().min(FIRST_LOOK);
             &form[..end]
         });
+        let kind = (forms.len() <= MOST_IN_TABLE).then_some(AhoCorasickKind::DFA);
         // Without one every text is searched closely.
-        let beginnings = AhoCorasick::new(beginnings).ok();
-        let finder = |form: String| memmem::Finder::new(form.as_bytes()).into_owned();
-        Self {
-            forms: forms.into_iter().map(finder).collect(),
-            beginnings,
-        }
+        let beginnings = AhoCorasick::builder().kind(kind).build(beginnings).ok();
+        Self { forms, beginnings }
     }
 
     /// Returns what removes keys of our own and nothing else, for what no server has secrets in.
@@ -80,7 +73,7 @@ impl Redactor {
     /// Returns the length of the longest form in which something is found. Who cuts a text must look
     /// at as much behind the cut, or the beginning of a secret stays.
     pub fn longest(&self) -> usize {
-        let lengths = self.forms.iter().map(|form| form.needle().len());
+        let lengths = self.forms.iter().map(|form| form.text.len());
         lengths.fold(own::LONGEST, usize::max)
     }
 
@@ -92,36 +85,43 @@ impl Redactor {
         if !self.may_hide(text) {
             return Cow::Borrowed(text);
         }
-        let found: Vec<Range<usize>> = self.find(text).collect();
+        let found = merged(self.find(text).chain(own_in(text)).collect());
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
-        replace(text, merged(found))
+        Cow::Owned(replace(text, found))
     }
 
     /// Returns the JSON text, which may be cut off, without the secrets, and as valid as it was.
-    ///
-    /// Only strings are touched: a number stays the number that it is, and what only looks like a
-    /// secret because it reaches from one string into the next stays, since no value does that.
     pub fn redact_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
-        if !self.may_hide(json) {
-            return Cow::Borrowed(json);
+        match self.redact_counted(json) {
+            Some((clean, _)) => Cow::Owned(clean),
+            None => Cow::Borrowed(json),
         }
-        let found: Vec<Range<usize>> = self.find(json).collect();
-        if found.is_empty() {
-            return Cow::Borrowed(json);
+    }
+
+    /// Returns the JSON text without the secrets and how many places were redacted; nothing if there
+    /// are none.
+    ///
+    /// Only strings are touched: a number stays the number that it is, and a member keeps its name, or
+    /// nobody would find it; only a key of our own is taken out of that, too. What only looks like a
+    /// secret because it reaches from one string into the next stays, since no value does that.
+    pub fn redact_counted(&self, json: &str) -> Option<(String, usize)> {
+        if !self.may_hide(json) {
+            return None;
+        }
+        let known: Vec<Range<usize>> = self.find(json).collect();
+        let own: Vec<Range<usize>> = own_in(json).collect();
+        if known.is_empty() && own.is_empty() {
+            return None;
         }
         let quotes = Quotes::of(json);
-        let fits = |range: &Range<usize>| {
-            quotes.inside(range.start)
-                && !quotes.any_in(range)
-                && (range.len() >= SHORTEST_IN_NAMES || !quotes.is_name(json, range.end))
-        };
-        let found: Vec<Range<usize>> = found.into_iter().filter(fits).collect();
-        if found.is_empty() {
-            return Cow::Borrowed(json);
-        }
-        replace(json, merged(found))
+        let is_value = |range: &Range<usize>| !quotes.is_name(json, range.end);
+        let known = known.into_iter().filter(is_value);
+        let in_string = |range: &Range<usize>| quotes.inside(range.start) && !quotes.any_in(range);
+        let found = merged(known.chain(own).filter(in_string).collect());
+        let count = found.len();
+        (count > 0).then(|| (replace(json, found), count))
     }
 
     /// Tells whether there may be something to hide in a text: a quick look before a close one.
@@ -130,15 +130,30 @@ impl Redactor {
         beginnings.is_none_or(|beginnings| beginnings.is_match(text.as_ref()))
     }
 
-    /// Returns where secrets are, in no order, widened to whole escapes.
+    /// Returns where known values are, in no order, widened to whole escapes.
     fn find(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
-        let known = self.forms.iter().flat_map(move |form| {
-            let length = form.needle().len();
-            form.find_iter(text.as_bytes())
-                .map(move |start| widen(text, start..start + length))
-        });
-        known.chain(own::find(text).map(|range| widen(text, range)))
+        let bytes = text.as_bytes();
+        let found: Vec<Range<usize>> = match &self.beginnings {
+            Some(beginnings) => {
+                let starts = beginnings.find_overlapping_iter(bytes);
+                let found = starts.filter_map(|start| {
+                    let form = self.forms.get(start.pattern().as_usize())?;
+                    form.at(bytes, start.start())
+                });
+                found.collect()
+            }
+            None => {
+                let each = self.forms.iter();
+                each.flat_map(|form| form.find(bytes)).collect()
+            }
+        };
+        found.into_iter().map(move |range| widen(text, range))
     }
+}
+
+/// Returns where keys of our own are, widened to whole escapes.
+fn own_in(text: &str) -> impl Iterator<Item = Range<usize>> {
+    own::find(text).map(move |range| widen(text, range))
 }
 
 impl Default for Redactor {
@@ -166,7 +181,7 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges
 }
 
-fn replace(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
+fn replace(text: &str, ranges: Vec<Range<usize>>) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut copied = 0;
     for range in ranges {
@@ -175,68 +190,7 @@ fn replace(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
         copied = range.end;
     }
     clean.push_str(&text[copied..]);
-    Cow::Owned(clean)
-}
-
-fn collect_forms(value: &str, forms: &mut Vec<String>) {
-    forms.push(value.to_owned());
-    forms.push(STANDARD_NO_PAD.encode(value));
-    forms.push(URL_SAFE_NO_PAD.encode(value));
-    // By RFC 3986, with capitals and without; as browsers encode a component, and a form.
-    forms.push(url_encoded(value, "-._~", b"0123456789ABCDEF"));
-    forms.push(url_encoded(value, "-._~", b"0123456789abcdef"));
-    forms.push(url_encoded(value, "-._~!'()*", b"0123456789ABCDEF"));
-    forms.push(url_encoded(value, "-._*", b"0123456789ABCDEF").replace("%20", "+"));
-    forms.extend(json_escaped(value));
-    if value.contains('\n') {
-        // Logs are read by the line, and so is a key file that someone prints.
-        let lines = value.lines().map(str::trim);
-        let telling =
-            lines.filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("-----"));
-        forms.extend(telling.map(str::to_owned));
-    }
-}
-
-fn url_encoded(value: &str, unreserved: &str, digits: &[u8; 16]) -> String {
-    let mut text = String::with_capacity(value.len() * 3);
-    for byte in value.bytes() {
-        if byte.is_ascii_alphanumeric() || unreserved.contains(char::from(byte)) {
-            text.push(char::from(byte));
-        } else {
-            text.push('%');
-            text.push(char::from(digits[usize::from(byte >> 4)]));
-            text.push(char::from(digits[usize::from(byte & 15)]));
-        }
-    }
-    text
-}
-
-/// Returns the value as different writers put it into a JSON string.
-fn json_escaped(value: &str) -> impl IntoIterator<Item = String> {
-    let inside = |text: &str| {
-        let quoted = serde_json::to_string(text).expect("a string is always JSON");
-        quoted[1..quoted.len() - 1].to_owned()
-    };
-    let plain = inside(value);
-    let mut ascii = String::new();
-    for character in plain.chars() {
-        if character.is_ascii() {
-            ascii.push(character);
-        } else {
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                write!(ascii, "\\u{unit:04x}").expect("writing to a string does not fail");
-            }
-        }
-    }
-    let safe_for_html = plain
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026");
-    let slashes = plain.replace('/', "\\/");
-    // JSON inside a JSON string, as tools like to answer.
-    let twice = inside(&plain);
-    let ascii_twice = inside(&ascii);
-    [plain, ascii, safe_for_html, slashes, twice, ascii_twice]
+    clean
 }
 
 /// Widens a range so that it begins and ends outside of JSON escapes.

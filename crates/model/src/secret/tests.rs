@@ -104,13 +104,49 @@ fn escapes_around_a_value_stay_whole() {
 }
 
 #[test]
-fn a_long_value_is_not_shown_as_a_name_either() {
+fn the_name_of_a_member_is_never_altered() {
     let redactor = redactor(&["a-value-of-some-length"]);
-    let json = r#"{"a-value-of-some-length":1,"b":"a-value-of-some-length"}"#;
+    let json =
+        r#"{"a-value-of-some-length":1,"b":"a-value-of-some-length, a-value-of-some-length"}"#;
+    let (clean, count) = redactor.redact_counted(json).unwrap();
     assert_eq!(
-        redactor.redact_json(json),
-        r#"{"[redacted]":1,"b":"[redacted]"}"#
+        clean,
+        r#"{"a-value-of-some-length":1,"b":"[redacted], [redacted]"}"#
     );
+    assert_eq!(count, 2);
+    let only = r#"{"a-value-of-some-length":1}"#;
+    assert_eq!(redactor.redact_counted(only), None);
+}
+
+// fault K3
+#[test]
+fn a_value_in_base64_or_hex_is_found_wherever_it_begins() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+    let value = "k9f2?m4x7>q1z8~w3b6";
+    let redactor = redactor(&[value]);
+    let mut forms = vec![
+        crate::hex::hex(value.as_bytes()),
+        crate::hex::hex(value.as_bytes()).to_uppercase(),
+    ];
+    for before in 0..5 {
+        for after in 0..4 {
+            let text = format!("{}{value}{}", "x".repeat(before), "y".repeat(after));
+            let encoded = STANDARD.encode(&text);
+            forms.extend([encoded.replace('/', "\\/"), encoded, URL_SAFE.encode(&text)]);
+        }
+    }
+    for form in forms {
+        let text = format!(r#"{{"blob":"{form}","n":12345678}}"#);
+        let clean = redactor.redact_json(&text).into_owned();
+        let parsed: Value = serde_json::from_str(&clean).unwrap();
+        let left = parsed["blob"].as_str().unwrap().replace(REDACTED, "");
+        // What is left is what stood around it, and the signs of padding.
+        assert!(
+            clean.contains(REDACTED) && left.len() <= 10,
+            "{form}: {clean}"
+        );
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{ImageLaunch, Launch, NetworkGrant, ProcessLaunch, Profile, RemoteLaunch, ServerSpec};
 use crate::secret::{
-    Hint, REDACTED, SecretText, hide_arguments, hint_of, is_given_secret, is_plausible,
+    Hint, REDACTED, SecretText, Template, hide_arguments, hint_of, is_given_secret, is_plausible,
     looks_secret, secret_arguments, userinfo,
 };
 
@@ -26,6 +26,8 @@ pub struct Written {
     pub variables: BTreeMap<String, SecretText>,
     /// What a person was asked for, by id.
     pub inputs: BTreeMap<String, SecretText>,
+    /// The values, by variable or header, in which names are left for the project's secrets.
+    pub templates: BTreeMap<String, Template>,
 }
 
 impl Launch {
@@ -213,7 +215,11 @@ impl Written {
 /// Returns what seems to be secret of variables or headers, by their names and by their values.
 fn given(pairs: &BTreeMap<String, String>) -> Vec<SecretText> {
     let mut secrets = Vec::new();
-    for (name, value) in pairs {
+    // A name that stands for a secret is none.
+    let given = pairs
+        .iter()
+        .filter(|(_, value)| Template::parse(value).is_none());
+    for (name, value) in given {
         if is_given_secret(name, value) {
             secrets.push(SecretText::new(value.to_owned()));
         }

@@ -25,6 +25,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         include_str!("../../migrations/postgres/0008_first.sql"),
     ),
     (
+        9,
+        "secrets",
+        include_str!("../../migrations/postgres/0009_secrets.sql"),
+    ),
+    (
         10,
         "projects",
         include_str!("../../migrations/postgres/0010_projects.sql"),

@@ -27,6 +27,9 @@ pub(crate) const REPLACE: &str = "INSERT INTO kb.project_mcp_servers AS old \
 pub(crate) const REMOVE: &str =
     "DELETE FROM kb.project_mcp_servers WHERE project_id = $1 AND id = $2";
 
+/// Writes the spec of a registered server as it is sealed now.
+pub(crate) const RESEAL: &str = "UPDATE kb.project_mcp_servers SET config = $2 WHERE id = $1";
+
 /// The registered servers, and those of the files of the gateway `$2`.
 pub(crate) const OF_PROJECT: &str = "SELECT id, name, config, enabled, created_at, updated_at \
      FROM kb.project_mcp_servers WHERE project_id = $1 AND coalesce(gateway, $2) = $2 ORDER BY created_at, position";
@@ -38,6 +41,7 @@ pub(crate) const ALL: &[&str] = &[
     ENSURE_AGENT,
     PUT,
     REPLACE,
+    RESEAL,
     REMOVE,
     OF_PROJECT,
 ];

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
 /// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 10] = [
+const MIGRATIONS: [(i64, &str, &str); 11] = [
     (
         1,
         "first",
@@ -62,6 +62,11 @@ const MIGRATIONS: [(i64, &str, &str); 10] = [
         8,
         "hosting",
         include_str!("../../migrations/sqlite/0008_hosting.sql"),
+    ),
+    (
+        9,
+        "secrets",
+        include_str!("../../migrations/sqlite/0009_secrets.sql"),
     ),
     (
         10,

@@ -72,6 +72,7 @@ async fn fill(store: &Store) {
         key_id: "k".into(),
         nonce: vec![0, 1, 255],
         ciphertext: vec![0; 300],
+        version: 1,
     };
     store.put_sealed(&sealed).await.unwrap();
     let rows: Vec<_> = (0..1200).map(|n| call(n, CallStatus::Ok)).collect();

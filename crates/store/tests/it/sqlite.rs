@@ -429,6 +429,7 @@ async fn what_is_removed_leaves_no_bytes() {
         key_id: "k".into(),
         nonce: vec![1; 24],
         ciphertext: b"seAled-one".repeat(300),
+        version: 1,
     };
     store.put_sealed(&sealed).await.unwrap();
     sealed.ciphertext = b"seAled-two".repeat(10);

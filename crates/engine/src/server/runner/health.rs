@@ -296,7 +296,7 @@ impl ServerRunner {
         let Some(handshake) = self.catalog.load().handshake.clone() else {
             return;
         };
-        let (context, spec, id) = (Arc::clone(&self.context), Arc::clone(&self.spec), self.id);
+        let (context, spec, id) = (Arc::clone(&self.context), Arc::clone(&self.wanted), self.id);
         let link = Arc::clone(&checks.link);
         let within = self.spec.lifecycle.handshake;
         let is_own = self.declares.anything();

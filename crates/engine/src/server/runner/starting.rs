@@ -51,6 +51,9 @@ impl ServerRunner {
         self.context
             .events
             .report(&self.spec.name, EventKind::Starting, "starting");
+        if let Some(waits) = self.take_secrets().await {
+            return waits;
+        }
         let spec = Arc::clone(&self.spec);
         let driver = self.context.drivers.of(&spec.launch);
         let mut next = match self.bring_up(&*driver).await {
@@ -149,7 +152,7 @@ impl ServerRunner {
         deadline: Instant,
     ) -> HandshakeOutcome {
         let greeted = {
-            let who = (&*self.context, &*self.spec, self.id);
+            let who = (&*self.context, &*self.wanted, self.id);
             let how = (self.wanted_era(), self.declares);
             let greet = greet(who, how, Arc::clone(&running.link), deadline);
             tokio::select! {

@@ -13,7 +13,8 @@ use utoipa::{Modify, OpenApi};
 
 use super::super::{
     acts, agents, auth, call, calls, errors, events, health, history, images, keys, products,
-    projects, registrations, servers, session, settings, suspensions, tools, volumes, welcome,
+    projects, registrations, secrets, servers, session, settings, suspensions, tools, volumes,
+    welcome,
 };
 
 /// Returns the generated document.
@@ -38,6 +39,7 @@ pub(super) fn generated() -> String {
         images::list, images::pull, images::remove, images::prune, images::tags::check,
         images::logins::list, images::logins::log_in, images::logins::log_out,
         volumes::list, volumes::back_up, volumes::remove, volumes::prune,
+        secrets::list, secrets::one, secrets::set, secrets::remove, secrets::bind, secrets::unbind,
         auth::begin, auth::show, auth::end, auth::callback,
         history::logs, history::events, history::all_events, events::stream,
         session::sign_in, session::show, session::sign_out, session::new_code,
@@ -59,6 +61,7 @@ pub(super) fn generated() -> String {
     tags(
         (name = "servers", description = "The servers that the gateway runs. Admin keys only."),
         (name = "images", description = "The images that hosted servers run. Admin keys of the gateway's own project only."),
+        (name = "secrets", description = "Secrets of the project, by name: never their values. Admin keys only."),
         (name = "volumes", description = "What hosted servers keep. Admin keys only."),
         (name = "tools", description = "Tools, calls, and explanations of grants. Any key; `why` takes admin keys only."),
         (name = "calls", description = "The record of every call. An agent sees its own."),

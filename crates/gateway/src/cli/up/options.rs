@@ -18,8 +18,9 @@ use crate::app::accept::Bounds;
 use crate::app::tls::TlsFiles;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::files::Files;
-use crate::config::env::{Environment, GANTRY_STORE};
+use crate::config::env::{Environment, GANTRY_MASTER_KEY, GANTRY_STORE};
 use crate::config::issuers;
+use crate::config::master_key::KeySource;
 use crate::config::settings::Settings;
 use crate::http::Origin;
 
@@ -108,6 +109,10 @@ pub(in crate::cli) struct Flags {
     /// Ask clients of that listener for a certificate of these authorities
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
+    /// The key that secrets are encrypted with: `file:PATH`, `env:NAME` or `command:PROGRAM` [default:
+    /// `data.key` in the data folder]
+    #[arg(long, value_name = "SOURCE")]
+    master_key: Option<KeySource>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -232,6 +237,11 @@ impl Flags {
             ("tls_cert", shown(&self.tls_cert), "none"),
             ("tls_key", shown(&self.tls_key), "none"),
             ("tls_client_ca", shown(&self.tls_client_ca), "none"),
+            (
+                "master_key",
+                self.master_key.as_ref().map(KeySource::to_string),
+                "`data.key` in the data folder",
+            ),
         ];
         let rows =
             flags.into_iter().map(
@@ -379,6 +389,18 @@ impl Options {
             )
             .hint("give `--tls-listen`, `--tls-cert` and `--tls-key`, or the same keys of `[gateway]`")),
         }
+    }
+
+    /// Returns where the master key comes from: the flag, the file or the environment, in this order.
+    pub(super) fn master_key(
+        &self,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Option<KeySource> {
+        let flag = self.flags.master_key.clone();
+        let variable = environment.filled(GANTRY_MASTER_KEY);
+        let variable = variable.map(|_| KeySource::Variable(GANTRY_MASTER_KEY.to_owned()));
+        flag.or_else(|| settings.master_key.clone()).or(variable)
     }
 
     /// Returns the options for serving.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gantry_model::secret::SecretText;
+use gantry_model::secret::{SecretText, Template};
 
 use super::Owner;
 use crate::config::diagnostic::{Diagnostic, Kind};
@@ -19,6 +19,8 @@ pub(in crate::config) struct Diagnostics<'d> {
     pub(in crate::config) written: BTreeMap<String, String>,
     pub(in crate::config) variables: BTreeMap<String, SecretText>,
     pub(in crate::config) inputs: BTreeMap<String, SecretText>,
+    /// The values of variables and headers in which names are left for the project's secrets.
+    pub(in crate::config) templates: BTreeMap<String, Template>,
     /// The first field that points into the folder.
     pub(in crate::config) leads_into_folder: Option<String>,
 }
@@ -38,6 +40,7 @@ impl<'d> Diagnostics<'d> {
             written: BTreeMap::new(),
             variables: BTreeMap::new(),
             inputs: BTreeMap::new(),
+            templates: BTreeMap::new(),
             leads_into_folder: None,
         }
     }

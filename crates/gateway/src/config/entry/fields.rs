@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gantry_model::secret::hide_arguments;
+use gantry_model::secret::{Template, hide_arguments};
 use gantry_model::spec::options::Kind as Form;
 use gantry_model::spec::{period, size};
 use serde_json::{Value as Json, json};
@@ -15,7 +15,7 @@ use super::diagnostics::{Diagnostics, shown};
 use super::{Fill, OF_CLIENTS, Owner, nearest};
 use crate::config::diagnostic::Kind;
 use crate::config::document::{Member, Node, Syntax, Value};
-use crate::config::expand::{Missing, expand};
+use crate::config::expand::{Missing, Secrets, Values, expand};
 
 /// The members of one table of an entry.
 pub(in crate::config) struct Fields<'t, 'd> {
@@ -247,8 +247,18 @@ impl<'t, 'd> Fields<'t, 'd> {
         let private = ["env.", "environment.", "headers."];
         let private = private.iter().any(|table| field.starts_with(table));
         let (key, field) = (field, shown(field));
-        match expand(text, values) {
+        // Secrets go into values of the environment and of headers, and nowhere else.
+        let secrets = match private {
+            true => values.secrets,
+            false => Secrets::None,
+        };
+        match expand(text, Values { secrets, ..values }) {
             Ok(filled) => {
+                if let Some(template) = Template::at(&filled.text, &filled.secrets)
+                    && let Some((_, name)) = key.split_once('.')
+                {
+                    self.diagnostics.templates.insert(name.to_owned(), template);
+                }
                 if filled.text != text {
                     self.diagnostics
                         .written

@@ -19,6 +19,7 @@ fn reading(text: &str, syntax: Syntax) -> Vec<Reading> {
         environment: &environment,
         folder: Path::new("/project"),
         inputs: &inputs,
+        secrets: Default::default(),
     });
     let (entries, mistakes) = entries(&document, &root);
     assert!(mistakes.is_empty(), "{mistakes:?}");

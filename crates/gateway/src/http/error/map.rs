@@ -33,7 +33,7 @@ use std::time::Duration;
 use gantry_engine::images::{ImageError, Responsible};
 use gantry_engine::{
     AdminError, CallError, CallFailure, EngineError, HttpError, Issue, RegistryLoginError,
-    SignInError, VolumeError,
+    SecretError, SignInError, VolumeError,
 };
 use gantry_model::caller::KeyEnd;
 use gantry_model::diagnose::{Diagnose as _, chain};
@@ -234,6 +234,7 @@ impl From<EngineError> for Problem {
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             EngineError::SignIn(error) => sign_in_status(error),
+            EngineError::Secret(error) => secret_status(error),
             EngineError::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
             EngineError::Locked { .. }
             | EngineError::Folder { .. }
@@ -331,6 +332,20 @@ fn image_status(error: &ImageError) -> StatusCode {
     }
 }
 
+fn secret_status(error: &SecretError) -> StatusCode {
+    match error {
+        SecretError::Unknown { .. } => StatusCode::NOT_FOUND,
+        SecretError::Name(_)
+        | SecretError::Value { .. }
+        | SecretError::Origin { .. }
+        | SecretError::Bindings { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        SecretError::Forbidden { .. } => StatusCode::FORBIDDEN,
+        SecretError::Changed { .. } => StatusCode::CONFLICT,
+        // The key is not there, or not the right one: nothing is wrong with what was asked.
+        SecretError::Vault(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
 fn sign_in_status(error: &SignInError) -> StatusCode {
     match error {
         SignInError::NotTaken { .. } => StatusCode::CONFLICT,
@@ -342,7 +357,7 @@ fn sign_in_status(error: &SignInError) -> StatusCode {
         | SignInError::Moved { .. }
         | SignInError::Unnamed { .. }
         | SignInError::Unavailable { .. } => StatusCode::BAD_GATEWAY,
-        SignInError::KeyFile { .. } | SignInError::Sealed { .. } | SignInError::Store(_) => {
+        SignInError::Vault(_) | SignInError::Sealed { .. } | SignInError::Store(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn of(code: &str) -> StatusCode {
         "http.method" => StatusCode::METHOD_NOT_ALLOWED,
         "http.accept" => StatusCode::NOT_ACCEPTABLE,
         "http.slow_body" => StatusCode::REQUEST_TIMEOUT,
-        "product.changed" | "session.listening" => StatusCode::CONFLICT,
+        "product.changed" | "secret.asked_again" | "session.listening" => StatusCode::CONFLICT,
         "http.body_too_large" | "stdio.line" => StatusCode::PAYLOAD_TOO_LARGE,
         "http.content_encoding" | "http.content_type" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "product.manifest" | "request.body" => StatusCode::UNPROCESSABLE_ENTITY,

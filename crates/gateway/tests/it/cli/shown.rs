@@ -46,11 +46,6 @@ const SHOWN: [(&str, &str, &str); 29] = [
         "cli::verbs::images_and_volumes",
     ),
     (
-        "store",
-        "cli::store::an_installation_moves_to_postgresql_and_back",
-        "cli::store::an_installation_moves_to_postgresql_and_back",
-    ),
-    (
         "volumes",
         "cli::verbs::images_and_volumes",
         "cli::verbs::images_and_volumes",
@@ -129,6 +124,11 @@ const SHOWN: [(&str, &str, &str); 29] = [
         "agent",
         "cli::agents::agents_are_made_listed_and_removed",
         "cli::failing::a_wrong_key_exits_with_1",
+    ),
+    (
+        "store",
+        "cli::store::an_installation_moves_to_postgresql_and_back",
+        "cli::store::an_installation_moves_to_postgresql_and_back",
     ),
     (
         "doctor",

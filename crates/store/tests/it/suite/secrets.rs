@@ -12,6 +12,7 @@ fn sealed(scope: &str, name: &str, byte: u8) -> SealedRow {
         key_id: "k".to_owned(),
         nonce: vec![byte; 24],
         ciphertext: vec![byte; 40],
+        version: 1,
     }
 }
 

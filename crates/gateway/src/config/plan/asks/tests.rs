@@ -23,6 +23,7 @@ fn asked_of(text: &str, syntax: Syntax) -> Vec<String> {
         environment: &environment,
         folder: Path::new("/srv/shop"),
         inputs: &inputs,
+        secrets: Default::default(),
     };
     let (entries, mistakes) = entries(&document, &root);
     assert!(mistakes.is_empty(), "{mistakes:?}");

@@ -44,6 +44,7 @@ impl Folder {
             environment: &Environment::default(),
             folder: self.place.path(),
             inputs: &BTreeMap::new(),
+            secrets: Default::default(),
             last_good: &LastGood::new(),
             neutral: None,
         })

@@ -1,0 +1,102 @@
+//! What can go wrong with named secrets. No message has a value in it.
+
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::secret::{SecretName, SecretNameError};
+use gantry_store::StoreError;
+
+use crate::credentials::VaultError;
+
+/// Why a secret cannot be set, bound, read or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// There is none of this name.
+    #[error("no secret `{name}`")]
+    Unknown {
+        /// The name.
+        name: SecretName,
+    },
+    /// The name cannot be used.
+    #[error(transparent)]
+    Name(#[from] SecretNameError),
+    /// The value cannot be used.
+    #[error("the value cannot be used: {why}")]
+    Value {
+        /// Why not.
+        why: &'static str,
+    },
+    /// The origin cannot be used.
+    #[error("`{url}` is no URL of http or https with a host")]
+    Origin {
+        /// What was given.
+        url: String,
+    },
+    /// Too many servers.
+    #[error("a secret is bound to at most {most} servers")]
+    Bindings {
+        /// How many are allowed.
+        most: usize,
+    },
+    /// Who asks may not bind a secret without its value.
+    #[error("binding the secret `{name}` without its value needs an approver")]
+    Forbidden {
+        /// The secret.
+        name: SecretName,
+    },
+    /// Others changed it at the same time, again and again.
+    #[error("the secret `{name}` is being changed by others")]
+    Changed {
+        /// The secret.
+        name: SecretName,
+    },
+    /// Nothing can be sealed or opened.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<StoreError> for SecretError {
+    fn from(error: StoreError) -> Self {
+        Self::Vault(error.into())
+    }
+}
+
+impl Diagnose for SecretError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "secret.unknown",
+            Self::Name(_) | Self::Value { .. } | Self::Origin { .. } | Self::Bindings { .. } => {
+                "secret.invalid"
+            }
+            Self::Forbidden { .. } => "secret.needs_approver",
+            Self::Changed { .. } => "secret.changed",
+            Self::Vault(error) => error.code(),
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Vault(error) => error.fault(),
+            Self::Unknown { .. }
+            | Self::Name(_)
+            | Self::Value { .. }
+            | Self::Origin { .. }
+            | Self::Bindings { .. }
+            | Self::Forbidden { .. }
+            | Self::Changed { .. } => Fault::Client,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown { name } => Some(format!("set it: `gantry secret set {name}`")),
+            Self::Forbidden { name } => Some(format!(
+                "set it again, which proves that you know it: `gantry secret set {name} --server SERVER`; \
+                 or ask an approver"
+            )),
+            Self::Changed { .. } => Some("try again".into()),
+            Self::Vault(error) => error.hint(),
+            Self::Name(_) | Self::Value { .. } | Self::Origin { .. } | Self::Bindings { .. } => {
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Puts secrets into the spec of a server that is being started: one pass, literal, and only what the
+//! server is bound to. Every use is noted. row 0.4, faults K1, K2 and K5
+
+use std::collections::BTreeMap;
+
+use gantry_model::diagnose::chain;
+use gantry_model::secret::{SecretName, SecretText, is_redactable};
+use gantry_model::spec::{SecretPlace, ServerSpec, Source};
+use gantry_store::SecretRow;
+
+use super::{SecretBinding, SecretError, Secrets};
+use crate::clock::unix_ms;
+
+/// A spec with its secrets in it.
+pub(crate) struct Resolved {
+    pub(crate) spec: ServerSpec,
+    /// What is redacted from everything that the server sends.
+    pub(crate) known: Vec<SecretText>,
+    /// The secrets and their versions.
+    pub(crate) used: BTreeMap<SecretName, u32>,
+}
+
+/// Why a server cannot be given what it names.
+pub(crate) enum ResolveError {
+    /// Somebody has to do something about it; what is wrong, and what to do.
+    Unusable(String),
+    /// The store or the key is away; trying again may help.
+    Failed(String),
+}
+
+impl Secrets {
+    /// Returns the spec with its secrets in it; nothing if it names none.
+    pub(crate) async fn resolve(
+        &self,
+        spec: &ServerSpec,
+    ) -> Result<Option<Resolved>, ResolveError> {
+        let templates = spec.templates();
+        if templates.is_empty() {
+            return Ok(None);
+        }
+        let rows = self.store.secrets(&self.project).await;
+        let rows = rows.map_err(|error| ResolveError::Failed(chain(&error)))?;
+        let (mut values, mut used) = (BTreeMap::new(), BTreeMap::new());
+        for (place, template) in &templates {
+            for name in template.names() {
+                let row = rows.iter().find(|row| row.sealed.name == name.as_str());
+                let row = row.ok_or_else(|| missing(spec, place, name))?;
+                let value = self.value(row, name, spec, place)?;
+                values.insert(name.clone(), value);
+                used.insert(name.clone(), row.sealed.version);
+            }
+        }
+        let filled = spec.fill(&values).map_err(|error| {
+            ResolveError::Unusable(format!("server `{}` cannot start: {error}", spec.name))
+        })?;
+        let names: Vec<String> = used.keys().map(ToString::to_string).collect();
+        // Without a note of it no secret is handed out.
+        let noted = self
+            .store
+            .note_secrets_used(&self.project, &names, &spec.name, unix_ms());
+        noted
+            .await
+            .map_err(|error| ResolveError::Failed(chain(&error)))?;
+        let mut known = filled.launch.secrets();
+        known.extend(
+            values
+                .into_values()
+                .filter(|value| is_redactable(value.expose())),
+        );
+        Ok(Some(Resolved {
+            spec: filled,
+            known,
+            used,
+        }))
+    }
+
+    /// Opens a secret for one place of a server that is bound to it.
+    fn value(
+        &self,
+        row: &SecretRow,
+        name: &SecretName,
+        spec: &ServerSpec,
+        place: &SecretPlace,
+    ) -> Result<SecretText, ResolveError> {
+        let server = &spec.name;
+        let unusable = |error: SecretError| {
+            ResolveError::Unusable(format!(
+                "server `{server}` needs the secret `{name}`: {error}"
+            ))
+        };
+        let kept = self.open(row).map_err(unusable)?;
+        let binding = kept.bindings.iter().find(|known| known.server == *server);
+        match binding {
+            None => Err(ResolveError::Unusable(format!(
+                "the secret `{name}` is not bound to server `{server}`, whose `{place}` names it; bind it \
+                 with `gantry secret bind {name} --server {server}`"
+            ))),
+            Some(binding) => match objection(binding, spec, place) {
+                None => Ok(SecretText::new(kept.value.clone())),
+                Some(why) => Err(ResolveError::Unusable(format!(
+                    "the secret `{name}` is not given to server `{server}`: {why}"
+                ))),
+            },
+        }
+    }
+}
+
+/// Says why a bound server is not given the secret as it is now.
+fn objection(binding: &SecretBinding, spec: &ServerSpec, place: &SecretPlace) -> Option<String> {
+    if let Some(bound) = &binding.origin {
+        match (place, spec.origin()) {
+            (SecretPlace::Header(_), Some(origin)) if origin == *bound => {}
+            (SecretPlace::Header(_), origin) => {
+                let origin = origin.unwrap_or_default();
+                return Some(format!(
+                    "it is bound to {bound}, and the server is at {origin}"
+                ));
+            }
+            (SecretPlace::Variable(_), _) => {
+                return Some(format!("it is bound to {bound}, for headers only"));
+            }
+        }
+    }
+    if binding.holds(spec) {
+        return None;
+    }
+    let again = "set it again (`gantry secret set`), or have it approved with `gantry secret bind`";
+    Some(match &binding.destination {
+        None => format!("it was bound before there was such a server; {again}"),
+        Some(_) => format!(
+            "the server was changed since the secret was bound to it (command, arguments, image, URL, \
+             proxy, headers or environment); {again}"
+        ),
+    })
+}
+
+fn missing(spec: &ServerSpec, place: &SecretPlace, name: &SecretName) -> ResolveError {
+    let server = &spec.name;
+    let what = match spec.source {
+        Source::Api => "which the project does not have",
+        Source::File | Source::Builtin => {
+            "which is neither set in the environment of the gateway nor a secret of the project"
+        }
+    };
+    ResolveError::Unusable(format!(
+        "server `{server}`: `{place}` uses `{name}`, {what}; set it with `gantry secret set {name} \
+         --server {server}`"
+    ))
+}

@@ -1,0 +1,182 @@
+//! Where the master key comes from: a file, a variable of the environment, or the output of a command,
+//! such as one of a key manager. Entry points: [`KeySource`] and [`KeySource::read`].
+
+use std::fmt;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use gantry_engine::MasterKey;
+use zeroize::Zeroizing;
+
+use super::env::Environment;
+
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// More than any text of a key.
+const LONGEST: u64 = 1024;
+
+/// Where the master key comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// A file that only its owner can read.
+    File(PathBuf),
+    /// A variable.
+    Variable(String),
+    /// A command without a shell, and its arguments.
+    Command(Vec<String>),
+}
+
+/// A text that names no source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("write `file:PATH`, `env:NAME` or `command:PROGRAM ARGUMENTS`")]
+pub struct NoKeySource;
+
+impl FromStr for KeySource {
+    type Err = NoKeySource;
+
+    fn from_str(text: &str) -> Result<Self, NoKeySource> {
+        let (kind, rest) = text.split_once(':').ok_or(NoKeySource)?;
+        let rest = rest.trim();
+        match kind {
+            _ if rest.is_empty() => Err(NoKeySource),
+            "file" => Ok(Self::File(rest.into())),
+            "env" => Ok(Self::Variable(rest.to_owned())),
+            "command" => {
+                let words = rest.split_whitespace().map(str::to_owned);
+                Ok(Self::Command(words.collect()))
+            }
+            _ => Err(NoKeySource),
+        }
+    }
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Variable(name) => write!(f, "env:{name}"),
+            Self::Command(words) => write!(f, "command:{}", words.join(" ")),
+        }
+    }
+}
+
+impl KeySource {
+    /// Returns the same with a file that is relative to this folder.
+    pub fn beside(self, folder: &Path) -> Self {
+        match self {
+            Self::File(path) => Self::File(folder.join(path)),
+            other => other,
+        }
+    }
+
+    /// Reads the key; the error says what is wrong and shows nothing of it.
+    pub fn read(&self, environment: &Environment) -> Result<MasterKey, String> {
+        let content = match self {
+            Self::File(path) => read_file(path)?,
+            Self::Variable(name) => {
+                let value = environment.filled(name);
+                let value = value.ok_or_else(|| format!("the variable `{name}` is not set"))?;
+                Zeroizing::new(value.as_bytes().to_vec())
+            }
+            Self::Command(words) => output(words)?,
+        };
+        MasterKey::read(&content).ok_or_else(|| {
+            "it does not hold 32 bytes, as they are, in hexadecimal digits or in base64".to_owned()
+        })
+    }
+}
+
+fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mode = file.metadata().map_err(|error| error.to_string())?.mode();
+    if mode & 0o077 != 0 {
+        let path = path.display();
+        return Err(format!(
+            "others than its owner can read it; run `chmod 600 {path}`"
+        ));
+    }
+    let mut content = Zeroizing::new(Vec::new());
+    let read = file.take(LONGEST).read_to_end(&mut content);
+    read.map_err(|error| error.to_string())?;
+    Ok(content)
+}
+
+fn output(words: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
+    let (program, arguments) = words.split_first().ok_or("no program is named")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .map_err(|error| format!("`{program}` cannot be started: {error}"))?;
+    let stdout = child.stdout.take().ok_or("its output cannot be read")?;
+    let (send, receive) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let mut content = Zeroizing::new(Vec::new());
+        let read = stdout.take(LONGEST).read_to_end(&mut content);
+        // Nobody waits any more if it took too long.
+        drop(send.send(read.map(|_| content)));
+    });
+    let read = receive.recv_timeout(PATIENCE);
+    if read.is_err() {
+        drop(child.kill());
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    match read {
+        Ok(Ok(content)) if status.success() => Ok(content),
+        Ok(Ok(_)) => Err(format!("`{program}` failed: {status}")),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("`{program}` took longer than 30 s")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    // fault K6
+    #[test]
+    fn a_key_comes_from_a_file_a_variable_or_a_command() {
+        let temp = tempfile::tempdir().unwrap();
+        let key = MasterKey::random();
+        let text = key.to_hex().to_string();
+        let path = temp.path().join("master.key");
+        std::fs::write(&path, &text).unwrap();
+        let environment: Environment = [("KEY".to_owned(), text.clone())].into_iter().collect();
+        let read = |source: &str| {
+            let source: KeySource = source.parse().unwrap();
+            source.read(&environment).map(|key| key.id())
+        };
+        let of_file = format!("file:{}", path.display());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(read(&of_file).unwrap_err().contains("chmod 600"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let by_command = format!("command:cat {}", path.display());
+        for source in [&of_file, "env:KEY", &by_command] {
+            assert_eq!(read(source), Ok(key.id()), "{source}");
+        }
+        for (source, why) in [
+            ("env:NONE", "not set"),
+            ("command:false", "failed"),
+            ("command:/no/such", "cannot be started"),
+            ("command:echo short", "32 bytes"),
+        ] {
+            let error = read(source).unwrap_err();
+            assert!(
+                error.contains(why) && !error.contains(&text),
+                "{source}: {error}"
+            );
+        }
+        for wrong in ["", "file:", "data.key", "vault:x"] {
+            assert!(wrong.parse::<KeySource>().is_err(), "{wrong}");
+        }
+    }
+}
