@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 use futures_util::future::BoxFuture;
 use gantry_images::{ImageRecord, RootLayers};
 use gantry_model::id::ProjectName;
-use gantry_model::spec::{ImageLaunch, Rung, ServerSpec};
+use gantry_model::spec::{ImageLaunch, Provider, Rung, ServerSpec};
 use gantry_sandbox::{
     Command, GVisor, Mount, MountKind, OwnRoot, Root, RootBase, Runtime, Syscalls,
 };
@@ -41,9 +41,15 @@ impl ImageDriver {
         Self { hosted, images }
     }
 
-    /// Returns which rungs this host has, each proved by something that ran in it.
-    async fn rungs(&self) -> (Rungs, Option<GVisor>) {
-        let gvisor = self.hosted.gvisor.prove(&self.hosted.sandbox).await;
+    /// Returns which rungs this host has, each proved by something that ran in it. gVisor is not tried for
+    /// who asks for another: that takes longer than the rest of a start.
+    async fn rungs(&self, provider: Provider) -> (Rungs, Option<GVisor>) {
+        let gvisor = match provider.rung() {
+            None | Some(Rung::Gvisor) => self.hosted.gvisor.prove(&self.hosted.sandbox).await,
+            Some(Rung::Firecracker | Rung::E2b | Rung::Namespaces | Rung::Process) => {
+                Err("not tried, since another is asked for".to_owned())
+            }
+        };
         let namespaces = self.namespaces();
         let (gvisor, program) = match gvisor {
             Ok((program, how)) => (Ok(how), Some(program)),
@@ -70,7 +76,7 @@ impl ImageDriver {
         request: StartRequest<'_>,
         launch: &ImageLaunch,
     ) -> Result<Instance, DriverError> {
-        let (rungs, gvisor) = self.rungs().await;
+        let (rungs, gvisor) = self.rungs(launch.hosting.provider).await;
         let chosen = choose(
             launch.hosting.provider,
             launch.hosting.isolation_floor,

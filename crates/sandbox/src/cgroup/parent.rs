@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -17,6 +18,9 @@ const PREFIX: &str = "gantry-";
 /// The leaf this process moves to where version 2 forbids members beside children.
 const LEAF: &str = "supervisor";
 const ATTEMPTS: usize = 100;
+/// How often, and how long apart, what is still dying is tried again.
+const LATER_ATTEMPTS: usize = 200;
+const LATER: Duration = Duration::from_millis(50);
 
 /// Our directory in one hierarchy.
 #[derive(Debug)]
@@ -173,7 +177,8 @@ fn take(base: &Path, instance: &str) -> io::Result<(PathBuf, File)> {
     Err(last)
 }
 
-/// Ends and removes what dead instances left.
+/// Ends and removes what dead instances left. What is still dying is removed a little later: the kernel
+/// may take its time to end a large process, and the gateway does not wait for it.
 fn sweep(base: &Path) {
     for dir in subdirectories(base) {
         let ours = dir
@@ -183,19 +188,36 @@ fn sweep(base: &Path) {
         if !ours || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             continue;
         }
-        for group in subdirectories(&dir) {
-            for _ in 0..ATTEMPTS {
-                if kill_members(&group) == 0 && fs::remove_dir(&group).is_ok() {
-                    break;
-                }
-                std::thread::yield_now();
-            }
+        if (0..ATTEMPTS).any(|_| remove_dead(&dir).is_ok()) {
+            tracing::info!(cgroup = %dir.display(), "removed what a dead gateway left");
+            continue;
         }
-        match fs::remove_dir(&dir) {
-            Ok(()) => tracing::info!(cgroup = %dir.display(), "removed what a dead gateway left"),
-            Err(error) => tracing::warn!(cgroup = %dir.display(), %error, "cgroup stays"),
+        let later = move || {
+            for _ in 0..LATER_ATTEMPTS {
+                std::thread::sleep(LATER);
+                if remove_dead(&dir).is_ok() {
+                    return;
+                }
+            }
+            let error = remove_dead(&dir).err();
+            tracing::warn!(cgroup = %dir.display(), ?error, "cgroup stays");
+            drop(lock);
+        };
+        let begun = std::thread::Builder::new().name("cgroup-sweep".to_owned());
+        if let Err(error) = begun.spawn(later) {
+            tracing::warn!(%error, "cgroups of a dead gateway stay");
         }
     }
+}
+
+/// Ends the members of a dead instance's groups and removes them, as far as they have ended.
+fn remove_dead(dir: &Path) -> io::Result<()> {
+    for group in subdirectories(dir) {
+        if kill_members(&group) > 0 || fs::remove_dir(&group).is_err() {
+            std::thread::yield_now();
+        }
+    }
+    fs::remove_dir(dir)
 }
 
 fn subdirectories(dir: &Path) -> Vec<PathBuf> {

@@ -103,14 +103,12 @@ fn freeze(rig: &Rig, rung: &str) -> Vec<u32> {
 fn an_image_whose_processes_are_stopped_is_marked_and_can_still_be_ended() {
     for user in USERS {
         let rig = Rig::new(user);
-        let stopped = RUNGS.map(|rung| {
+        for rung in RUNGS {
             let members = json!({
                 "timeout": "1s", "health_every": "200ms", "health_timeout": "2s",
             });
             let first = rig.server(rung, rung, &members);
-            (rung, first, freeze(&rig, rung))
-        });
-        for (rung, first, frozen) in stopped {
+            let frozen = freeze(&rig, rung);
             let status = rig.gantry.wait_state(rung, "unresponsive", 10 * SECOND);
             assert_eq!(status["restart_count"], 0, "{status:#}");
             let reply = call(&rig, rung, "echo", json!({"text": "x"}));
