@@ -49,6 +49,9 @@ const AF_NETLINK: u64 = 16;
 const NETLINK_ROUTE: u64 = 0;
 /// Raw, reliable datagram, sequential packet, congestion control, packet: all but stream and datagram.
 const OTHER_SOCKETS: [u64; 5] = [3, 4, 5, 6, 10];
+/// The usual one, ICMP, TCP, UDP, ICMPv6, light UDP, TCP over several paths. Others would be loaded into the
+/// kernel for whoever asks.
+const PROTOCOLS: [u64; 7] = [0, 1, 6, 17, 58, 136, 262];
 /// The kind of a socket without the flags beside it.
 const SOCK_TYPE_MASK: u64 = 0xf;
 
@@ -168,9 +171,14 @@ pub(crate) fn filters(
     Ok(filters)
 }
 
-/// Refuses raw sockets and every part of netlink but the one that lists addresses and routes.
+/// Refuses raw sockets, rare protocols and every part of netlink but the one that lists addresses and routes.
 fn forbid_sockets(forbidden: &mut Refusals) -> Result<(), BackendError> {
     for family in [AF_INET, AF_INET6] {
+        let mut other = vec![argument(0, SeccompCmpOp::Eq, family)?];
+        for protocol in PROTOCOLS {
+            other.push(argument(2, SeccompCmpOp::Ne, protocol)?);
+        }
+        forbidden.when(numbers::SOCKET, other)?;
         for kind in OTHER_SOCKETS {
             let family = argument(0, SeccompCmpOp::Eq, family)?;
             let kind = argument(1, SeccompCmpOp::MaskedEq(SOCK_TYPE_MASK), kind)?;

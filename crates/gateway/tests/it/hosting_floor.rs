@@ -62,6 +62,7 @@ impl Denied {
             "cwd": self.mark.path(),
             "profile": "hosted",
             "allow_shell": true,
+            "start": "eager",
         });
         for (key, value) in members.as_object().unwrap() {
             body[key] = value.clone();
@@ -113,17 +114,18 @@ fn below_the_floor_not_one_instruction_runs_and_the_reason_is_told() {
             "{denied}: nothing is claimed of what never ran"
         );
         assert!(!rig.ran(), "{denied}: its program ran");
-        let events = rig
-            .gantry
-            .rest("GET", &format!("{SERVERS}/a/events"), None)
-            .json();
-        let events = events["items"].as_array().unwrap();
-        let failed = events.iter().find(|event| event["kind"] == "start_failed");
-        let detail = failed.and_then(|event| event["detail"].as_str());
-        assert!(
-            detail.is_some_and(|detail| detail.contains(why)),
-            "{denied}: {events:#?}"
-        );
+        let mut events = Value::Null;
+        // Written a moment after what they tell.
+        gantry_testkit::wait::eventually(10 * SECOND, || {
+            let path = format!("{SERVERS}/a/events");
+            events = rig.gantry.rest("GET", &path, None).json();
+            let mut all = events["items"].as_array().unwrap().iter();
+            all.any(|event| {
+                let detail = event["detail"].as_str().unwrap_or_default();
+                event["kind"] == "start_failed" && detail.contains(why)
+            })
+        })
+        .unwrap_or_else(|| panic!("{denied}: {events:#?}"));
         let shown = rig.gantry.cli(&["status", "a"]);
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         let first_word = why.split(" (").next().unwrap();
@@ -248,7 +250,7 @@ fn the_ids_of_a_removed_server_are_given_back_when_nothing_is_left_of_it() {
         Some(None),
         "its files lie elsewhere"
     );
-    let pruned = rig.gantry.cli(&["volumes", "prune"]);
+    let pruned = rig.gantry.cli(&["volumes", "prune", "--yes"]);
     assert!(pruned.status.success(), "{pruned:?}");
     assert!(matches!(released(&database, "kept"), Some(Some(_))));
 }
