@@ -238,7 +238,7 @@ impl Access {
         let new = self.agents.load();
         let changed = new
             .iter()
-            .filter(|(name, set)| old.get(*name) != Some(*set));
+            .filter(|(name, set)| old.get(*name).is_some_and(|before| before != *set));
         let changed = changed.map(|(name, _)| name.clone());
         self.regranted.lock().extend(changed);
     }

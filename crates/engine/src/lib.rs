@@ -66,8 +66,8 @@ pub use driver::{
     DriverError, HostFact, HostReport, HostingReport, ImageReport, IsolationReport, LayerReport,
     LimitReport, LimitValue, Promise, PromiseState, Usage, probe_host,
 };
-pub use engine::{Engine, ProjectView};
 pub use engine::rekey::{forget_secrets, rekey};
+pub use engine::{Engine, ProjectView};
 pub use error::{AdminError, CallError, CallFailure, EngineError, Full, Issue};
 pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
 pub use gantry_images as images;

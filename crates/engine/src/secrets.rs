@@ -259,14 +259,8 @@ impl Secrets {
         for _ in 0..TRIES {
             let known = self.row(name).await?;
             let version = known.as_ref().map_or(0, |row| row.sealed.version);
-            let kept = match &known {
-                Some(row) => match self.open(row) {
-                    Ok(kept) => Some(kept),
-                    // A value that cannot be opened is replaced, and nothing of it is kept.
-                    Err(_) => None,
-                },
-                None => None,
-            };
+            // A value that cannot be opened is replaced, and nothing of it is kept.
+            let kept = known.as_ref().and_then(|row| self.open(row).ok());
             let (kept, next) = change(kept.as_ref().map(|kept| (kept, version)))?;
             let next = next.max(version.max(1));
             let plain = serde_json::to_vec(&kept).expect("what is kept is always JSON");

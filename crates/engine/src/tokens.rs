@@ -116,14 +116,30 @@ impl Diagnose for TokenError {
         match self {
             Self::Agent { .. } | Self::NoAgent => "auth.token_agent",
             Self::NoKeys { .. } | Self::TooMany => "auth.token_unavailable",
-            _ => "auth.token",
+            Self::Malformed { .. }
+            | Self::Issuer
+            | Self::Algorithm
+            | Self::Key
+            | Self::Signature
+            | Self::Audience
+            | Self::Expired
+            | Self::NotYet => "auth.token",
         }
     }
 
     fn fault(&self) -> Fault {
         match self {
             Self::NoKeys { .. } | Self::TooMany => Fault::Gateway,
-            _ => Fault::Client,
+            Self::Malformed { .. }
+            | Self::Issuer
+            | Self::Algorithm
+            | Self::Key
+            | Self::Signature
+            | Self::Audience
+            | Self::Expired
+            | Self::NotYet
+            | Self::Agent { .. }
+            | Self::NoAgent => Fault::Client,
         }
     }
 
@@ -134,7 +150,15 @@ impl Diagnose for TokenError {
                 "an administrator adds it to `agents` of the issuer, see docs/tokens.md".to_owned(),
             ),
             Self::Audience => Some("ask the issuer for a token for this gateway".to_owned()),
-            _ => None,
+            Self::Malformed { .. }
+            | Self::Issuer
+            | Self::Algorithm
+            | Self::Key
+            | Self::NoKeys { .. }
+            | Self::Signature
+            | Self::NotYet
+            | Self::NoAgent
+            | Self::TooMany => None,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Text that must not be seen, and how it is kept out of what we show.
 //!
 //! `SecretText` carries a value, `Redactor` removes known values and keys of our own from a text,
-//! `Template` is a text in which secrets are named, `mask_members` hides what looks like a credential in JSON, `names` and `told` know secrets that
-//! nobody declared. None of them prints, logs or stores anything.
+//! `Template` is a text in which secrets are named, `mask_members` hides what looks like a credential in
+//! JSON, `names` and `detect` know secrets that nobody declared. None of them prints, logs or stores
+//! anything.
 
 mod detect;
 mod mask;

@@ -111,9 +111,9 @@ impl ProjectSettings {
     /// Changes one setting; `null` brings its default back.
     pub fn set(&mut self, name: &str, value: Value) -> Result<(), SettingError> {
         let setting = Setting::named(name)?;
-        let value = match value {
-            Value::Null => setting.default(),
-            value => value,
+        let value = match value.is_null() {
+            true => setting.default(),
+            false => value,
         };
         let set = (setting.field)(self).set(value);
         set.map_err(|error| SettingError::Value {

@@ -77,7 +77,9 @@ impl fmt::Display for Suspendable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Project => f.write_str("the project"),
-            other => write!(f, "{} `{}`", other.kind(), other.name()),
+            Self::Agent(_) | Self::Server(_) | Self::Tool(..) => {
+                write!(f, "{} `{}`", self.kind(), self.name())
+            }
         }
     }
 }

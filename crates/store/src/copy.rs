@@ -80,12 +80,12 @@ impl Store {
         }
         let (source, target) = match (from, to) {
             (StoreConfig::Sqlite(file), StoreConfig::Postgres(url)) => (
-                Database::Sqlite(SqliteStore::open(file).await?),
-                Database::Postgres(PostgresStore::open(url).await?),
+                Database::Sqlite(Box::new(SqliteStore::open(file).await?)),
+                Database::Postgres(Box::new(PostgresStore::open(url).await?)),
             ),
             (StoreConfig::Postgres(url), StoreConfig::Sqlite(file)) => (
-                Database::Postgres(PostgresStore::open(url).await?),
-                Database::Sqlite(SqliteStore::open(file).await?),
+                Database::Postgres(Box::new(PostgresStore::open(url).await?)),
+                Database::Sqlite(Box::new(SqliteStore::open(file).await?)),
             ),
             _ => {
                 let reason = "one of them must be a SQLite file, the other a PostgreSQL database";
@@ -242,9 +242,9 @@ fn page(table: &Table, after: Option<&[Value<'static>]>, limit: usize) -> Query<
     let mut page = query("SELECT ");
     for (place, column) in table.columns.iter().enumerate() {
         page.push(if place == 0 { "" } else { ", " });
-        match column.kind {
-            Kind::Json => page.push(&format!("CAST({} AS TEXT)", column.name)),
-            _ => page.push(&column.name),
+        match matches!(column.kind, Kind::Json) {
+            true => page.push(&format!("CAST({} AS TEXT)", column.name)),
+            false => page.push(&column.name),
         };
     }
     page.push(" FROM kb.").push(&table.name);

@@ -2,7 +2,8 @@
 //!
 //! This is the only place that tells the databases apart for the methods of `store`, which are written
 //! once. `query` is a statement with its values, `row` what comes back. Every use is named by what it is
-//! for, which its error says. Entry points: [`Database::begin`], [`Database::rows`],
+//! for, which its error says. The databases' own futures are boxed: they are long, and a method holds
+//! several. Entry points: [`Database::begin`], [`Database::rows`],
 //! [`Database::execute`].
 
 pub(crate) mod query;
@@ -34,8 +35,8 @@ pub(crate) enum Durability {
 /// Which database is behind the store.
 #[derive(Debug)]
 pub(crate) enum Database {
-    Sqlite(SqliteStore),
-    Postgres(PostgresStore),
+    Sqlite(Box<SqliteStore>),
+    Postgres(Box<PostgresStore>),
 }
 
 /// A connection that is lent for one method.
@@ -67,7 +68,7 @@ impl Database {
                 let begin = sqlx::SqlSafeStr::into_sql_str("BEGIN IMMEDIATE");
                 SqliteTransactions::begin(turn.connection()?, Some(begin)).await
             }
-            Lent::Postgres(connection) => connection.begin_alone().await,
+            Lent::Postgres(connection) => Box::pin(connection.begin_alone()).await,
         };
         begun.map_err(|error| self.failed(what, error))?;
         let lent = Some(lent);
@@ -85,7 +86,7 @@ impl Database {
         let begun = match &mut lent {
             Lent::Reader(reader) => SqliteTransactions::begin(reader.connection(), None).await,
             Lent::Writer(_) => unreachable!("who reads is lent no writer"),
-            Lent::Postgres(connection) => connection.begin_snapshot().await,
+            Lent::Postgres(connection) => Box::pin(connection.begin_snapshot()).await,
         };
         begun.map_err(|error| self.failed(what, error))?;
         let lent = Some(lent);
@@ -191,8 +192,8 @@ impl Database {
 
     async fn reader(&self, what: &'static str) -> Result<Lent<'_>, StoreError> {
         match self {
-            Self::Sqlite(store) => store.reader(what).await.map(Lent::Reader),
-            Self::Postgres(store) => store.reader(what).await.map(Lent::Postgres),
+            Self::Sqlite(store) => Box::pin(store.reader(what)).await.map(Lent::Reader),
+            Self::Postgres(store) => Box::pin(store.reader(what)).await.map(Lent::Postgres),
         }
     }
 
@@ -202,9 +203,11 @@ impl Database {
         durability: Durability,
     ) -> Result<Lent<'_>, StoreError> {
         match self {
-            Self::Sqlite(store) => store.turn(what, durability).await.map(Lent::Writer),
+            Self::Sqlite(store) => Box::pin(store.turn(what, durability))
+                .await
+                .map(Lent::Writer),
             // What is committed has reached the disk of the server.
-            Self::Postgres(store) => store.writer(what).await.map(Lent::Postgres),
+            Self::Postgres(store) => Box::pin(store.writer(what)).await.map(Lent::Postgres),
         }
     }
 }
@@ -212,14 +215,17 @@ impl Database {
 impl Lent<'_> {
     async fn execute(&mut self, query: &Query<'_>) -> Result<u64, sqlx::Error> {
         let touched = match self {
-            Self::Reader(reader) => query.for_sqlite().execute(reader.connection()).await?,
+            Self::Reader(reader) => {
+                let run = query.for_sqlite().execute(reader.connection());
+                Box::pin(run).await?
+            }
             Self::Writer(turn) => {
                 let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
-                query.for_sqlite().execute(connection).await?
+                Box::pin(query.for_sqlite().execute(connection)).await?
             }
             Self::Postgres(connection) => {
                 let (connection, until) = connection.parts()?;
-                let run = query.for_postgres().execute(connection);
+                let run = Box::pin(query.for_postgres().execute(connection));
                 return Ok(postgres::within(until, run).await?.rows_affected());
             }
         };
@@ -228,14 +234,17 @@ impl Lent<'_> {
 
     async fn fetch(&mut self, query: &Query<'_>) -> Result<Vec<Row>, sqlx::Error> {
         let rows = match self {
-            Self::Reader(reader) => query.for_sqlite().fetch_all(reader.connection()).await?,
+            Self::Reader(reader) => {
+                let run = query.for_sqlite().fetch_all(reader.connection());
+                Box::pin(run).await?
+            }
             Self::Writer(turn) => {
                 let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
-                query.for_sqlite().fetch_all(connection).await?
+                Box::pin(query.for_sqlite().fetch_all(connection)).await?
             }
             Self::Postgres(connection) => {
                 let (connection, until) = connection.parts()?;
-                let run = query.for_postgres().fetch_all(connection);
+                let run = Box::pin(query.for_postgres().fetch_all(connection));
                 let rows = postgres::within(until, run).await?;
                 return Ok(rows.into_iter().map(Row::Postgres).collect());
             }
@@ -318,7 +327,7 @@ impl Transaction<'_> {
         let committed = match self.lent() {
             Lent::Reader(reader) => SqliteTransactions::commit(reader.connection()).await,
             Lent::Writer(turn) => SqliteTransactions::commit(turn.connection()?).await,
-            Lent::Postgres(connection) => connection.commit().await,
+            Lent::Postgres(connection) => Box::pin(connection.commit()).await,
         };
         committed.map_err(|error| self.failed(error))?;
         if let Some(lent) = self.lent.take() {
@@ -332,7 +341,7 @@ impl Transaction<'_> {
         let ended = match self.lent() {
             Lent::Reader(reader) => SqliteTransactions::rollback(reader.connection()).await,
             Lent::Writer(turn) => SqliteTransactions::rollback(turn.connection()?).await,
-            Lent::Postgres(connection) => connection.rollback().await,
+            Lent::Postgres(connection) => Box::pin(connection.rollback()).await,
         };
         ended.map_err(|error| self.failed(error))?;
         if let Some(lent) = self.lent.take() {

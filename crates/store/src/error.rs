@@ -218,30 +218,28 @@ impl StoreError {
 
     /// Makes a `Conflict` of a row that is there already.
     pub(crate) fn or_conflict(self, what: impl FnOnce() -> String) -> Self {
-        match &self {
-            Self::Query { source, .. }
-                if source
-                    .as_database_error()
-                    .is_some_and(|error| error.is_unique_violation()) =>
-            {
-                Self::Conflict { what: what() }
-            }
-            _ => self,
+        let source = self.database_error();
+        match source.is_some_and(|error| error.is_unique_violation()) {
+            true => Self::Conflict { what: what() },
+            false => self,
         }
     }
 
     /// Makes a `NotFound` of a row that refers to one that is not there.
     pub(crate) fn or_not_found(self, what: impl FnOnce() -> String) -> Self {
-        match &self {
-            Self::Query { source, .. }
-                if source
-                    .as_database_error()
-                    .is_some_and(|error| error.is_foreign_key_violation()) =>
-            {
-                Self::NotFound { what: what() }
-            }
-            _ => self,
+        let source = self.database_error();
+        match source.is_some_and(|error| error.is_foreign_key_violation()) {
+            true => Self::NotFound { what: what() },
+            false => self,
         }
+    }
+
+    /// Returns what the database said of a statement.
+    fn database_error(&self) -> Option<&dyn sqlx::error::DatabaseError> {
+        let Self::Query { source, .. } = self else {
+            return None;
+        };
+        source.as_database_error()
     }
 
     /// Makes a `Corrupt` that knows the newest copy beside the file.

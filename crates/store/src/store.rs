@@ -55,8 +55,10 @@ impl Store {
     /// schema `kb` is made.
     pub async fn open(config: &StoreConfig, gateway: &Gateway) -> Result<Self, StoreError> {
         let database = match config {
-            StoreConfig::Sqlite(path) => Database::Sqlite(SqliteStore::open(path).await?),
-            StoreConfig::Postgres(url) => Database::Postgres(PostgresStore::open(url).await?),
+            StoreConfig::Sqlite(path) => Database::Sqlite(Box::new(SqliteStore::open(path).await?)),
+            StoreConfig::Postgres(url) => {
+                Database::Postgres(Box::new(PostgresStore::open(url).await?))
+            }
         };
         Self::over(database, gateway).await
     }

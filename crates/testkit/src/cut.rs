@@ -77,7 +77,8 @@ impl Shared {
         self.mode.store(mode, Ordering::SeqCst);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for stream in open.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
+            // One that is closed already is closed.
+            stream.shutdown(Shutdown::Both).ok();
         }
     }
 
@@ -114,7 +115,7 @@ fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
 }
 
 fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
-    let _ = from.set_read_timeout(Some(LOOK));
+    from.set_read_timeout(Some(LOOK)).ok();
     let mut buffer = [0; 16 * 1024];
     loop {
         let count = match from.read(&mut buffer) {
@@ -132,6 +133,6 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
             break;
         }
     }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
+    from.shutdown(Shutdown::Both).ok();
+    to.shutdown(Shutdown::Both).ok();
 }

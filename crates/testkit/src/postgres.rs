@@ -116,7 +116,7 @@ impl Drop for PgDatabase {
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
         // What is left goes with the cluster.
-        let _ = psql("postgres", &drop).output();
+        psql("postgres", &drop).output().ok();
     }
 }
 
@@ -197,14 +197,14 @@ fn open(path: &Path) -> File {
         .expect("a file of the cluster can be opened")
 }
 
-/// Finds the newest PostgreSQL of Debian, or the one of the path.
+/// Finds the newest PostgreSQL of Debian, or the one of the usual folders.
 fn programs() -> PathBuf {
     let installed = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let folders = installed.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
     let mut folders: Vec<PathBuf> = folders.filter(|bin| bin.join("initdb").exists()).collect();
     folders.sort();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).find(|bin| bin.join("initdb").exists());
+    let usual = ["/usr/local/bin", "/usr/local/pgsql/bin", "/usr/bin"].map(PathBuf::from);
+    let on_path = usual.into_iter().find(|bin| bin.join("initdb").exists());
     folders
         .pop()
         .or(on_path)
@@ -246,7 +246,7 @@ fn answers(programs: &Path, folder: &Path, port: u16) -> bool {
 
 fn start(programs: &Path, folder: &Path) -> u16 {
     let data = folder.join("data");
-    let _ = fs::remove_dir_all(&data);
+    fs::remove_dir_all(&data).ok();
     fs::create_dir(&data).expect("the folder of the data can be made");
     fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).expect("it is ours");
     if rustix::process::getuid().is_root() {

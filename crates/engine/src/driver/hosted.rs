@@ -264,12 +264,12 @@ impl Hosted {
         command.floor = Floor::Whole;
         let permit = self.starts.acquire().await.map_err(DriverError::new)?;
         let spawned = self.sandbox.spawn(&command).await;
-        let spawned = spawned.map_err(|error| match error {
-            SpawnError::NotWhole { missing } => DriverError::new(FloorError::NotWhole {
-                provider: start.provider,
-                missing,
-            }),
-            error => DriverError::new(error),
+        let spawned = spawned.map_err(|error| {
+            let SpawnError::NotWhole { missing } = error else {
+                return DriverError::new(error);
+            };
+            let provider = start.provider;
+            DriverError::new(FloorError::NotWhole { provider, missing })
         })?;
         drop(permit);
         check_report(&spawned.report, start.provider, &grant).map_err(DriverError::new)?;

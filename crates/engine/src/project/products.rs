@@ -192,12 +192,12 @@ impl Project {
         let gone = gone.filter_map(|spec| Some(self.supervisor.find(spec.name.as_str())?.id));
         let gone: Vec<ServerId> = gone.collect();
         let stored = self.machine.store.put_product(&product, &put, &gone).await;
-        stored.map_err(|error| match error {
-            StoreError::Conflict { .. } => AdminError::ProductChanged {
-                name: new.name.clone(),
+        stored.map_err(|error| match matches!(error, StoreError::Conflict { .. }) {
+            true => {
+                let name = new.name.clone();
+                AdminError::ProductChanged { name }.into()
             }
-            .into(),
-            error => EngineError::Store(error),
+            false => EngineError::Store(error),
         })?;
         self.supervisor.follow_registered().await?;
         Ok(plan)

@@ -1,3 +1,5 @@
+//! Tokens of an issuer with keys of its own, and what is wrong with others.
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;

@@ -94,6 +94,14 @@ impl JsonBody {
 
     /// Deserializes the body; errors name the field (422).
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        // A list would be taken for the members of a type, in their order.
+        if self.0.trim_ascii_start().starts_with(b"[") {
+            let message = "invalid type: sequence, expected an object".to_owned();
+            let path = String::new();
+            return Err(Problem::new("request.body")
+                .with_detail(format!("the body cannot be used: {message}"))
+                .with_issues(vec![FieldIssue { path, message }]));
+        }
         let mut reader = serde_json::Deserializer::from_slice(&self.0);
         serde_path_to_error::deserialize(&mut reader).map_err(|error| unusable(&error))
     }

@@ -191,7 +191,7 @@ pub(super) async fn replace(
 ) -> Result<Response, Problem> {
     let known = known(&project, &server)?;
     let asked = Register::read(&body)?;
-    put(&api, &project, &actor, asked, &known.spec.name).await
+    Box::pin(put(&api, &project, &actor, asked, &known.spec.name)).await
 }
 
 /// Changes parts of a server's spec, as a JSON merge patch (RFC 7396) over its registration body:
@@ -218,7 +218,7 @@ pub(super) async fn change(
     if !actor.may_bind_secrets() {
         asked_again(&known.spec, &asked.spec, &patch)?;
     }
-    put(&api, &project, &actor, asked, &known.spec.name).await
+    Box::pin(put(&api, &project, &actor, asked, &known.spec.name)).await
 }
 
 /// Refuses a change that would hand values to another program or address which its author has not given:

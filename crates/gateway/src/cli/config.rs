@@ -35,7 +35,7 @@ enum Verb {
     /// Check the configuration files, and show every error in its place
     Check(Check),
     /// Show each value and where it comes from
-    Explain(Explain),
+    Explain(Box<Explain>),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
 }

@@ -70,7 +70,7 @@ impl KeySource {
     pub fn beside(self, folder: &Path) -> Self {
         match self {
             Self::File(path) => Self::File(folder.join(path)),
-            other => other,
+            Self::Variable(_) | Self::Command(_) => self,
         }
     }
 

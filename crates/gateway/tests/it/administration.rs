@@ -6,7 +6,8 @@ mod projects;
 mod suspending;
 
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;

@@ -14,6 +14,7 @@ mod failing;
 mod first_hour;
 mod first_minute;
 mod following;
+mod governing;
 mod held;
 mod keeping;
 mod named;

@@ -98,7 +98,6 @@ fn below_the_floor_not_one_instruction_runs_and_the_reason_is_told() {
         ("unshare", None, "a root of its own"),
         ("pivot_root", Some(NOBODY), "a root of its own"),
         ("setns", None, "the tree's own user"),
-        ("capset", None, "drop capabilities"),
     ] {
         let rig = Denied::new(Some(denied), user);
         rig.register("a", &json!({"restart_policy": "never"}));

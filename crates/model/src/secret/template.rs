@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn only_the_given_places_are_filled() {
         let text = "${A}-${B_2}";
-        let template = Template::at(text, &[5..11]).unwrap();
+        let template = Template::at(text, std::slice::from_ref(&(5..11))).unwrap();
         let two = SecretText::new("2".to_owned());
         let filled = template.fill(|_| Some(&two)).unwrap();
         assert_eq!(filled.expose(), "${A}-2");

@@ -116,7 +116,18 @@ pub(crate) fn apply(name: &str) {
         Denied::Loopback => is(1, 0x8914),
         // With a pointer to a new limit, not to read the old one.
         Denied::DescriptorLimit => [is(1, RLIMIT_NOFILE), not(2, 0)].concat(),
-        _ => Vec::new(),
+        Denied::Nothing
+        | Denied::Seccomp
+        | Denied::LandlockHolds
+        | Denied::Mount
+        | Denied::MountAttributes
+        | Denied::PivotRoot
+        | Denied::Unshare
+        | Denied::EnterNamespace
+        | Denied::Groups
+        | Denied::User
+        | Denied::Capabilities
+        | Denied::HostName => Vec::new(),
     };
     let rules = match conditions.is_empty() {
         true => Vec::new(),

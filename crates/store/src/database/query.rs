@@ -240,7 +240,7 @@ impl<'q> Bind<'q> for &'q Vec<u8> {
 
 impl<'q, T: Serialize> Bind<'q> for Json<T> {
     fn value(this: Option<Self>) -> Value<'q> {
-        Value::Json(this.map(|Json(value)| {
+        Value::Json(this.map(|Self(value)| {
             serde_json::to_string(&value).expect("rows hold what can be written as JSON")
         }))
     }

@@ -160,25 +160,35 @@ fn bound<'q>(
     for column in 0..sql::COLUMNS {
         let cells = rows.iter().map(|row| &row[column]);
         query = match &rows[0][column] {
-            Value::Text(_) => query.bind(array(cells, |cell| match cell {
-                Value::Text(text) => text.as_deref().map(without_nul),
-                _ => None,
+            Value::Text(_) => query.bind(array(cells, |cell| {
+                let Value::Text(text) = cell else {
+                    return None;
+                };
+                text.as_deref().map(without_nul)
             })),
-            Value::Number(_) => query.bind(array(cells, |cell| match cell {
-                Value::Number(number) => *number,
-                _ => None,
+            Value::Number(_) => query.bind(array(cells, |cell| {
+                let Value::Number(number) = cell else {
+                    return None;
+                };
+                *number
             })),
-            Value::Flag(_) => query.bind(array(cells, |cell| match cell {
-                Value::Flag(flag) => *flag,
-                _ => None,
+            Value::Flag(_) => query.bind(array(cells, |cell| {
+                let Value::Flag(flag) = cell else {
+                    return None;
+                };
+                *flag
             })),
-            Value::Bytes(_) => query.bind(array(cells, |cell| match cell {
-                Value::Bytes(bytes) => bytes.as_deref(),
-                _ => None,
+            Value::Bytes(_) => query.bind(array(cells, |cell| {
+                let Value::Bytes(bytes) = cell else {
+                    return None;
+                };
+                bytes.as_deref()
             })),
-            Value::Json(_) => query.bind(array(cells, |cell| match cell {
-                Value::Json(text) => text.as_deref().map(RawJson),
-                _ => None,
+            Value::Json(_) => query.bind(array(cells, |cell| {
+                let Value::Json(text) = cell else {
+                    return None;
+                };
+                text.as_deref().map(RawJson)
             })),
         };
     }
@@ -229,7 +239,7 @@ pub(super) fn example() -> String {
         id: gantry_model::id::GatewayId::from_random(1),
         number: 1,
         boot: 1,
-        since: std::time::Instant::now(),
+        since: tokio::time::Instant::now(),
         ahead_ms: 0,
     };
     statement(&cells(&row, gateway))

@@ -82,13 +82,13 @@ impl Connector {
             Ok(connection)
         };
         let connected = within(Instant::now() + CONNECT, connect).await;
-        connected.map_err(|error| match error {
-            // Nobody answered at all: that is not the statement's slowness.
-            sqlx::Error::Io(_) => StoreError::Unreachable {
+        // Nobody answered at all: that is not the statement's slowness.
+        connected.map_err(|error| match matches!(error, sqlx::Error::Io(_)) {
+            true => StoreError::Unreachable {
                 database: self.name.clone(),
                 source: error,
             },
-            error => StoreError::from_postgres(&self.name, WHAT, error),
+            false => StoreError::from_postgres(&self.name, WHAT, error),
         })
     }
 }

@@ -119,7 +119,7 @@ async fn opened(path: &Path) -> Result<Store, StoreError> {
 
 async fn open_with(path: &Path, migrator: &Migrator) -> Result<Store, StoreError> {
     let file = SqliteStore::open_with(path, migrator, Duration::from_millis(50)).await?;
-    Store::over(Database::Sqlite(file), &gateway()).await
+    Store::over(Database::Sqlite(Box::new(file)), &gateway()).await
 }
 
 /// Returns the file behind a store.

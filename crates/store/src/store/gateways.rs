@@ -2,9 +2,10 @@
 //! `sql::gateways`.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_model::id::{GatewayId, ProjectName};
+use tokio::time::Instant;
 
 use super::Store;
 use crate::clock::now_ms;

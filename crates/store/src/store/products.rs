@@ -54,7 +54,9 @@ impl Store {
         removed: &[ServerId],
     ) -> Result<(), StoreError> {
         let database = self.database();
-        let mut transaction = database.begin("install a product", Durability::Power).await?;
+        let mut transaction = database
+            .begin("install a product", Durability::Power)
+            .await?;
         ensure_project(&mut transaction, &product.project).await?;
         let row = query(sql::PUT)
             .bind(&product.id)
@@ -104,7 +106,9 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let owned = self.product_servers(project).await?;
         let database = self.database();
-        let mut transaction = database.begin("remove a product", Durability::Power).await?;
+        let mut transaction = database
+            .begin("remove a product", Durability::Power)
+            .await?;
         for (server, _) in owned.iter().filter(|(_, product)| product == id) {
             let remove = query(secrets::REMOVE_SCOPE)
                 .bind(project.as_str())

@@ -48,7 +48,9 @@ impl Store {
     pub async fn has_record(&self, project: &ProjectName) -> Result<bool, StoreError> {
         let record = query(sql::HAS_RECORD).bind(project.as_str());
         let what = "look for the record of a project";
-        self.database().one(what, record, |row| column(row, 0)).await
+        self.database()
+            .one(what, record, |row| column(row, 0))
+            .await
     }
 
     /// Changes what is said of a project; tells whether it is there.
@@ -77,7 +79,9 @@ impl Store {
     /// calls, events and acts stays. Tells whether it was there.
     pub async fn remove_project(&self, project: &ProjectName) -> Result<bool, StoreError> {
         let database = self.database();
-        let mut transaction = database.begin("remove a project", Durability::Power).await?;
+        let mut transaction = database
+            .begin("remove a project", Durability::Power)
+            .await?;
         let volumes = query(sql::REMOVE_VOLUMES)
             .bind(project.as_str())
             .bind(self.number());
@@ -94,7 +98,9 @@ impl Store {
     pub async fn projects_revision(&self) -> Result<u64, StoreError> {
         let revision = query(sql::REVISION);
         let what = "look for changes of projects";
-        let revision = self.database().optional(what, revision, |row| unsigned(row, 0));
+        let revision = self
+            .database()
+            .optional(what, revision, |row| unsigned(row, 0));
         Ok(revision.await?.unwrap_or(0))
     }
 
@@ -104,7 +110,9 @@ impl Store {
         project: &ProjectName,
     ) -> Result<Vec<(Suspendable, Suspension)>, StoreError> {
         let all = query(sql::SUSPENSIONS).bind(project.as_str());
-        let suspended = self.database().rows("list what is suspended", all, suspension);
+        let suspended = self
+            .database()
+            .rows("list what is suspended", all, suspension);
         suspended.await
     }
 

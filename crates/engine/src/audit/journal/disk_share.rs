@@ -15,8 +15,11 @@ use crate::audit::segment::{self, Directory, Opened, Segment, Usage};
 /// With space for so many segments nobody misses one.
 const AMPLE: u64 = 4;
 
-/// With space for so many, some are kept in reserve.
+/// With space for so many, some can be kept in reserve.
 const ROOMY: u64 = 16;
+
+/// With space for so many nobody needs a reserve: it is made when the disk begins to fill.
+const PLENTY: u64 = 256;
 
 /// With less, a new segment takes one such part of what is free; the rest is for the database, which
 /// needs about twice the bytes of the rows that it takes, and some for its own log.
@@ -45,10 +48,10 @@ impl Journal {
         is_calm
             && state.spares.len() < self.reserve
             && state.bytes() + self.segment_bytes <= self.journal_bytes / 2
-            && self
-                .directory
-                .available()
-                .is_ok_and(|available| available >= ROOMY * self.segment_bytes)
+            && self.directory.available().is_ok_and(|available| {
+                let segments = available / self.segment_bytes.max(1);
+                (ROOMY..PLENTY).contains(&segments)
+            })
     }
 
     /// Returns how big the next segment may be; without space for the smallest, that is an error.

@@ -2,7 +2,7 @@
 //! now, which changes nothing; who wants the new image has it pulled and the server restarted with it.
 //! fault C6. Entry points: [`Project::check_tags`] and [`Project::restart_with_newest`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,8 +60,16 @@ impl Project {
         let tagged = self.tagged().await;
         let named: HashSet<_> = tagged.iter().map(|one| one.reference.clone()).collect();
         self.machine.images.keep_tags(self.name(), &named);
-        let asking = tagged.into_iter().map(|one| Box::pin(self.ask(one, stop)));
-        stream::iter(asking).buffered(AT_ONCE).collect().await
+        // Each image is asked for once, and all servers that have it are told.
+        let asking = named
+            .into_iter()
+            .map(|reference| Box::pin(self.ask(reference, stop)));
+        let answers: HashMap<_, _> = stream::iter(asking).buffered(AT_ONCE).collect().await;
+        let checked = tagged.into_iter().filter_map(|one| {
+            let answer = answers.get(&one.reference)?;
+            Some(self.checked(one, answer))
+        });
+        checked.collect()
     }
 
     async fn tagged(&self) -> Vec<Tagged> {
@@ -96,27 +104,39 @@ impl Project {
         tagged
     }
 
-    async fn ask(&self, tagged: Tagged, stop: &CancellationToken) -> TagCheck {
+    /// Asks what an image's tag is now, and whether that is news.
+    async fn ask(
+        &self,
+        reference: ImageReference,
+        stop: &CancellationToken,
+    ) -> (ImageReference, Result<(String, bool), String>) {
         let images = &self.machine.images;
-        let credentials = self.registry_credentials(&tagged.reference).await;
-        let asking = images.resolve(&tagged.reference, credentials, stop);
+        let credentials = self.registry_credentials(&reference).await;
+        let asking = images.resolve(&reference, credentials, stop);
         let tag = match timeout(PATIENCE, asking).await {
             Ok(Ok(digest)) => {
-                let is_news = images.note_tag(self.name(), &tagged.reference, &digest);
-                let tag = digest.to_string();
-                if is_news && tag != tagged.digest {
-                    self.tell_changed(&tagged, &tag);
-                }
-                Ok(tag)
+                let is_news = images.note_tag(self.name(), &reference, &digest);
+                Ok((digest.to_string(), is_news))
             }
             Ok(Err(error)) => Err(gantry_model::diagnose::chain(&error)),
             Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
         };
+        (reference, tag)
+    }
+
+    /// Compares what a server runs with what its tag is now.
+    fn checked(&self, tagged: Tagged, answer: &Result<(String, bool), String>) -> TagCheck {
+        if let Ok((tag, true)) = answer
+            && *tag != tagged.digest
+        {
+            self.tell_changed(&tagged, tag);
+        }
+        let tag = answer.as_ref().map(|(tag, _)| tag.clone());
         TagCheck {
             server: tagged.server,
             image: tagged.image,
             digest: tagged.digest,
-            tag,
+            tag: tag.map_err(String::clone),
         }
     }
 

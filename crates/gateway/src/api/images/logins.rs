@@ -62,7 +62,7 @@ pub(in crate::api) struct Login {
 }
 
 /// Lists the registries that the project has credentials for; the secrets are not shown.
-#[utoipa::path(get, path = "/api/v1/images/logins", tag = "images", responses(
+#[utoipa::path(get, path = "/api/v1/images/logins", tag = "images", operation_id = "images_logins", responses(
     (status = 200, description = "The registries.", body = Page<LoginView>),
 ))]
 pub(in crate::api) async fn list(In(project): In) -> Result<Response, Problem> {

@@ -48,7 +48,7 @@ async function start() {
   const session = await api("GET", "/api/v1/session");
   show(`Signed in as ${session.agent} (${session.role}). `);
   status.append(button("Sign out", signOut));
-  if (session.role !== "admin") return;
+  if (session.role === "agent") return;
   const servers = await api("GET", "/api/v1/mcp/servers");
   const list = document.createElement("ul");
   for (const server of servers.items) {

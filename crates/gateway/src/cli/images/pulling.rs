@@ -35,11 +35,10 @@ pub(in crate::cli) async fn work(
     while let Some((kind, data)) = answer.event().await? {
         match kind.as_str() {
             "progress" if progress.turns() => progress.tell(&bar(what, &data)),
-            "progress" => {
-                if lines.is_due(&data, Instant::now()) {
-                    progress.tell(&line(what, &data));
-                }
+            "progress" if lines.is_due(&data, Instant::now()) => {
+                progress.tell(&line(what, &data));
             }
+            "progress" => {}
             "done" => return Ok(data),
             "failed" => {
                 let status = number(&data, "/status").and_then(|code| u16::try_from(code).ok());

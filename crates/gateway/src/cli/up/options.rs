@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gantry_engine::{
-    Durability, EngineConfig, IMAGE_CHECKS, IssuerConfig, OnStartFailure, Startup, StopPolicy, StoreConfig,
-    StoreConfigError,
+    Durability, EngineConfig, IMAGE_CHECKS, IssuerConfig, OnStartFailure, Startup, StopPolicy,
+    StoreConfig, StoreConfigError,
 };
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::period;

@@ -253,7 +253,7 @@ mod tests {
             ("a: 1\n---\nb: 2\n", "more than one"),
             ("a: [1\n", "invalid YAML"),
             ("", "empty"),
-            (&deep, "too deeply"),
+            (&deep, "invalid YAML"),
             (&wide, "too many"),
         ] {
             let refused = read(text).unwrap_err();

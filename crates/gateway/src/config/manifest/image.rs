@@ -124,7 +124,7 @@ pub(super) fn plan(
         _ => Map::new(),
     };
     // `-e NAME` without a value has that of the declared variable.
-    env.retain(|name, value| *value != Value::from(format!("${{{name}}}")));
+    env.retain(|name, value| value.as_str() != Some(&format!("${{{name}}}")));
     env.extend(declared);
     entry.insert("env".to_owned(), env.into());
     if let Ok(Some((port, path))) = port(package) {

@@ -44,7 +44,7 @@ pub struct Input {
     /// The values there are; any if it is empty.
     pub choices: Vec<String>,
     /// What `{names}` in the value stand for.
-    pub variables: BTreeMap<String, Input>,
+    pub variables: BTreeMap<String, Self>,
     /// Where it stands in the manifest.
     pub at: String,
 }

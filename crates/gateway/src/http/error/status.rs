@@ -33,10 +33,11 @@ pub(super) fn of(code: &str) -> StatusCode {
         "server.response_too_large" | "stdio.cut" | "stdio.not_a_gateway" => {
             StatusCode::BAD_GATEWAY
         }
-        "auth.stale_keys" | "auth.token_unavailable" | "http.bodies_full" | "session.full"
-        | "stdio.down" => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        "auth.stale_keys"
+        | "auth.token_unavailable"
+        | "http.bodies_full"
+        | "session.full"
+        | "stdio.down" => StatusCode::SERVICE_UNAVAILABLE,
         // `gateway.panic`, `gateway.random`, and all others.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }

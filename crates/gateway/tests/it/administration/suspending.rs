@@ -1,6 +1,6 @@
 //! Suspending and resuming tools, servers, agents and the project.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use serde_json::{Value, json};
 

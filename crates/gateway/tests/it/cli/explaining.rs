@@ -79,7 +79,15 @@ fn config_explain() {
         kill_after  30s  default
         connections_per_address  5120  default
         answer_memory  96M  default
+        image_checks  6h  default
+        mcp_registry  none  default
         store  `gantry.db` in the data folder  default
+        issuers  none  default
+        tls_listen  none  default
+        tls_cert  none  default
+        tls_key  none  default
+        tls_client_ca  none  default
+        master_key  `data.key` in the data folder  default
 
         a
         KEY  VALUE  FROM

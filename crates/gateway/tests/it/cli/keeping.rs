@@ -41,7 +41,7 @@ fn a_server_is_added_listed_and_removed() {
         ");
         assert_snapshot!(run(&gantry, &["add", "not a name", "--", peer]), @"
         --- stderr
-        error: invalid value 'not a name' for '<NAME>': server name `not a name` contains ` `; allowed are letters, digits, `.`, `_` and `-`
+        error: invalid value 'not a name' for '[NAME]': server name `not a name` contains ` `; allowed are letters, digits, `.`, `_` and `-`
 
         For more information, try '--help'.
         --- exit 2

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::reference::verbs;
 
 /// Each verb, the test with a snapshot of its success, and the one with a snapshot of its failure.
-const SHOWN: [(&str, &str, &str); 29] = [
+const SHOWN: [(&str, &str, &str); 36] = [
     (
         "up",
         "cli::starting::up_serves_and_says_how_to_use_it",
@@ -41,6 +41,11 @@ const SHOWN: [(&str, &str, &str); 29] = [
         "cli::keeping::a_remote_server_is_added_by_its_url",
     ),
     (
+        "search",
+        "cli::governing::a_registry_is_searched",
+        "cli::governing::a_registry_is_searched",
+    ),
+    (
         "images",
         "cli::verbs::images_and_volumes",
         "cli::verbs::images_and_volumes",
@@ -49,6 +54,11 @@ const SHOWN: [(&str, &str, &str); 29] = [
         "volumes",
         "cli::verbs::images_and_volumes",
         "cli::verbs::images_and_volumes",
+    ),
+    (
+        "secret",
+        "cli::governing::secrets_projects_and_products_are_listed",
+        "cli::governing::secrets_projects_and_products_are_listed",
     ),
     (
         "auth",
@@ -126,9 +136,34 @@ const SHOWN: [(&str, &str, &str); 29] = [
         "cli::failing::a_wrong_key_exits_with_1",
     ),
     (
+        "project",
+        "cli::governing::secrets_projects_and_products_are_listed",
+        "cli::governing::secrets_projects_and_products_are_listed",
+    ),
+    (
         "store",
         "cli::store::an_installation_moves_to_postgresql_and_back",
         "cli::store::an_installation_moves_to_postgresql_and_back",
+    ),
+    (
+        "product",
+        "cli::governing::secrets_projects_and_products_are_listed",
+        "cli::governing::secrets_projects_and_products_are_listed",
+    ),
+    (
+        "suspend",
+        "cli::governing::a_server_is_suspended_and_resumed",
+        "cli::governing::a_server_is_suspended_and_resumed",
+    ),
+    (
+        "resume",
+        "cli::governing::a_server_is_suspended_and_resumed",
+        "cli::governing::a_server_is_suspended_and_resumed",
+    ),
+    (
+        "registration",
+        "cli::governing::secrets_projects_and_products_are_listed",
+        "cli::governing::secrets_projects_and_products_are_listed",
     ),
     (
         "doctor",

@@ -16,7 +16,7 @@ fn an_installation_moves_to_postgresql_and_back() {
     let mut gantry = Gantry::builder().start();
     let argv = Evilpeer::new().name("kept").argv();
     let body = json!({"name": "kept", "command": argv[0], "args": argv[1..], "profile": "local",
-        "env": {"TOKEN": "s3cret-of-kept"}});
+        "start": "eager", "env": {"TOKEN": "s3cret-of-kept"}});
     let made = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
     assert_eq!(made.status, 201, "{}", made.text());
     gantry.wait_state("kept", "ready", LONG);

@@ -101,12 +101,21 @@ fn a_registered_server_does_not_read_the_gateways_environment() {
     body["env"] = json!({"PROBE": "${SECRET_OF_GATEWAY}"});
     let answer = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
     assert_eq!(answer.status, 201, "{}", answer.text());
+    // It is the name of a secret that the project does not have.
+    let status = gantry.wait_state("a", "misconfigured", LONG);
+    let reason = status["reason"].as_str().unwrap();
+    assert!(reason.contains("`SECRET_OF_GATEWAY`"), "{reason}");
+    assert!(!status.to_string().contains("hunter2"), "{status:#}");
+    let path = "/api/v1/secrets/SECRET_OF_GATEWAY";
+    let set = json!({"value": "of-the-project-7", "servers": ["a"]});
+    let answer = gantry.rest("PUT", path, Some(&set));
+    assert_eq!(answer.status, 201, "{}", answer.text());
     let status = gantry.wait_state("a", "ready", LONG);
     let pid = status["pid"].as_u64().unwrap();
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
     let environment = String::from_utf8_lossy(&environment);
     assert!(
-        environment.contains("PROBE=${SECRET_OF_GATEWAY}"),
+        environment.contains("PROBE=of-the-project-7"),
         "{environment}"
     );
     assert!(!environment.contains("hunter2"), "{environment}");

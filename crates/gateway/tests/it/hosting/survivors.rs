@@ -332,10 +332,10 @@ fn killed_over_and_over(user: Option<u32>) {
     );
     let data = scene.rig.gantry.data();
     assert_eq!(scene.rig.gantry.stop(), Some(0));
-    assert_eq!(
-        (mounts(&data), loop_devices(&data)),
-        (Vec::new(), Vec::new())
-    );
+    assert_eq!(mounts(&data), Vec::<String>::new());
+    // The kernel lets go of a device with the last mount namespace that had it, a moment after its processes.
+    let are_free = eventually(10 * SECOND, || loop_devices(&data).is_empty());
+    assert!(are_free.is_some(), "{:?}", loop_devices(&data));
     let is_gone = eventually(SECOND, || !groups.iter().any(|group| group.exists()));
     assert!(is_gone.is_some(), "some of {groups:?} are left");
 }

@@ -103,12 +103,14 @@ fn without_a_registry_it_says_what_to_configure() {
     // `[gateway]` of the folder's file counts once it is approved.
     let registry = McpRegistryServer::start(RegistryMood::Honest, many(1));
     let home = tempfile::tempdir().unwrap();
+    // A file of the home would need no approval.
+    let elsewhere = tempfile::tempdir().unwrap();
     let setting = format!("[gateway]\nmcp_registry = \"{}\"\n", registry.url());
     std::fs::write(home.path().join("gantry.toml"), setting).unwrap();
     let gantry = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
         command.args(arguments).current_dir(home.path()).env_clear();
-        command.env("HOME", home.path()).output().unwrap()
+        command.env("HOME", elsewhere.path()).output().unwrap()
     };
     let unasked = gantry(&["search", "weather"]);
     assert!(

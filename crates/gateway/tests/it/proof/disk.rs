@@ -140,7 +140,7 @@ fn a_full_disk_refuses_calls_and_loses_none() {
     let far = FarEnd::new("disk");
     // The disk goes before the gateway, whose home it is in.
     let (gantry, disk) = {
-        let disk = SmallDisk::mount(&data, "160m");
+        let disk = SmallDisk::mount(&data, "120m");
         (
             far.servers(Gantry::builder(), &SERVERS).start_in(home),
             disk,

@@ -205,7 +205,10 @@ fn a_link_signs_a_browser_in_and_its_cookie_alone_opens_nothing() {
     };
     let profile = tempfile::tempdir().unwrap();
     let page = Browser::page_after(profile.path(), &link());
-    assert!(page.contains("Signed in as operator (admin)"), "{page}");
+    assert!(
+        page.contains("Signed in as operator (installation)"),
+        "{page}"
+    );
     assert!(page.contains("a: ready"), "{page}");
     // The page of another port gets the cookie of a browser that follows the link.
     let link = link();

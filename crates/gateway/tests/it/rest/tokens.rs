@@ -167,7 +167,7 @@ fn a_token_of_a_configured_issuer_is_a_caller_like_a_key() {
     let rows = gantry
         .rest("GET", "/api/v1/calls?agent=planner&limit=1", None)
         .json();
-    let row = &rows["calls"][0];
+    let row = &rows["items"][0];
     assert_eq!(row["user"], "ada", "{rows}");
 
     // Its end ends what it runs, and so does the end of its agent.
@@ -191,7 +191,7 @@ fn a_token_of_a_configured_issuer_is_a_caller_like_a_key() {
             .json()
     };
     let began = eventually(LONG, || {
-        running()["calls"]
+        running()["items"]
             .as_array()
             .is_some_and(|calls| !calls.is_empty())
     });
@@ -200,7 +200,7 @@ fn a_token_of_a_configured_issuer_is_a_caller_like_a_key() {
         gantry.rest("DELETE", "/api/v1/agents/planner", None).status,
         204
     );
-    let ended = std::time::Instant::now();
+    let ended = tokio::time::Instant::now();
     let said = cut.join().unwrap();
     assert!(said.contains("auth.key_revoked"), "{said}");
     assert!(

@@ -98,7 +98,7 @@ async fn a_registration_is_decided_once_and_forgets_what_it_asked_for() {
         store.put_registration(&row).await.unwrap();
         assert_eq!(
             store.registrations(&project, 10).await.unwrap(),
-            [row.clone()]
+            std::slice::from_ref(&row)
         );
         let other = "other".parse().unwrap();
         let decide = async |project| {
@@ -146,7 +146,10 @@ async fn a_product_and_its_servers_are_put_together_or_not_at_all() {
             "{refused:?}"
         );
         assert!(store.products(&project).await.unwrap().is_empty());
-        assert_eq!(store.servers(&project).await.unwrap(), [alone.clone()]);
+        assert_eq!(
+            store.servers(&project).await.unwrap(),
+            std::slice::from_ref(&alone)
+        );
         let put = [server(1, "one", "x"), server(2, "two", "x")];
         store.put_product(&product, &put, &[]).await.unwrap();
         assert_eq!(store.products(&project).await.unwrap(), [product.clone()]);

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
 use gantry_testkit::image::{Archive, Content};
-use gantry_testkit::registry::digest;
 use gantry_testkit::proof;
+use gantry_testkit::registry::digest;
 use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};
 

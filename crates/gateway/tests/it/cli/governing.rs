@@ -1,0 +1,117 @@
+//! The verbs of administration: secrets, projects, products, suspensions, registrations; and the search
+//! in a registry of MCP servers.
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::mcp_registry::{McpRegistryServer, RegistryMood};
+use insta::assert_snapshot;
+
+use super::{alone, run, settings};
+use crate::harness::{Gantry, LONG};
+
+#[test]
+fn secrets_projects_and_products_are_listed() {
+    let gantry = Gantry::builder().start();
+    let mut settings = settings();
+    settings.add_filter(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[time]");
+    settings.bind(|| {
+        assert_snapshot!(run(&gantry, &["secret", "ls"]), @"
+        SECRET  VERSION  SERVERS  LAST USED  FINGERPRINT
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["secret", "rm", "nope"]), @"
+        --- stderr
+        error: no secret `nope`
+          because: code `secret.unknown`
+        hint: set it: `gantry secret set nope`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["project", "ls"]), @"
+        PROJECT  STATE  SERVERS  MADE  DESCRIPTION
+        local  loaded  0  [time]
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["project", "rm", "nope"]), @"
+        --- stderr
+        error: no project `nope`
+          because: code `project.unknown`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["product", "ls"]), @"
+        PRODUCT  VERSION  SERVERS  SHA256
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["product", "uninstall", "nope"]), @"
+        --- stderr
+        error: no product `nope` is installed
+          because: code `product.unknown`
+        hint: `gantry product ls` lists them
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["registration", "ls"]), @"
+        ID  STATE  ACT  TARGET  ASKED BY  BECAUSE
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["registration", "approve", "nope"]), @"
+        --- stderr
+        error: no registration `nope`
+          because: code `registration.unknown`
+        hint: `gantry registration ls` lists them
+        --- exit 1
+        ");
+    });
+}
+
+#[test]
+fn a_server_is_suspended_and_resumed() {
+    let gantry = Gantry::builder().server("a", &Evilpeer::new()).start();
+    gantry.wait_state("a", "ready", LONG);
+    settings().bind(|| {
+        assert_snapshot!(run(&gantry, &["suspend", "server", "a"]), @"
+        suspended server a
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["resume", "server", "a"]), @"
+        resumed server a
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["suspend", "server", "nope"]), @"
+        --- stderr
+        error: no server `nope`
+          because: code `server.unknown`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["resume", "planet", "a"]), @"
+        --- stderr
+        error: invalid value 'planet' for '<KIND>'
+          [possible values: project, agent, server, tool, ls]
+
+          tip: a similar value exists: 'agent'
+
+        For more information, try '--help'.
+        --- exit 2
+        ");
+    });
+}
+
+#[test]
+fn a_registry_is_searched() {
+    let known = serde_json::json!({"name": "com.example/files", "description": "Reads files",
+        "version": "2.0.0", "packages": [{"registryType": "npm", "identifier": "files",
+        "version": "2.0.0", "transport": {"type": "stdio"}}]});
+    let registry = McpRegistryServer::start(RegistryMood::Honest, vec![known]);
+    let url = registry.url();
+    settings().bind(|| {
+        assert_snapshot!(alone(&["search", "files", "--registry", &url]), @"
+        SERVER  VERSION  RUNS FROM  WHAT IT IS
+        com.example/files  [version]  npm  Reads files
+        add one with `gantry add --from com.example/files`
+        --- exit 0
+        ");
+        assert_snapshot!(alone(&["search", "files"]), @r#"
+        --- stderr
+        error: no MCP registry is configured
+        hint: pass `--registry URL`, set `GANTRY_MCP_REGISTRY`, or write `mcp_registry = "URL"` under `[gateway]`
+        --- exit 2
+        "#);
+    });
+}
