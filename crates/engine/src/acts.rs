@@ -116,6 +116,12 @@ impl Actor {
         &self.name
     }
 
+    /// Returns the role of its key; whoever has none is the gateway, a file or a program that embeds the
+    /// engine.
+    pub(crate) fn role(&self) -> Option<Role> {
+        self.role
+    }
+
     /// Returns the same actor, making what somebody else asked for.
     pub(crate) fn approving(&self) -> Self {
         Self {

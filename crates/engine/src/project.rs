@@ -17,6 +17,7 @@ pub(crate) mod images;
 pub(crate) mod policy;
 pub(crate) mod products;
 mod record;
+mod second_person;
 pub(crate) mod secrets;
 mod settings;
 mod sign_in;

@@ -27,6 +27,11 @@ pub enum AdminError {
         /// Why.
         reasons: Vec<Sensitive>,
     },
+    /// The policy asks for a second person, and an admin wants to change it.
+    #[error(
+        "the registration policy asks for a second person, so an admin does not change it alone"
+    )]
+    PolicyOfInstallation,
     /// Too much waits for a second person already.
     #[error("too many registrations wait for a second person")]
     TooManyPending,
@@ -122,7 +127,7 @@ impl Diagnose for AdminError {
             Self::RoleAbove { .. } => "auth.role",
             Self::Setting(error) => error.code(),
             Self::Policy(error) => error.code(),
-            Self::NeedsSecondPerson { .. } => "registration.approval",
+            Self::NeedsSecondPerson { .. } | Self::PolicyOfInstallation => "registration.approval",
             Self::TooManyPending => "registration.too_many",
             Self::UnknownRegistration { .. } => "registration.unknown",
             Self::OwnRegistration { .. } => "registration.own",
@@ -151,6 +156,9 @@ impl Diagnose for AdminError {
             Self::NeedsSecondPerson { .. } => {
                 Some("register it, and have somebody else approve it".into())
             }
+            Self::PolicyOfInstallation => {
+                Some("ask whoever manages the installation to change `registration.*`".into())
+            }
             Self::TooManyPending => {
                 Some("`gantry registration ls` lists them; approve or refuse some".into())
             }
@@ -158,7 +166,11 @@ impl Diagnose for AdminError {
                 Some("`gantry registration ls` lists them".into())
             }
             Self::OwnRegistration { .. } => {
-                Some("have a key of another name approve it: `gantry key new --admin --role approver`".into())
+                Some(
+                    "have an approver approve it; whoever manages the installation makes one with `gantry \
+                     key new --admin --role approver`"
+                        .into(),
+                )
             }
             Self::RegistrationDecided { .. } => None,
             Self::RegistrationLost { .. } => Some("ask for it again".into()),

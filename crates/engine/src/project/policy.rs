@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use gantry_model::caller::Role;
 use gantry_model::grant::Grant;
 use gantry_model::settings::Sensitive;
 use gantry_model::spec::{InactiveReason, ServerSpec};
@@ -15,6 +16,7 @@ use gantry_store::{RegistrationRow, RegistrationState};
 use serde_json::{Value, json};
 
 use super::Project;
+use super::second_person::Asker;
 use crate::acts::{Actor, Draft};
 use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
@@ -24,6 +26,8 @@ use crate::random::random;
 const LISTED: u32 = 1000;
 /// How many may wait at once, so that nobody fills the store with them.
 const MOST_PENDING: usize = 200;
+/// Where the role of who asked stands in what is kept.
+const ASKED_ROLE: &str = "asked_role";
 
 /// A change that needs a second person.
 #[derive(Debug, Clone)]
@@ -104,7 +108,7 @@ impl Project {
 
     /// Refuses a grant on everything that needs a second person.
     pub(super) fn policed_grants(&self, by: &Actor, grants: &[Grant]) -> Result<(), EngineError> {
-        let is_all = grants.iter().any(|grant| grant.pattern() == "*");
+        let is_all = grants.iter().any(is_everything);
         let settings = self.settings();
         let is_asked = settings
             .registration
@@ -132,7 +136,9 @@ impl Project {
                 return Err(AdminError::TooManyPending.into());
             }
             let id = format!("reg_{:032x}", u128::from_le_bytes(random()));
-            let request = held.request.to_string();
+            let mut request = held.request;
+            request[ASKED_ROLE] = by.role().map(Role::as_str).into();
+            let request = request.to_string();
             let row = RegistrationRow {
                 request: project.supervisor.seal_registration(&id, &request)?,
                 id,
@@ -204,14 +210,27 @@ impl Project {
         by: &Actor,
         row: RegistrationRow,
     ) -> Result<TakenRegistration, EngineError> {
-        // Another key of the same person is no second person.
-        if by.key() == row.asked_key || by.name() == row.asked_by {
+        let request = self.supervisor.unseal_registration(&row.id, &row.request);
+        let request: Option<Value> = request.and_then(|text| serde_json::from_str(&text).ok());
+        let asked_role = request
+            .as_ref()
+            .and_then(|asked| asked[ASKED_ROLE].as_str());
+        let asker = Asker {
+            key: &row.asked_key,
+            name: &row.asked_by,
+            role: asked_role.and_then(|role| role.parse().ok()),
+        };
+        if !self.is_second_person(by, &asker).await? {
             return Err(AdminError::OwnRegistration { id: row.id }.into());
         }
-        let request = self.supervisor.unseal_registration(&row.id, &row.request);
-        let request = request.and_then(|text| serde_json::from_str(&text).ok());
+        // What cannot be read is not approved: it waits until it is refused, or its key is back.
+        let request = match (request, row.state) {
+            (None, RegistrationState::Pending) => {
+                return Err(AdminError::RegistrationLost { id: row.id }.into());
+            }
+            (request, _) => request.unwrap_or_default(),
+        };
         self.decide(by, &row, RegistrationState::Approved).await?;
-        let request = request.ok_or_else(|| AdminError::RegistrationLost { id: row.id.clone() })?;
         Ok(TakenRegistration {
             act: row.act.clone(),
             target: row.target.clone(),
@@ -264,6 +283,13 @@ impl Project {
             false => Err(AdminError::RegistrationDecided { id: row.id.clone() }.into()),
         }
     }
+}
+
+/// Tells whether a grant is on every tool of every server, however it is spelled.
+fn is_everything(grant: &Grant) -> bool {
+    let is_any = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter == b'*');
+    let item = grant.item();
+    is_any(grant.server()) && is_any(item.strip_prefix("tool:").unwrap_or(item))
 }
 
 fn shown(id: &str) -> String {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use gantry_model::caller::Role;
 use gantry_model::id::ProjectName;
 use gantry_model::settings::{ProjectSettings, Setting};
 use gantry_store::Store;
@@ -102,7 +103,14 @@ impl Project {
             let draft = Draft::new("settings.change", project.name.as_str());
             let draft = draft.before(was).after(is);
             let act = project.acts.begin(&by, draft).await?;
-            let changed = store.change_settings(&project.name, &rows).await;
+            let changed = match may_change_policy(&by, &before, &after) {
+                Ok(()) => store.change_settings(&project.name, &rows).await,
+                Err(refused) => {
+                    let refused = Err(EngineError::from(refused));
+                    act.end(&refused).await;
+                    return refused;
+                }
+            };
             if changed.is_ok() {
                 holder.now.store(Arc::new(after));
             }
@@ -112,5 +120,22 @@ impl Project {
             Ok(project.settings())
         })
         .await
+    }
+}
+
+/// Refuses a change of the registration policy by an admin whom it asks for a second person: who could
+/// loosen it alone would need none.
+fn may_change_policy(
+    by: &Actor,
+    before: &ProjectSettings,
+    after: &ProjectSettings,
+) -> Result<(), AdminError> {
+    let is_same = before.registration == after.registration;
+    let is_asked = !before.registration.approve.is_empty();
+    match by.role() {
+        Some(role) if is_asked && !is_same && role != Role::Installation => {
+            Err(AdminError::PolicyOfInstallation)
+        }
+        _ => Ok(()),
     }
 }

@@ -13,7 +13,8 @@ use axum::routing::{get, post};
 use gantry_engine::{
     Actor, AdminError, EngineError, HeldChange, Project, RegistrationRow, TakenRegistration,
 };
-use gantry_model::spec::ServerSpec;
+use gantry_model::secret::{REDACTED, is_given_secret};
+use gantry_model::spec::{Launch, ServerSpec};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json as value};
@@ -120,11 +121,29 @@ pub(super) fn server_wanted<'a>(
     spec: &'a ServerSpec,
     shown: &impl Serialize,
 ) -> Wanted<'a> {
+    let mut shown = serde_json::to_value(shown).unwrap_or_default();
+    // What makes programs load other code is approved with its value, not by its name.
+    let env = match &spec.launch {
+        Launch::Process(process) => Some(&process.env),
+        Launch::Image(image) => Some(&image.env),
+        Launch::Remote(_) => None,
+    };
+    let allowed = env.into_iter().flatten();
+    let allowed = allowed.filter(|(name, _)| spec.allow.env.contains(*name));
+    let allowed: serde_json::Map<String, Value> = allowed
+        .map(|(name, value)| match is_given_secret(name, value) {
+            true => (name.clone(), REDACTED.into()),
+            false => (name.clone(), value.as_str().into()),
+        })
+        .collect();
+    if !allowed.is_empty() {
+        shown["allowed_env_values"] = allowed.into();
+    }
     Wanted {
         act,
         target: spec.name.as_str(),
         request: value!({ "spec": spec }),
-        shown: serde_json::to_value(shown).unwrap_or_default(),
+        shown,
     }
 }
 

@@ -74,11 +74,12 @@ impl Role {
     }
 
     /// Tells whether a key of this role may make, change or revoke keys of another: nobody hands out
-    /// more than they have.
+    /// more than they have, and nobody appoints who watches them. An admin who made approvers could
+    /// approve everything alone, and read every secret.
     pub const fn may_give(self, other: Self) -> bool {
         match self {
             Self::Installation => true,
-            Self::Admin => !matches!(other, Self::Installation),
+            Self::Admin => !matches!(other, Self::Installation | Self::Approver),
             Self::Operator | Self::Approver | Self::Auditor => false,
         }
     }
@@ -179,6 +180,7 @@ mod tests {
             }
         }
         assert!(Role::ALL.iter().all(|role| !Role::Operator.may_give(*role)));
+        assert!(!Role::Admin.may_give(Role::Approver));
     }
 
     #[test]

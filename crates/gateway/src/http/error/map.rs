@@ -302,6 +302,7 @@ fn admin_status(error: &AdminError) -> StatusCode {
         AdminError::RoleAbove { .. }
         | AdminError::Policy(_)
         | AdminError::NeedsSecondPerson { .. }
+        | AdminError::PolicyOfInstallation
         | AdminError::OwnRegistration { .. } => StatusCode::FORBIDDEN,
         AdminError::Setting(_) => StatusCode::UNPROCESSABLE_ENTITY,
         AdminError::UnknownRegistration { .. }
