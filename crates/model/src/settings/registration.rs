@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::package::{Packages, packages};
+use super::package::{Package, Packages, packages, runs_engine};
 use crate::diagnose::{Diagnose, Fault};
 use crate::grant::Pattern;
 use crate::spec::{Launch, Profile, Rung, ServerSpec};
@@ -15,9 +15,9 @@ use crate::spec::{Launch, Profile, Rung, ServerSpec};
 /// What may be registered. A list that is absent allows everything, an empty one nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RegistrationPolicy {
-    /// Commands, as they are written.
+    /// Commands, as they are written; a path that goes back is none that a `*` stands for.
     pub commands: Option<Patterns>,
-    /// Packages that `npx`, `uvx` and the like are told to run.
+    /// Packages that `npx`, `uvx` and the like are told to run: by name, or with their version.
     pub packages: Option<Patterns>,
     /// References of images.
     pub images: Option<Patterns>,
@@ -86,6 +86,25 @@ impl Patterns {
         self.0.iter().any(|pattern| pattern.matches(text))
     }
 
+    /// Tells whether a command is meant. `/opt/*` does not stand for `/opt/../bin/sh`.
+    fn match_command(&self, command: &str) -> bool {
+        let is_settled = !goes_back(command);
+        let mut patterns = self.0.iter();
+        patterns.any(|pattern| {
+            pattern.matches(command) && (is_settled || !matches!(pattern, Pattern::Glob(_)))
+        })
+    }
+
+    /// Tells whether a package is meant: by its name, whatever the version, or as it is written. What
+    /// leads elsewhere under a name (`@acme/x@npm:other`, a URL, a file) only as it is written.
+    fn match_package(&self, text: &str) -> bool {
+        let package = Package::of(text);
+        self.0.iter().any(|pattern| match &package {
+            Some(package) => pattern.matches(package.name) || pattern.matches(text),
+            None => pattern.matches(text) && !matches!(pattern, Pattern::Glob(_)),
+        })
+    }
+
     /// Tells whether a URL is meant. Scheme, host and the rest are matched one by one, so that a `*` in
     /// the host never reaches into the path.
     fn match_url(&self, url: &str) -> bool {
@@ -98,7 +117,8 @@ impl Patterns {
             };
             wanted.scheme == url.scheme
                 && Pattern::new(&wanted.host).matches(&url.host)
-                && (wanted.rest.is_empty() || Pattern::new(wanted.rest).matches(url.rest))
+                && (wanted.rest.is_empty()
+                    || (!goes_back(url.path()) && Pattern::new(wanted.rest).matches(url.rest)))
         })
     }
 }
@@ -114,14 +134,46 @@ struct Url<'u> {
 impl<'u> Url<'u> {
     fn of(text: &'u str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
+        // Clients read `\` as `/`, so that what stands before it is the host.
+        if rest.contains('\\') {
+            return None;
+        }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (host, rest) = rest.split_at(end);
+        let (authority, rest) = rest.split_at(end);
+        let scheme = scheme.to_ascii_lowercase();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        let host = host.to_ascii_lowercase();
+        let own_port = match scheme.as_str() {
+            "http" => ":80",
+            _ => ":443",
+        };
         Some(Self {
-            scheme: scheme.to_ascii_lowercase(),
-            host: host.to_ascii_lowercase(),
+            host: host.strip_suffix(own_port).unwrap_or(&host).to_owned(),
+            scheme,
             rest: if rest == "/" { "" } else { rest },
         })
     }
+
+    fn path(&self) -> &'u str {
+        self.rest.split(['?', '#']).next().unwrap_or_default()
+    }
+}
+
+/// Tells whether a path has parts that are resolved before it is used, such as `..`.
+fn goes_back(path: &str) -> bool {
+    let plain = path.to_ascii_lowercase().replace("%2e", ".");
+    let plain = plain.replace("%2f", "/").replace("%5c", "/");
+    let mut parts = plain
+        .strip_prefix('/')
+        .unwrap_or(&plain)
+        .split('/')
+        .peekable();
+    let mut is_back = false;
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        is_back |= matches!(part, "." | "..") || (part.is_empty() && !is_last);
+    }
+    is_back
 }
 
 impl RegistrationPolicy {
@@ -152,7 +204,11 @@ impl RegistrationPolicy {
 
     fn command(&self, command: &str, args: &[String]) -> Result<(), PolicyError> {
         let commands = self.commands.as_ref();
-        allowed(commands, Policed::Command, command, Patterns::match_text)?;
+        allowed(commands, Policed::Command, command, Patterns::match_command)?;
+        if self.images.is_some() && runs_engine(command, args) {
+            let command = shown(command);
+            return Err(PolicyError::UnclearImage { command });
+        }
         if self.packages.is_none() {
             return Ok(());
         }
@@ -163,7 +219,7 @@ impl RegistrationPolicy {
             }),
             Packages::Named(named) => named.iter().try_for_each(|package| {
                 let packages = self.packages.as_ref();
-                allowed(packages, Policed::Package, package, Patterns::match_text)
+                allowed(packages, Policed::Package, package, Patterns::match_package)
             }),
         }
     }
@@ -260,6 +316,10 @@ fn allowed(
 /// Cuts what is shown of a value, and escapes what a terminal would obey. A query may hold a secret.
 fn shown(text: &str) -> String {
     let text = text.split('?').next().unwrap_or_default();
+    let text = match crate::secret::userinfo(text) {
+        Some(login) => &text.replacen(login, crate::secret::REDACTED, 1),
+        None => text,
+    };
     let cut = text.chars().take(100);
     cut.flat_map(char::escape_debug).collect()
 }
@@ -278,6 +338,12 @@ pub enum PolicyError {
     /// Which package is run cannot be told from the arguments.
     #[error("which package `{command}` runs cannot be told from its arguments")]
     UnclearPackage {
+        /// The command.
+        command: String,
+    },
+    /// A container engine would run an image past the list of images.
+    #[error("which image `{command}` runs is not checked by the project")]
+    UnclearImage {
         /// The command.
         command: String,
     },
@@ -305,6 +371,9 @@ impl Diagnose for PolicyError {
             Self::NotAllowed { what, .. } => what.setting(),
             Self::UnclearPackage { .. } => {
                 return Some("write the package first, or behind `--package` or `--from`".into());
+            }
+            Self::UnclearImage { .. } => {
+                return Some("name the image in `image`, so that Gantry runs it itself".into());
             }
             Self::Isolation { .. } => "registration.isolation_floor",
         };
@@ -342,6 +411,19 @@ mod tests {
         ] {
             assert!(!list.match_url(wrong), "{wrong}");
         }
+        for wrong in [
+            r"https://evil.net\.example.com/mcp/x",
+            "https://a.example.com@evil.net/mcp/x",
+            "https://a.example.com/mcp/../admin",
+            "https://a.example.com/mcp/%2E%2e/admin",
+            "https://a.example.com/mcp/..%2fadmin",
+        ] {
+            assert!(!list.match_url(wrong), "{wrong}");
+        }
+        assert!(list.match_url("https://a.example.com:443/mcp/x?y=../z"));
+        assert!(list.match_url("http://127.0.0.1/"));
+        let open = patterns(&["https://a.example.com"]).unwrap();
+        assert!(open.match_url("https://a.example.com/x/../y"));
         assert!(patterns(&["*"]).unwrap().match_url("https://x"));
         assert!(!patterns(&[]).unwrap().match_url("https://x"));
     }
@@ -354,6 +436,23 @@ mod tests {
         assert!(policy.command("anything", &[]).is_err());
         policy.commands = patterns(&["npx", "/opt/tools/*"]);
         assert!(policy.command("/opt/tools/x", &[]).is_ok());
+        for around in [
+            "/opt/tools/../../bin/sh",
+            "/opt/tools/./../x",
+            "/opt/tools//x",
+        ] {
+            assert!(policy.command(around, &[]).is_err(), "{around}");
+        }
+        policy.images = patterns(&["registry.example/*"]);
+        policy.commands = None;
+        let run = ["run", "-i", "registry.example/x"].map(str::to_owned);
+        for engine in ["docker", "/usr/bin/podman"] {
+            let refused = policy.command(engine, &run).unwrap_err();
+            assert!(refused.hint().unwrap().contains("`image`"), "{refused}");
+        }
+        let wrapped = ["-i", "docker", "run", "x"].map(str::to_owned);
+        assert!(policy.command("/usr/bin/env", &wrapped).is_err());
+        policy.commands = patterns(&["npx", "/opt/tools/*"]);
         let refused = policy.command("sh", &[]).unwrap_err();
         assert_eq!(
             refused.to_string(),
@@ -382,6 +481,40 @@ mod tests {
         ));
         assert!(!run("uvx", &["--with=left-pad", "ruff"]));
         assert!(!run("npx", &["--strange", "@acme/server"]));
+        // By name whatever the version; what leads elsewhere under that name is another package.
+        assert!(run("npx", &["@acme/server@1.2.3"]) && run("npx", &["@acme/server@latest"]));
+        assert!(run("uvx", &["ruff[lsp]==0.4.1"]) && run("uvx", &["ruff@latest"]));
+        for elsewhere in [
+            "@acme/server@npm:left-pad",
+            "@acme/server@git+https://evil.net/x.git",
+            "@acme/server@evil/x",
+            "@acme/server@file:../x",
+            "@acme/x/../../evil",
+            "@acme/evil.tgz",
+        ] {
+            assert!(!run("npx", &["-y", elsewhere]), "{elsewhere}");
+            assert!(!run("npx", &["--package", elsewhere, "x"]), "{elsewhere}");
+        }
+        assert!(!run("uvx", &["ruff @ https://evil.net/x.whl"]));
+        assert!(!run("uvx", &["--from", "git+https://evil.net/x", "ruff"]));
+        for (command, args) in [
+            ("npm", &["x", "left-pad"][..]),
+            ("npm", &["--yes", "exec", "left-pad"]),
+            ("bun", &["x", "left-pad"]),
+            ("pnpx", &["left-pad"]),
+            ("uv", &["run", "--with", "left-pad", "x"]),
+            ("deno", &["run", "npm:left-pad"]),
+            ("env", &["npx", "left-pad"]),
+            ("/usr/bin/env", &["-S", "npx left-pad"]),
+            ("python3", &["-m", "uv", "tool", "run", "left-pad"]),
+            (
+                "node",
+                &["/usr/lib/node_modules/npm/bin/npx-cli.js", "left-pad"],
+            ),
+        ] {
+            assert!(!run(command, args), "{command} {args:?}");
+        }
+        assert!(run("env", &["A=1", "my-server"]) && run("python3", &["-m", "my_server"]));
         assert!(!run("npx", &["-c", "left-pad"]));
         assert!(!run("npx", &[]));
     }

@@ -21,8 +21,8 @@ pub enum UrlError {
     /// A part after `#`, which is never sent.
     #[error("it has a part after `#`")]
     Fragment,
-    /// A blank or a control character.
-    #[error("it contains a blank or a control character")]
+    /// A blank, a control character or a backslash.
+    #[error("it contains a blank, a backslash or a control character")]
     Character,
     /// An address in another spelling than its usual one, which hides where it leads. fault H4
     #[error("its host is an address in an unusual spelling")]
@@ -46,7 +46,9 @@ impl UrlError {
 
 /// Checks that a text is the URL of a server: `http` or `https`, a host, nothing hidden.
 pub fn check_url(url: &str) -> Result<(), UrlError> {
-    if url.contains(|letter: char| letter.is_control() || letter.is_whitespace()) {
+    // Clients read a `\` as a `/`: it would hide which host is meant.
+    if url.contains(|letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\')
+    {
         return Err(UrlError::Character);
     }
     let (scheme, rest) = url.split_once(':').ok_or(UrlError::NoScheme)?;
