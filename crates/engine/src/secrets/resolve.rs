@@ -116,7 +116,7 @@ fn objection(binding: &SecretBinding, spec: &ServerSpec, place: &SecretPlace) ->
                     "it is bound to {bound}, and the server is at {origin}"
                 ));
             }
-            (SecretPlace::Variable(_), _) => {
+            (SecretPlace::Variable(_) | SecretPlace::Option(_), _) => {
                 return Some(format!("it is bound to {bound}, for headers only"));
             }
         }

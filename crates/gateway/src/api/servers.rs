@@ -228,10 +228,16 @@ fn asked_again(
     asked: &ServerSpec,
     patch: &serde_json::Map<String, Value>,
 ) -> Result<(), Problem> {
+    let whole = Value::Object(patch.clone());
     let is_given = |place: &SecretPlace| {
         let (tables, name) = match place {
             SecretPlace::Variable(name) => (&["env", "environment"][..], name),
             SecretPlace::Header(name) => (&["headers"][..], name),
+            SecretPlace::Option(name) => {
+                let mut path = name.split('.');
+                let given = path.try_fold(&whole, |table, member| table.get(member));
+                return given.is_some_and(|value| !value.is_null());
+            }
         };
         let mut tables = tables.iter().filter_map(|table| patch.get(*table));
         tables.any(|table| table.get(name).is_some_and(Value::is_string))

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Launch, ServerSpec, Source};
-use crate::secret::{SecretName, SecretText, Template, is_given_secret, is_redactable};
+use crate::secret::{
+    Hint, SecretName, SecretText, Template, hint_of, is_given_secret, is_redactable,
+    secret_arguments,
+};
 
 /// Where the value of a secret goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,13 +19,21 @@ pub enum SecretPlace {
     Variable(String),
     /// A header of every request.
     Header(String),
+    /// An option with a secret in it, which is written out there: no `${NAME}` is filled.
+    Option(&'static str),
 }
+
+/// The options besides variables and headers that may have secrets in them.
+const ARGS: &str = "args";
+const URL: &str = "url";
+const CLIENT_SECRET: &str = "auth.client_secret";
 
 impl fmt::Display for SecretPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "env.{name}"),
             Self::Header(name) => write!(f, "headers.{name}"),
+            Self::Option(name) => f.write_str(name),
         }
     }
 }
@@ -119,36 +130,68 @@ impl ServerSpec {
 
     /// Returns the values that a change would take along to where `changed` leads, though nobody has given
     /// them again: those that may be secrets and stay as they are, while anything else decides about
-    /// them. `given` tells what stands in the change.
+    /// them. `given` tells what stands in the change. Whatever no view shows counts: variables, headers,
+    /// arguments, the secret of a client, a URL with a key in it.
     pub fn carried_secrets(
         &self,
         changed: &Self,
         given: impl Fn(&SecretPlace) -> bool,
     ) -> Vec<SecretPlace> {
-        let values = self.values().into_iter();
-        let (again, kept): (Vec<_>, Vec<_>) = values
-            .filter(|(place, value)| {
-                let (SecretPlace::Variable(name) | SecretPlace::Header(name)) = place;
-                let is_secret = is_given_secret(name, value) || is_redactable(value);
-                is_secret && Template::parse(value).is_none()
-            })
-            .map(|(place, _)| place)
-            .partition(|place| given(place));
+        let (again, kept): (Vec<_>, Vec<_>) =
+            self.hidden().into_iter().partition(|place| given(place));
         let (mut before, mut after) = (self.clone(), changed.clone());
         for place in &again {
             before.clear(place);
             after.clear(place);
         }
-        match before.destination() == after.destination() {
-            true => Vec::new(),
-            false => {
-                let mut values = changed.values();
-                values.retain(|(place, value)| self.values().contains(&(place.clone(), *value)));
-                let is_carried =
-                    |place: &SecretPlace| values.iter().any(|(known, _)| known == place);
-                kept.into_iter().filter(is_carried).collect()
+        let is_elsewhere = before.destination() != after.destination();
+        let is_moved = |place: &SecretPlace| match place {
+            SecretPlace::Option(CLIENT_SECRET) => self.sign_in() != changed.sign_in(),
+            SecretPlace::Option(URL) => self.route() != changed.route(),
+            SecretPlace::Variable(_) | SecretPlace::Header(_) | SecretPlace::Option(_) => {
+                is_elsewhere
             }
-        }
+        };
+        let is_carried = |place: &SecretPlace| changed.text(place) == self.text(place);
+        let mut carried = kept;
+        carried.retain(|place| is_moved(place) && is_carried(place));
+        carried
+    }
+
+    /// Returns where values stand that no view shows and that may be secrets.
+    fn hidden(&self) -> Vec<SecretPlace> {
+        let is_secret = |name: &str, value: &str| {
+            // Whatever it is, its name says that it is one.
+            let is_named = hint_of(name) == Hint::Secret && !value.trim().is_empty();
+            is_named || is_given_secret(name, value) || is_redactable(value)
+        };
+        let values = self.values().into_iter();
+        let values = values.filter(|(place, value)| {
+            let (SecretPlace::Variable(name) | SecretPlace::Header(name)) = place else {
+                return false;
+            };
+            is_secret(name, value) && Template::parse(value).is_none()
+        });
+        let mut hidden: Vec<SecretPlace> = values.map(|(place, _)| place).collect();
+        let (args, remote) = match &self.launch {
+            Launch::Process(process) => (process.args.as_slice(), None),
+            Launch::Image(image) => (image.args.as_slice(), None),
+            Launch::Remote(remote) => (&[][..], Some(remote)),
+        };
+        let options = [
+            (ARGS, secret_arguments(args).iter().any(Option::is_some)),
+            (
+                URL,
+                remote.is_some_and(|remote| remote.shown_url() != remote.url),
+            ),
+            (
+                CLIENT_SECRET,
+                remote.is_some_and(|remote| remote.auth.client_secret.is_some()),
+            ),
+        ];
+        let options = options.into_iter().filter(|(_, is_hidden)| *is_hidden);
+        hidden.extend(options.map(|(name, _)| SecretPlace::Option(name)));
+        hidden
     }
 
     fn values(&self) -> Vec<(SecretPlace, &str)> {
@@ -164,14 +207,54 @@ impl ServerSpec {
         values.collect()
     }
 
+    /// Returns what stands at a place.
+    fn text(&self, place: &SecretPlace) -> Option<String> {
+        match (&self.launch, place) {
+            (Launch::Process(process), SecretPlace::Variable(name)) => {
+                process.env.get(name).cloned()
+            }
+            (Launch::Image(image), SecretPlace::Variable(name)) => image.env.get(name).cloned(),
+            (Launch::Remote(remote), SecretPlace::Header(name)) => {
+                remote.headers.get(name).cloned()
+            }
+            (Launch::Process(process), SecretPlace::Option(ARGS)) => Some(process.args.join("\0")),
+            (Launch::Image(image), SecretPlace::Option(ARGS)) => Some(image.args.join("\0")),
+            (Launch::Remote(remote), SecretPlace::Option(URL)) => Some(remote.url.clone()),
+            (Launch::Remote(remote), SecretPlace::Option(CLIENT_SECRET)) => {
+                remote.auth.client_secret.clone()
+            }
+            _ => None,
+        }
+    }
+
+    /// Empties a value that was given again. Arguments and URLs stay: they decide where others go.
     fn clear(&mut self, place: &SecretPlace) {
         let value = match (&mut self.launch, place) {
             (Launch::Process(process), SecretPlace::Variable(name)) => process.env.get_mut(name),
             (Launch::Image(image), SecretPlace::Variable(name)) => image.env.get_mut(name),
             (Launch::Remote(remote), SecretPlace::Header(name)) => remote.headers.get_mut(name),
+            (Launch::Remote(remote), SecretPlace::Option(CLIENT_SECRET)) => {
+                remote.auth.client_secret.as_mut()
+            }
             _ => None,
         };
         value.into_iter().for_each(String::clear);
+    }
+
+    /// Returns what decides where the secret of a client is sent.
+    fn sign_in(&self) -> Option<impl PartialEq + use<'_>> {
+        let remote = self.launch.remote()?;
+        let auth = super::RemoteAuth {
+            client_secret: None,
+            ..remote.auth.clone()
+        };
+        Some((&remote.url, self.route(), auth))
+    }
+
+    /// Returns what decides who sees the URL of a remote server, besides the server.
+    fn route(&self) -> Option<impl PartialEq + use<'_>> {
+        let remote = self.launch.remote()?;
+        Some((&remote.proxy, &remote.ca_file, remote.allow_private))
     }
 
     /// Returns scheme, host and port of a remote server, as they are compared.
@@ -316,6 +399,49 @@ mod tests {
             both
         );
         assert_eq!(carried("limits", json!({"cpu": 0.5}), &[]), [""; 0]);
+        // Secrets in arguments are not shown either, and a short password is one by its name.
+        let known = spec(
+            json!({"process": {"command": "x", "args": ["--token", "hunter22-x"],
+            "env": {"DB_PASSWORD": "admin"}}}),
+        );
+        let moved = spec(
+            json!({"process": {"command": "y", "args": ["--token", "hunter22-x"],
+            "env": {"DB_PASSWORD": "admin"}}}),
+        );
+        let both = known.carried_secrets(&moved, |_| false);
+        let both: Vec<String> = both.iter().map(ToString::to_string).collect();
+        assert_eq!(both, ["env.DB_PASSWORD", "args"]);
+        // Who gives other arguments does not thereby give the variables.
+        let other = spec(json!({"process": {"command": "x", "args": ["--send-home"],
+            "env": {"DB_PASSWORD": "admin"}}}));
+        let kept = known.carried_secrets(&other, |place| *place == SecretPlace::Option("args"));
+        assert_eq!(kept, [SecretPlace::Variable("DB_PASSWORD".to_owned())]);
+    }
+
+    // fault K4: the secret of a client goes to the authorization server that the URL leads to
+    #[test]
+    fn the_secret_of_a_client_is_asked_for_again_when_its_server_moves() {
+        let base = json!({"remote": {"url": "https://x/mcp?key=0123456789abcdefABCDEF", "headers": {"A": "b"},
+            "auth": {"kind": "client_credentials", "client_id": "me", "client_secret": "hunter22"}}});
+        let known = spec(base.clone());
+        let carried = |path: &str, value: Value| {
+            let mut changed = base.clone();
+            changed["remote"][path] = value;
+            let carried = known.carried_secrets(&spec(changed), |_| false);
+            carried.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            carried("url", json!("https://evil/mcp")),
+            ["auth.client_secret"]
+        );
+        let auth = json!({"kind": "client_credentials", "client_id": "me", "client_secret": "hunter22",
+            "issuer": "https://evil"});
+        assert_eq!(carried("auth", auth), ["auth.client_secret"]);
+        assert_eq!(
+            carried("proxy", json!("http://evil:1")),
+            ["url", "auth.client_secret"]
+        );
+        assert_eq!(carried("headers", json!({"A": "c"})), [""; 0]);
     }
 
     #[test]

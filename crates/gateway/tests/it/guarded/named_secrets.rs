@@ -468,6 +468,42 @@ fn who_may_edit_servers_reads_no_secret_in_ten_ways() {
     }
     assert!(!evil.heard().contains(NEXT), "{}", evil.heard());
     assert_eq!(thief.token(), None);
+    // What no view shows is asked for again wherever it stands.
+    let client = json!({"name": "c", "url": good.url(), "start": "lazy", "allow_private": true,
+        "auth": {"kind": "client_credentials", "client_id": "me", "client_secret": "hunter22-client"}});
+    does(&gantry, "POST", SERVERS, &client, 201);
+    let mut arguments = a.body("d", &json!({"DB_PASSWORD": "admin"}));
+    arguments["args"] = json!(["--token", "hunter22-argument"]);
+    arguments["start"] = "lazy".into();
+    does(&gantry, "POST", SERVERS, &arguments, 201);
+    for (server, patch, place) in [
+        ("c", json!({"url": evil.url()}), "`auth.client_secret`"),
+        ("c", json!({"proxy": evil.proxy()}), "`auth.client_secret`"),
+        (
+            "c",
+            json!({"auth": {"issuer": "https://evil.example"}}),
+            "`auth.client_secret`",
+        ),
+        ("d", moves.clone(), "`args`"),
+        ("d", moves.clone(), "`env.DB_PASSWORD`"),
+        (
+            "d",
+            json!({"command": moves["command"], "args": []}),
+            "`env.DB_PASSWORD`",
+        ),
+    ] {
+        let answer = patches(server, &patch);
+        let told = (answer.status, answer.text().contains(place));
+        assert_eq!(told, (409, true), "{patch}: {}", answer.text());
+    }
+    assert_eq!(patches("c", &json!({"timeout": "9s"})).status, 200);
+    // An approver is nobody whom an admin makes.
+    let body = json!({"kind": "admin", "role": "approver"});
+    let made = tries("POST", "/api/v1/keys", &body);
+    assert_eq!(
+        (made.status, &made.json()["code"]),
+        (403, &json!("auth.role"))
+    );
     // Who approves the change lets it have the secret.
     assert_eq!(tries("PUT", &format!("{SERVERS}/a"), &whole).status, 200);
     reason(&gantry, "a");
