@@ -90,6 +90,8 @@ pub(crate) struct Access {
     keys: ArcSwap<Keys>,
     /// What each agent may do, for those who prove with a token that they are one.
     agents: ArcSwap<HashMap<AgentName, Arc<GrantSet>>>,
+    /// What is suspended, for callers without a key in `keys`.
+    suspended: ArcSwap<Suspensions>,
     /// The revision of keys, agents and grants in the store that was read last.
     revision: AtomicU64,
     /// Moves whenever keys are others than before, or one has ended.
@@ -120,6 +122,7 @@ impl Access {
             project,
             keys: ArcSwap::default(),
             agents: ArcSwap::default(),
+            suspended: ArcSwap::default(),
             revision: AtomicU64::new(0),
             changed: watch::Sender::new(0),
             any_changed,
@@ -186,7 +189,8 @@ impl Access {
         let rows = self.store.keys().await?;
         self.replace_agents(&grants, &agents);
         let suspended = self.store.suspensions(&self.project).await?;
-        let suspended: Suspensions = suspended.into_iter().collect();
+        let suspended: Arc<Suspensions> = Arc::new(suspended.into_iter().collect());
+        self.suspended.store(Arc::clone(&suspended));
         let closed = self.closed.load(Ordering::Acquire);
         self.replace(|old| {
             let mut keys = Keys::default();
@@ -246,6 +250,11 @@ impl Access {
     /// Returns the caller that a verified token makes; nobody if there is no such agent (any more).
     pub(crate) fn of_token(&self, verified: &Verified) -> Option<Caller> {
         let grants = self.agents.load().get(&verified.agent).cloned()?;
+        let validity = verified.validity.clone();
+        if let Some(end) = self.token_end(&verified.agent) {
+            // Who is suspended is told so, and gets nothing.
+            validity.end(end);
+        }
         Some(Caller {
             project: self.project.clone(),
             agent: verified.agent.clone(),
@@ -253,16 +262,24 @@ impl Access {
             kind: KeyKind::Agent,
             grants,
             users: UserTrust::Trusted,
-            validity: verified.validity.clone(),
+            validity,
             token: Some(TokenIdentity {
                 user: verified.user.clone(),
             }),
         })
     }
 
-    /// Tells whether there is such an agent.
-    pub(crate) fn has_agent(&self, agent: &AgentName) -> bool {
-        self.agents.load().contains_key(agent)
+    /// Tells why a token of an agent ends, or is not accepted: there is no such agent, or it is suspended.
+    pub(crate) fn token_end(&self, agent: &AgentName) -> Option<KeyEnd> {
+        let is_closed = self.closed.load(Ordering::Acquire);
+        match self.agents.load().contains_key(agent) {
+            false => Some(KeyEnd::Revoked),
+            true if is_closed => Some(KeyEnd::Suspended),
+            true => {
+                let suspended = self.suspended.load().of_agent(agent);
+                suspended.map(|_| KeyEnd::Suspended)
+            }
+        }
     }
 
     /// Makes new keys of those there are; what was started with one that is not among them ends.
@@ -332,6 +349,7 @@ impl Access {
         if caller.token.is_some() {
             let grants = self.agents.load().get(&caller.agent).cloned()?;
             let is_valid = caller.validity.end_reason().is_none();
+            let is_valid = is_valid && self.token_end(&caller.agent).is_none();
             return is_valid.then(|| Caller {
                 grants,
                 ..caller.clone()

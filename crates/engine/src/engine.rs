@@ -2,6 +2,7 @@
 //! projects, and hands every request to its caller's project.
 
 mod failed_logins;
+pub(crate) mod inputs;
 mod projects;
 mod record;
 pub(crate) mod rekey;
@@ -200,18 +201,21 @@ impl Engine {
         }
     }
 
-    /// Fetches the keys of token issuers, and ends tokens that expire or whose agent is gone.
+    /// Fetches the keys of token issuers, and ends tokens that expire or whose agent is gone
+    /// or suspended.
     fn watch_tokens(&self) {
         let machine = &self.inner.machine;
         // Weak: the task must not keep the engine.
         let inner = Arc::downgrade(&self.inner);
-        let is_agent = move |project: &ProjectName, agent: &AgentName| {
+        let end_of = move |project: &ProjectName, agent: &AgentName| {
             let projects = inner.upgrade().map(|inner| inner.projects.load_full());
             let project = projects.as_ref().and_then(|projects| projects.get(project));
-            project.is_some_and(|project| project.access.has_agent(agent))
+            project.map_or(Some(KeyEnd::Revoked), |project| {
+                project.access.token_end(agent)
+            })
         };
         let (tokens, stop) = (Arc::clone(&machine.tokens), machine.stop_tasks.clone());
-        let running = tokens.run(Arc::clone(&machine.clients), stop, is_agent);
+        let running = tokens.run(Arc::clone(&machine.clients), stop, end_of);
         machine.tracker.spawn(running);
     }
 

@@ -28,7 +28,7 @@ use crate::http_client::Clients;
 
 use self::claims::Claims;
 pub use self::jws::Algorithm;
-use self::jws::Signed;
+use self::jws::{PublicKey, Signed};
 use self::keys::IssuerKeys;
 
 /// The longest token that is looked at.
@@ -187,6 +187,10 @@ struct Issuer {
 /// A token in use.
 struct InUse {
     expires_ms: u64,
+    /// Which issuer made it, by its place in the list.
+    issuer: usize,
+    /// The key that signed it.
+    signer: PublicKey,
     verified: Verified,
 }
 
@@ -232,34 +236,38 @@ impl Tokens {
         {
             return Ok(known.verified.clone());
         }
-        let (verified, expires_ms) = self.check(token, now_ms)?;
+        let fresh = self.check(token, now_ms)?;
         let mut in_use = self.in_use.lock();
-        if in_use.len() >= REMEMBERED {
+        // Another request with the same token may have been faster.
+        if let Some(known) = in_use.get(&digest)
+            && known.verified.validity.end_reason().is_none()
+        {
+            return Ok(known.verified.clone());
+        }
+        if in_use.len() >= REMEMBERED && !in_use.contains_key(&digest) {
             return Err(TokenError::TooMany);
         }
-        let entry = in_use.entry(digest);
-        let entry = entry.or_insert(InUse {
-            expires_ms,
-            verified,
-        });
-        Ok(entry.verified.clone())
+        let verified = fresh.verified.clone();
+        in_use.insert(digest, fresh);
+        Ok(verified)
     }
 
-    fn check(&self, token: &str, now_ms: u64) -> Result<(Verified, u64), TokenError> {
+    fn check(&self, token: &str, now_ms: u64) -> Result<InUse, TokenError> {
         if token.len() > LONGEST {
             let why = "it is too long";
             return Err(TokenError::Malformed { why });
         }
         let signed = Signed::parse(token)?;
         let claimed = signed.issuer()?;
-        let issuer = self.issuers.iter();
-        let mut issuer = issuer.filter(|issuer| issuer.config.url == claimed);
-        let issuer = issuer.next().ok_or(TokenError::Issuer)?;
+        let mut issuers = self.issuers.iter();
+        let number = issuers.position(|issuer| issuer.config.url == claimed);
+        let number = number.ok_or(TokenError::Issuer)?;
+        let issuer = &self.issuers[number];
         let config = &issuer.config;
         if !config.algorithms.contains(&signed.algorithm()) {
             return Err(TokenError::Algorithm);
         }
-        issuer.keys.verify(&signed)?;
+        let signer = issuer.keys.verify(&signed)?;
         let claims = Claims::read(signed.payload())?;
         let expires_ms = claims.check(&config.audience, now_ms)?;
         let unmapped = || TokenError::Agent {
@@ -274,7 +282,12 @@ impl Tokens {
             key: key_of(&config.url, holder),
             validity: KeyValidity::default(),
         };
-        Ok((verified, expires_ms))
+        Ok(InUse {
+            expires_ms,
+            issuer: number,
+            signer,
+            verified,
+        })
     }
 
     /// Keeps the issuers' keys fresh and ends tokens that expire, until told to stop.
@@ -282,7 +295,7 @@ impl Tokens {
         self: Arc<Self>,
         clients: Arc<Clients>,
         stop: CancellationToken,
-        is_agent: impl Fn(&ProjectName, &AgentName) -> bool,
+        end_of: impl Fn(&ProjectName, &AgentName) -> Option<KeyEnd>,
     ) {
         if self.issuers.is_empty() {
             return;
@@ -295,7 +308,7 @@ impl Tokens {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                self.sweep(unix_ms(), &is_agent);
+                self.sweep(unix_ms(), &end_of);
             }
         };
         tokio::select! {
@@ -306,14 +319,29 @@ impl Tokens {
         }
     }
 
-    /// Ends what was started with tokens that have expired, or whose agent is gone. fault U6
-    fn sweep(&self, now_ms: u64, is_agent: &impl Fn(&ProjectName, &AgentName) -> bool) {
+    /// Ends what was started with tokens that have expired, whose issuer has withdrawn the key, or whose
+    /// agent is gone or suspended. fault U6
+    fn sweep(&self, now_ms: u64, end_of: &impl Fn(&ProjectName, &AgentName) -> Option<KeyEnd>) {
+        let keys: Vec<_> = self
+            .issuers
+            .iter()
+            .map(|issuer| issuer.keys.now())
+            .collect();
+        // A key that its issuer has withdrawn ends the tokens that it signed.
+        let is_published = |token: &InUse| {
+            let keys = keys[token.issuer].as_ref();
+            keys.is_some_and(|keys| keys.contains(&token.signer))
+        };
         self.in_use.lock().retain(|_, token| {
             let verified = &token.verified;
             let end = match now_ms < token.expires_ms {
-                false => KeyEnd::Expired,
-                true if is_agent(&verified.project, &verified.agent) => return true,
-                true => KeyEnd::Revoked,
+                false => Some(KeyEnd::Expired),
+                true if !is_published(token) => Some(KeyEnd::Revoked),
+                true => end_of(&verified.project, &verified.agent),
+            };
+            let Some(end) = end else {
+                // One that has ended is judged anew when it comes again.
+                return verified.validity.end_reason().is_none();
             };
             verified.validity.end(end);
             false

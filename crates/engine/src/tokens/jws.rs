@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gantry_model::jsonrpc::{self, Limits};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
@@ -71,8 +72,13 @@ struct Header {
     alg: String,
     #[serde(default)]
     kid: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some")]
     crit: Option<serde_json::Value>,
+}
+
+/// Reads what is there, `null` included.
+fn some<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(value).map(Some)
 }
 
 /// A token taken apart, its signature not verified yet.
@@ -98,7 +104,18 @@ impl<'a> Signed<'a> {
             let decoded = URL_SAFE_NO_PAD.decode(part);
             decoded.map_err(|_| malformed("a part is not base64url"))
         };
-        let head: Header = serde_json::from_slice(&decoded(header)?)
+        // No member twice, at any depth: others might read the other one.
+        let document = |part: &str| {
+            let bytes = decoded(part)?;
+            let text = std::str::from_utf8(&bytes).ok();
+            let is_strict =
+                text.is_some_and(|text| jsonrpc::validate(text, &Limits::default()).is_ok());
+            match is_strict {
+                true => Ok(bytes),
+                false => Err(malformed("a part is not JSON, or has a member twice")),
+            }
+        };
+        let head: Header = serde_json::from_slice(&document(header)?)
             .map_err(|_| malformed("its header is not valid"))?;
         if head.crit.is_some() {
             return Err(malformed("its header has critical extensions"));
@@ -106,7 +123,7 @@ impl<'a> Signed<'a> {
         Ok(Self {
             message: &token.as_bytes()[..header.len() + 1 + payload.len()],
             signature: decoded(signature)?,
-            payload: decoded(payload)?,
+            payload: document(payload)?,
             algorithm: head
                 .alg
                 .parse()
@@ -137,7 +154,7 @@ impl<'a> Signed<'a> {
 }
 
 /// A public key of an issuer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PublicKey {
     id: Option<String>,
     /// The algorithm it is for, if it says so.
@@ -145,7 +162,7 @@ pub(super) struct PublicKey {
     material: Material,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Material {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     P256(Vec<u8>),

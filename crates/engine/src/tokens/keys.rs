@@ -57,15 +57,11 @@ struct Metadata {
 
 impl IssuerKeys {
     /// Verifies the signature of a token.
-    pub(super) fn verify(&self, signed: &Signed<'_>) -> Result<(), TokenError> {
-        let keys = {
-            let known = self.known.lock();
-            if known.fetched.is_none_or(|at| at.elapsed() > STALE) {
-                let why = known.failure.clone();
-                let why = why.unwrap_or_else(|| "they are being fetched".to_owned());
-                return Err(TokenError::NoKeys { why });
-            }
-            Arc::clone(&known.keys)
+    pub(super) fn verify(&self, signed: &Signed<'_>) -> Result<PublicKey, TokenError> {
+        let Some(keys) = self.now() else {
+            let why = self.known.lock().failure.clone();
+            let why = why.unwrap_or_else(|| "they are being fetched".to_owned());
+            return Err(TokenError::NoKeys { why });
         };
         let mut fitting = keys.iter().filter(|key| key.fits(signed)).peekable();
         if fitting.peek().is_none() {
@@ -73,10 +69,15 @@ impl IssuerKeys {
             self.wanted.notify_one();
             return Err(TokenError::Key);
         }
-        match fitting.any(|key| key.has_signed(signed)) {
-            true => Ok(()),
-            false => Err(TokenError::Signature),
-        }
+        let signer = fitting.find(|key| key.has_signed(signed));
+        signer.cloned().ok_or(TokenError::Signature)
+    }
+
+    /// Returns the keys that are in use; nothing if there are none, or none that are fresh enough.
+    pub(super) fn now(&self) -> Option<Arc<[PublicKey]>> {
+        let known = self.known.lock();
+        let is_fresh = known.fetched.is_some_and(|at| at.elapsed() <= STALE);
+        is_fresh.then(|| Arc::clone(&known.keys))
     }
 
     #[cfg(test)]

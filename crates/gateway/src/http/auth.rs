@@ -149,6 +149,9 @@ impl Gate {
         self.check_fresh()?;
         if let Some(token) = self.engine.authenticate_token(key) {
             return match token {
+                Ok(caller) if caller.validity.end_reason() == Some(KeyEnd::Suspended) => {
+                    Err(suspended())
+                }
                 Ok(caller) => {
                     admit(parts, &caller);
                     Ok(caller)

@@ -184,18 +184,58 @@ fn a_token_of_a_configured_issuer_is_a_caller_like_a_key() {
     let brief = sleeping(issuer.token(&json!({"exp": 2})));
     let said = brief.join().unwrap();
     assert!(said.contains("auth.key_expired"), "{said}");
-    let cut = sleeping(issuer.token(&json!({"jti": "another"})));
-    let running = || {
-        gantry
-            .rest("GET", "/api/v1/calls?agent=planner&status=running", None)
-            .json()
+    let runs = || {
+        let running = || {
+            gantry
+                .rest("GET", "/api/v1/calls?agent=planner&status=running", None)
+                .json()
+        };
+        let began = eventually(LONG, || {
+            running()["items"]
+                .as_array()
+                .is_some_and(|calls| !calls.is_empty())
+        });
+        assert!(began.is_some());
     };
-    let began = eventually(LONG, || {
-        running()["items"]
-            .as_array()
-            .is_some_and(|calls| !calls.is_empty())
-    });
-    assert!(began.is_some());
+    // Who is suspended gets nothing by a token either, and what it runs ends.
+    let suspended = |method: &str| {
+        let (path, body) = match method {
+            "POST" => (
+                "/api/v1/suspensions".to_owned(),
+                Some(json!({"kind": "agent", "name": "planner"})),
+            ),
+            _ => (
+                "/api/v1/suspensions?kind=agent&name=planner".to_owned(),
+                None,
+            ),
+        };
+        let answer = gantry.rest(method, &path, body.as_ref());
+        assert!(answer.status < 300, "{}", answer.text());
+    };
+    let cut = sleeping(issuer.token(&json!({"jti": "suspended"})));
+    runs();
+    suspended("POST");
+    let ended = tokio::time::Instant::now();
+    for token in [&good, &issuer.token(&json!({"jti": "new"}))] {
+        let answer = list(token);
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        assert!(
+            answer.text().contains("auth.suspended"),
+            "{}",
+            answer.text()
+        );
+    }
+    let said = cut.join().unwrap();
+    assert!(said.contains("suspended"), "{said}");
+    assert!(
+        ended.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        ended.elapsed()
+    );
+    suspended("DELETE");
+    assert_eq!(list(&good).status, 200, "resumed with the same token");
+    let cut = sleeping(issuer.token(&json!({"jti": "another"})));
+    runs();
     assert_eq!(
         gantry.rest("DELETE", "/api/v1/agents/planner", None).status,
         204
