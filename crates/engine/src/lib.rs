@@ -66,6 +66,7 @@ pub use driver::{
     DriverError, HostFact, HostReport, HostingReport, ImageReport, IsolationReport, LayerReport,
     LimitReport, LimitValue, Promise, PromiseState, Usage, probe_host,
 };
+pub use engine::inputs::{KeptInput, keep_inputs, kept_inputs};
 pub use engine::rekey::{forget_secrets, rekey};
 pub use engine::{Engine, ProjectView};
 pub use error::{AdminError, CallError, CallFailure, EngineError, Full, Issue};

@@ -14,6 +14,7 @@ pub mod env;
 pub mod expand;
 pub mod file;
 pub mod guarded;
+pub mod inputs;
 pub mod issuers;
 pub mod manifest;
 pub mod master_key;

@@ -25,6 +25,8 @@ use super::error::SignInError;
 use crate::random::random;
 
 const NONCE_BYTES: usize = 24;
+/// The scope of answers to inputs.
+const INPUTS: &str = "inputs";
 /// What a text begins with that an earlier release sealed.
 const SEALED_1: &str = "gantry-sealed-1:";
 /// What a sealed text begins with, and no other is stored with; the id of its key follows.
@@ -77,6 +79,20 @@ impl Vault {
             server: ServerName::native(),
             scope: "image_registries".to_owned(),
         }
+    }
+
+    /// Returns the place of answers to the inputs of configuration files.
+    pub(crate) fn inputs(&self) -> VaultScope {
+        VaultScope {
+            vault: self.clone(),
+            server: ServerName::native(),
+            scope: INPUTS.to_owned(),
+        }
+    }
+
+    /// Tells whether a row is the answer to an input of this project.
+    pub(crate) fn is_input(&self, row: &SealedRow) -> bool {
+        row.scope == INPUTS && row.project == self.project
     }
 
     /// Finds out which key the store needs, before anything is sealed or opened.

@@ -28,13 +28,13 @@ pub async fn forget_secrets(config: &EngineConfig) -> Result<usize, EngineError>
     Ok(done.map_err(SignInError::from)?)
 }
 
-async fn open(config: &EngineConfig) -> Result<(DataFolder, Store), EngineError> {
+pub(super) async fn open(config: &EngineConfig) -> Result<(DataFolder, Store), EngineError> {
     let folder = DataFolder::take(&config.data_dir)?;
     let store = Store::open(&config.store, &folder.gateway()?).await?;
     Ok((folder, store))
 }
 
-async fn close(store: &Store) {
+pub(super) async fn close(store: &Store) {
     if let Err(error) = store.close().await {
         tracing::warn!(%error, "the store is closed later");
     }

@@ -3,6 +3,7 @@
 //! Merges flags, files and the data folder into the configuration of `app` and the engine, reports
 //! progress, and stops on the first signal, at once on the second. Entry point: [`run`].
 
+mod inputs;
 mod keys;
 mod live;
 mod options;
@@ -173,7 +174,7 @@ fn agree(setup: &mut Setup, options: &Options, context: &CliContext) -> Result<P
         let mistakes: Vec<_> = ignored.map(|ignored| ignored.mistake).collect();
         return Err(files::refused(&mistakes, screen));
     }
-    if !options.json && setup.ask_inputs(&plan) {
+    if inputs::answer(setup, &plan, options, context)? {
         plan = setup.plan(screen)?;
     }
     // From here on log lines come after the rows of the screen.

@@ -25,6 +25,7 @@ use super::entry::{self, Entry, Fill, Workplace};
 use super::env::Environment;
 use super::expand::{self, Secrets, Values};
 use super::file::{self, Root};
+use super::inputs::{self, Answers, AskedInput};
 use super::settings::{self, Settings};
 use super::source::{Source, Trust};
 
@@ -44,7 +45,7 @@ pub struct Given<'a> {
     /// The folder whose configuration it is.
     pub folder: &'a Path,
     /// Answers to inputs.
-    pub inputs: &'a BTreeMap<String, String>,
+    pub inputs: &'a Answers,
     /// Whether the project's secrets are asked for what the environment does not have.
     pub secrets: Secrets,
     /// What stays in effect while an approved file is being rewritten and cannot be read.
@@ -57,11 +58,17 @@ pub struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
+    /// Returns what variables hold; of inputs nothing.
     fn values(&self) -> Values<'a> {
+        self.values_in("")
+    }
+
+    /// Returns what variables hold, and the answers of one scope.
+    fn values_in(&self, scope: &str) -> Values<'a> {
         Values {
             environment: self.environment,
             folder: self.folder,
-            inputs: self.inputs,
+            inputs: inputs::answers_in(self.inputs, scope),
             secrets: self.secrets,
         }
     }
@@ -105,7 +112,7 @@ pub struct Plan {
     /// The files that are there.
     pub files: Vec<PathBuf>,
     /// The inputs of approved files.
-    pub inputs: BTreeSet<String>,
+    pub inputs: BTreeSet<AskedInput>,
     /// The approved files as read, for the next plan.
     pub good: LastGood,
     /// The files named by the folder's files, whose change requires a new approval.
@@ -411,15 +418,20 @@ impl Plan {
     fn take(&mut self, given: Given<'_>, claim: Claim<'_>) {
         let texts = entry::texts(&claim.entry);
         let ids = texts.values().flat_map(|text| expand::inputs(text));
-        self.inputs.extend(ids.map(str::to_owned));
-        let fill = Fill::From(given.values());
+        let file = given.folder.join(&claim.source.path);
+        let scope = inputs::scope(&file, &claim.entry);
+        self.inputs.extend(ids.map(|id| AskedInput {
+            file: file.clone(),
+            id: id.to_owned(),
+            scope: scope.clone(),
+        }));
+        let fill = Fill::From(given.values_in(&scope));
         let owner = claim.source.owner();
         let workplace = given.workplace(claim.source);
         let reading = entry::read_for(&claim.document, &claim.entry, owner, fill, workplace);
         let reading = reading.guarded(&claim.document, &claim.entry, given.guarded);
         self.mistakes.extend(reading.mistakes);
         self.warnings.extend(reading.warnings);
-        let file = given.folder.join(&claim.source.path);
         let Some(mut spec) = reading.spec else {
             if let Some(off) = reading.off {
                 self.switch_off(off, file);

@@ -41,6 +41,9 @@ pub(in crate::cli) struct Options {
     /// Approve the folder's files as they are now, without asking
     #[arg(long)]
     pub(super) trust: bool,
+    /// Ask again for inputs (`${input:id}`) that were answered at an earlier start
+    #[arg(long)]
+    pub(super) ask_again: bool,
     /// Do not run the example server when no other is configured
     #[arg(long)]
     pub(super) no_example: bool,
