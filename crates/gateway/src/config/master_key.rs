@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gantry_engine::MasterKey;
 use zeroize::Zeroizing;
@@ -83,7 +83,7 @@ impl KeySource {
                 let value = value.ok_or_else(|| format!("the variable `{name}` is not set"))?;
                 Zeroizing::new(value.as_bytes().to_vec())
             }
-            Self::Command(words) => output(words)?,
+            Self::Command(words) => output(words, PATIENCE)?,
         };
         MasterKey::read(&content).ok_or_else(|| {
             "it does not hold 32 bytes, as they are, in hexadecimal digits or in base64".to_owned()
@@ -106,7 +106,7 @@ fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     Ok(content)
 }
 
-fn output(words: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
+fn output(words: &[String], patience: Duration) -> Result<Zeroizing<Vec<u8>>, String> {
     let (program, arguments) = words.split_first().ok_or("no program is named")?;
     let mut child = Command::new(program)
         .args(arguments)
@@ -123,16 +123,26 @@ fn output(words: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
         // Nobody waits any more if it took too long.
         drop(send.send(read.map(|_| content)));
     });
-    let read = receive.recv_timeout(PATIENCE);
-    if read.is_err() {
+    let until = Instant::now() + patience;
+    let read = receive.recv_timeout(patience);
+    // It may have closed its output and go on.
+    let status = loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break Some(status),
+            None if read.is_err() || Instant::now() >= until => break None,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let Some(status) = status else {
         drop(child.kill());
-    }
-    let status = child.wait().map_err(|error| error.to_string())?;
+        child.wait().map_err(|error| error.to_string())?;
+        return Err(format!("`{program}` took longer than {patience:?}"));
+    };
     match read {
         Ok(Ok(content)) if status.success() => Ok(content),
         Ok(Ok(_)) => Err(format!("`{program}` failed: {status}")),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("`{program}` took longer than 30 s")),
+        Err(_) => Err(format!("`{program}` gave nothing to read")),
     }
 }
 
@@ -175,6 +185,14 @@ mod tests {
                 "{source}: {error}"
             );
         }
+        // One that goes on without its output is not waited for either.
+        let script = temp.path().join("script");
+        std::fs::write(&script, "exec >&-\nsleep 600\n").unwrap();
+        let words = ["sh".to_owned(), script.display().to_string()];
+        let began = Instant::now();
+        let error = output(&words, Duration::from_millis(200)).unwrap_err();
+        assert!(error.contains("took longer"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(60));
         for wrong in ["", "file:", "data.key", "vault:x"] {
             assert!(wrong.parse::<KeySource>().is_err(), "{wrong}");
         }

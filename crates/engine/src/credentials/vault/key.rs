@@ -11,7 +11,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -204,7 +203,6 @@ pub(super) struct KeyRing {
     needed: Mutex<Option<String>>,
     key: OnceLock<Key>,
     /// Whether the store knows the key.
-    is_known: AtomicBool,
     /// One at a time reads or makes it.
     making: Mutex<()>,
 }
@@ -216,7 +214,6 @@ impl KeyRing {
             given,
             needed: Mutex::default(),
             key: OnceLock::new(),
-            is_known: AtomicBool::new(false),
             making: Mutex::new(()),
         }
     }
@@ -256,17 +253,16 @@ impl KeyRing {
     /// Makes sure that the store knows the key, before anything is sealed with it.
     pub(super) async fn take_up(&self, store: &Store) -> Result<(), VaultError> {
         let key = self.key()?;
-        if self.is_known.load(Ordering::Acquire) {
-            return Ok(());
+        // Asked each time: the key may have been changed beside a gateway that shares the store.
+        let mut known = store.master_key().await?;
+        if known.is_none() {
+            store.put_master_key(&key.id).await?;
+            // Another gateway may have been faster.
+            known = store.master_key().await?;
         }
-        store.put_master_key(&key.id).await?;
-        // Another gateway that shares the store may have been faster.
-        match store.master_key().await? {
+        match known {
             Some(id) if id != key.id => Err(key.not(&id)),
-            _ => {
-                self.is_known.store(true, Ordering::Release);
-                Ok(())
-            }
+            Some(_) | None => Ok(()),
         }
     }
 
