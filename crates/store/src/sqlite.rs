@@ -36,6 +36,9 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// waits for it, and the journal keeps what the import could not store.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The largest file that is written anew beside a gateway that starts.
+const REWRITTEN: i64 = 256 << 20;
+
 /// An open SQLite file.
 pub(crate) struct SqliteStore {
     path: PathBuf,
@@ -176,6 +179,33 @@ impl SqliteStore {
         if let Err(error) = self.scrub().await {
             tracing::debug!(%error, "the write-ahead log is emptied later");
         }
+    }
+
+    /// Writes the file anew, without what pages that are free, or partly so, have left of former values;
+    /// false if it is too large for that. What an earlier release removed was not overwritten.
+    pub(crate) async fn rewrite(&self) -> Result<bool, StoreError> {
+        const WHAT: &str = "write the file anew";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let rewritten = async {
+            let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
+            let mut bytes: i64 = 1;
+            for pragma in ["PRAGMA kb.page_count", "PRAGMA kb.page_size"] {
+                let row = sqlx::query(pragma).fetch_one(&mut *connection).await?;
+                bytes = bytes.saturating_mul(row.try_get::<i64, _>(0)?);
+            }
+            if bytes > REWRITTEN {
+                return Ok::<bool, sqlx::Error>(false);
+            }
+            let vacuum = sqlx::query("VACUUM kb").persistent(false);
+            vacuum.execute(&mut *connection).await?;
+            Ok(true)
+        };
+        let rewritten = rewritten.await;
+        let rewritten = rewritten.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        // The log has the pages as they were.
+        self.removed().await;
+        Ok(rewritten)
     }
 
     /// Classifies what SQLite reported.

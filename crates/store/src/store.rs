@@ -140,6 +140,15 @@ impl Store {
         }
     }
 
+    /// Writes a file anew, so that no page has anything left that an earlier release removed or replaced;
+    /// false if the file is too large for that, or there is none.
+    pub async fn rewrite(&self) -> Result<bool, StoreError> {
+        match self.database() {
+            Database::Sqlite(store) => store.rewrite().await,
+            Database::Postgres(_) => Ok(false),
+        }
+    }
+
     pub(crate) fn database(&self) -> &Database {
         &self.shared.database
     }

@@ -16,10 +16,33 @@ impl Supervisor {
     pub(super) async fn opened_rows(&self) -> Result<Vec<ServerRow>, EngineError> {
         let rows = self.store.servers(&self.project).await?;
         let mut opened = Vec::with_capacity(rows.len());
+        let mut any_sealed = false;
         for row in rows {
-            opened.push(self.opened(row).await);
+            let (row, is_sealed) = self.opened(row).await;
+            opened.push(row);
+            any_sealed |= is_sealed;
+        }
+        if any_sealed {
+            self.clean().await;
         }
         Ok(opened)
+    }
+
+    /// Takes what was stored in clear out of the pages that it was removed from, too.
+    async fn clean(&self) {
+        match self.store.rewrite().await {
+            Ok(true) => info!("the database was written anew, without values in clear"),
+            Ok(false) => warn!(
+                "values that were stored in clear may be left in free pages of the database; vacuum it"
+            ),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                warn!(
+                    error,
+                    "values that were stored in clear may be left in free pages of the database"
+                );
+            }
+        }
     }
 
     /// Seals what a stored spec has that is private.
@@ -42,7 +65,8 @@ impl Supervisor {
         self.context.vault.unseal(&registration(id), sealed).ok()
     }
 
-    async fn opened(&self, mut row: ServerRow) -> ServerRow {
+    async fn opened(&self, mut row: ServerRow) -> (ServerRow, bool) {
+        let mut is_sealed = false;
         let stored = row.spec.clone();
         let opened = self.context.vault.open_spec(stored);
         row.spec = opened.spec;
@@ -54,14 +78,17 @@ impl Supervisor {
         } else if opened.is_clear {
             let server = row.spec.name.clone();
             match self.seal_row(&row).await {
-                Ok(()) => info!(%server, "values that were stored in clear are encrypted now"),
+                Ok(()) => {
+                    info!(%server, "values that were stored in clear are encrypted now");
+                    is_sealed = true;
+                }
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
                     warn!(%server, error, "values that are stored in clear cannot be encrypted");
                 }
             }
         }
-        row
+        (row, is_sealed)
     }
 
     /// Writes a row anew; what was there is overwritten in the file and taken out of the log of writes.

@@ -204,6 +204,51 @@ fn a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it() {
     assert!(reason(&gantry, "a").contains("`API_TOKEN`"));
 }
 
+// faults K4, D4: what an earlier release stored in clear
+#[test]
+fn values_in_clear_are_sealed_and_leave_the_log_and_the_free_pages() {
+    let canary = "canary-of-an-earlier-release-7d21";
+    let mut gantry = Gantry::start(&[]);
+    let server = json!({"name": "old", "url": "https://203.0.113.9/mcp", "start": "lazy",
+        "headers": {"X-Api-Token": "hunter22-before"}});
+    does(&gantry, "POST", SERVERS, &server, 201);
+    gantry.stop();
+    // The value as earlier releases had it, and what is left of another in pages that are free.
+    let script = "import re, sqlite3, sys\n\
+        db = sqlite3.connect(sys.argv[1])\n\
+        db.execute('pragma secure_delete = off')\n\
+        found = db.execute(\"select config from project_mcp_servers where name = 'old'\").fetchone()[0]\n\
+        clear = re.sub('gantry-sealed-2:[^\"]*', sys.argv[2], found)\n\
+        assert clear != found\n\
+        db.execute(\"update project_mcp_servers set config = ? where name = 'old'\", [clear])\n\
+        db.execute('create table junk (x)')\n\
+        db.executemany('insert into junk values (?)', [[sys.argv[2] * 40] for _ in range(200)])\n\
+        db.commit()\n\
+        db.execute('drop table junk')\n\
+        db.commit()\n";
+    let file = gantry.data().join("gantry.db");
+    let done = std::process::Command::new("python3")
+        .args(["-c", script, file.to_str().unwrap(), canary])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let held = |name: &str| {
+        let bytes = fs::read(file.with_file_name(name)).unwrap_or_default();
+        let parts = bytes.windows(canary.len());
+        parts.filter(|part| *part == canary.as_bytes()).count()
+    };
+    assert!(held("gantry.db") > 100);
+    let gantry = gantry.again();
+    let status = gantry.status("old");
+    assert_ne!(status["state"], "misconfigured", "{status}");
+    for name in ["gantry.db", "gantry.db-wal"] {
+        assert_eq!(held(name), 0, "{name}");
+    }
+    // It still has its value.
+    let patch = json!({"url": "https://203.0.113.10/mcp", "headers": {"X-Api-Token": canary}});
+    does(&gantry, "PATCH", &format!("{SERVERS}/old"), &patch, 200);
+}
+
 // fault K6: backup, restore, another key and the loss of one
 #[test]
 fn without_its_master_key_nothing_opens_and_with_another_everything_does() {
