@@ -5,6 +5,7 @@
 
 mod agents;
 mod expiry;
+mod grants;
 mod keys;
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,10 +19,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gantry_model::caller::{
     Caller, KeyEnd, KeyKind, KeyValidity, Permission, Role, TokenIdentity, UserTrust,
 };
-use gantry_model::grant::{Grant, GrantSet};
-use gantry_model::id::{AgentName, KeyId, ProjectName};
+use gantry_model::grant::{Grant, GrantSet, Principal};
+use gantry_model::id::{AgentName, GrantId, KeyId, ProjectName, ServerName};
 use gantry_model::suspension::Suspensions;
-use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
+use gantry_store::{AgentRow, KeyRow, Store};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -33,8 +34,10 @@ use crate::error::EngineError;
 use crate::random::random;
 use crate::tokens::Verified;
 
-use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
+pub(crate) use self::grants::PolicyRows;
+use self::grants::TrackedUse;
+pub use self::grants::{FILES_GROUP, GrantView, GroupView, PolicyChange};
 use self::keys::{KeyDigest, KeyEntry, Keys};
 
 /// How long keys and grants are believed that a remote store could not confirm. Another gateway may have
@@ -108,6 +111,10 @@ pub(crate) struct Access {
     replacing: Mutex<()>,
     /// When the store last said that these are all, where others may change it unseen.
     confirmed: Mutex<Option<Instant>>,
+    /// When each grant was last used.
+    uses: Mutex<HashMap<GrantId, TrackedUse>>,
+    /// The servers that configuration files define, sorted.
+    file_servers: Mutex<Vec<ServerName>>,
 }
 
 impl Access {
@@ -131,6 +138,8 @@ impl Access {
             closed: AtomicBool::new(false),
             replacing: Mutex::new(()),
             confirmed: Mutex::new(None),
+            uses: Mutex::default(),
+            file_servers: Mutex::default(),
         };
         access.confirm(Instant::now());
         access.reload().await?;
@@ -183,11 +192,10 @@ impl Access {
     /// Reads keys and grants again from the store; only by who has the turn to change.
     async fn reload(&self) -> Result<(), EngineError> {
         // Before the rows: what changes in between is read again.
-        let revision = self.store.changes(&self.project).await?.access;
-        let grants = self.store.grants(&self.project).await?;
-        let agents = self.store.agents(&self.project).await?;
+        let changes = self.store.changes(&self.project).await?;
+        let policy = self.policy_rows(changes.policy).await?;
         let rows = self.store.keys().await?;
-        self.replace_agents(&grants, &agents);
+        self.replace_agents(&policy);
         let suspended = self.store.suspensions(&self.project).await?;
         let suspended: Arc<Suspensions> = Arc::new(suspended.into_iter().collect());
         self.suspended.store(Arc::clone(&suspended));
@@ -207,14 +215,8 @@ impl Access {
                     project: row.project,
                     kind: row.kind,
                     key: row.id,
-                    grants: Arc::new(grants_of(
-                        row.kind,
-                        Some(row.id),
-                        &row.agent,
-                        &grants,
-                        &agents,
-                    )),
-                    users: user_trust_of(row.kind, &row.agent, &agents),
+                    grants: Arc::new(policy.set_of(row.kind, Some(row.id), &row.agent)),
+                    users: user_trust_of(row.kind, &row.agent, &policy.agents),
                     agent: row.agent,
                     validity,
                     token: None,
@@ -227,17 +229,17 @@ impl Access {
             }
             keys
         });
-        self.revision.store(revision, Ordering::Release);
+        self.revision.store(changes.access, Ordering::Release);
         Ok(())
     }
 
     /// Remembers what each agent may do.
-    fn replace_agents(&self, grants: &[GrantRow], agents: &[AgentRow]) {
+    fn replace_agents(&self, policy: &PolicyRows) {
         let of = |agent: &AgentRow| {
-            let set = grants_of(KeyKind::Agent, None, &agent.name, grants, agents);
+            let set = policy.set_of(KeyKind::Agent, None, &agent.name);
             (agent.name.clone(), Arc::new(set))
         };
-        let new: HashMap<_, _> = agents.iter().map(of).collect();
+        let new: HashMap<_, _> = policy.agents.iter().map(of).collect();
         let old = self.agents.swap(Arc::new(new));
         let new = self.agents.load();
         let changed = new
@@ -407,6 +409,7 @@ impl Access {
     pub(crate) async fn first_start(
         &self,
         role: Role,
+        grants: &[Grant],
         keep: impl FnOnce(&FirstKeys) -> Result<(), EngineError>,
     ) -> Result<Option<FirstKeys>, EngineError> {
         let _one = self.changing.lock().await;
@@ -414,20 +417,16 @@ impl Access {
             return Ok(None);
         }
         let agent: AgentName = "default".parse()?;
-        let grant = GrantRow {
-            project: self.project.clone(),
-            principal: Principal::Agent(agent.clone()),
-            server: "*".into(),
-            item: "*".into(),
-            alias: None,
-        };
+        let to = Principal::Agent(agent.clone());
+        let grants = grants.iter().map(|grant| self.row(to.clone(), grant));
+        let grants: Vec<_> = grants.collect();
         let operator: AgentName = "operator".parse()?;
         let (admin_row, admin) = self.new_key(KeyKind::Admin(role), &operator, "first start");
         let (agent_row, agent) = self.new_key(KeyKind::Agent, &agent, "first start");
         let keys = FirstKeys { admin, agent };
         keep(&keys)?;
         self.store
-            .put_first(&grant, &[admin_row, agent_row])
+            .put_first(&grants, &[admin_row, agent_row])
             .await?;
         self.reload().await?;
         Ok(Some(keys))
@@ -514,36 +513,6 @@ fn suspended_or_not(validity: KeyValidity, is_suspended: bool) -> KeyValidity {
     }
 }
 
-/// An administrator may use everything; an agent what was granted to it, its key or its project,
-/// and of the tools among that what its filter shows. row 2.16
-fn grants_of(
-    kind: KeyKind,
-    key: Option<KeyId>,
-    agent: &AgentName,
-    rows: &[GrantRow],
-    agents: &[AgentRow],
-) -> GrantSet {
-    if kind.is_admin() {
-        return GrantSet::everything();
-    }
-    let known = agents.iter().find(|known| known.name == *agent);
-    let filter = known.map_or_else(|| Some(Default::default()), |known| filter_of(&known.tools));
-    let Some(filter) = filter else {
-        // A filter that cannot be read lets nothing through.
-        return GrantSet::default();
-    };
-    let mine = rows.iter().filter(|row| match &row.principal {
-        Principal::Agent(name) => name == agent,
-        Principal::Key(id) => Some(*id) == key,
-        Principal::Project => true,
-    });
-    let grants = mine.filter_map(|row| {
-        // A grant that cannot be read grants nothing.
-        Grant::new(&row.server, &row.item, row.alias.as_deref()).ok()
-    });
-    GrantSet::filtered(grants.collect(), filter)
-}
-
 /// An administrator's word is taken; an agent's if it is configured so.
 fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserTrust {
     let known = agents.iter().find(|known| known.name == *agent);
@@ -584,7 +553,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let access = access(&folder).await;
         let keys = access
-            .first_start(Role::Installation, |_| Ok(()))
+            .first_start(Role::Installation, &[], |_| Ok(()))
             .await
             .unwrap()
             .unwrap();
@@ -675,14 +644,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let access = access(&folder).await;
         let full = |_: &FirstKeys| Err(EngineError::Stopping);
-        assert!(access.first_start(Role::Installation, full).await.is_err());
+        assert!(
+            access
+                .first_start(Role::Installation, &[], full)
+                .await
+                .is_err()
+        );
         let mut kept = None;
         let keep = |keys: &FirstKeys| {
             kept = Some(keys.clone());
             Ok(())
         };
         let made = access
-            .first_start(Role::Installation, keep)
+            .first_start(Role::Installation, &[], keep)
             .await
             .unwrap()
             .unwrap();
@@ -691,7 +665,7 @@ mod tests {
         assert!(access.authenticate(&digest(&kept.admin)).is_some());
         assert!(
             access
-                .first_start(Role::Installation, |_| Ok(()))
+                .first_start(Role::Installation, &[], |_| Ok(()))
                 .await
                 .unwrap()
                 .is_none()

@@ -5,13 +5,14 @@ mod engine;
 mod full;
 mod text;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_model::caller::KeyEnd;
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::grant::GrantError;
-use gantry_model::id::{AgentName, CallId, NameError, ServerName};
+use gantry_model::id::{AgentName, CallId, GrantId, NameError, ServerName};
 use gantry_model::spec::{SpecError, period};
 use gantry_model::suspension::Suspendable;
 use gantry_store::StoreError;
@@ -88,6 +89,20 @@ pub enum CallError {
         server: ServerName,
         /// What was asked for.
         item: String,
+    },
+    /// A grant stands against it.
+    #[error("agent `{agent}` may not use `{server}:{item}`: {why}")]
+    Forbidden {
+        /// Who asked.
+        agent: String,
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+        /// What the grant says.
+        why: Forbidden,
+        /// The grant.
+        grant: Option<GrantId>,
     },
     /// The server or the tool is suspended.
     #[error("{what} is suspended")]
@@ -261,6 +276,63 @@ pub enum CallError {
     Panicked,
 }
 
+/// What a grant says that stands against a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forbidden {
+    /// It denies it.
+    Denied,
+    /// It allows it only with other arguments.
+    Arguments,
+    /// It wants somebody to approve the call first, which nobody did.
+    Approval,
+}
+
+impl Forbidden {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Denied => "grant.denied",
+            Self::Arguments => "grant.arguments",
+            Self::Approval => "grant.approval",
+        }
+    }
+
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::Denied => "use another tool of `tools/list`, or ask an administrator",
+            Self::Arguments => {
+                "use other arguments; `gantry why AGENT TOOL` tells an administrator which are granted"
+            }
+            Self::Approval => "ask an administrator to approve it or to grant it",
+        }
+    }
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Denied => "a grant denies it",
+            Self::Arguments => "its grant does not allow these arguments",
+            Self::Approval => "each call needs an approval",
+        })
+    }
+}
+
+impl CallError {
+    /// Returns what was asked for and not granted: the server, the item, and the grant that decided.
+    pub(crate) fn not_granted(&self) -> Option<(&ServerName, &str, Option<GrantId>)> {
+        match self {
+            Self::Unbound { server, item, .. } => Some((server, item, None)),
+            Self::Forbidden {
+                server,
+                item,
+                grant,
+                ..
+            } => Some((server, item, *grant)),
+            _ => None,
+        }
+    }
+}
+
 impl Diagnose for CallError {
     fn code(&self) -> &'static str {
         match self {
@@ -269,6 +341,7 @@ impl Diagnose for CallError {
             Self::UnknownServer { .. } => "server.unknown",
             Self::UnknownMethod { .. } => "method.unknown",
             Self::Unbound { .. } => "grant.unbound",
+            Self::Forbidden { why, .. } => why.code(),
             Self::Suspended {
                 what: Suspendable::Tool(..),
             } => "tool.suspended",
@@ -306,6 +379,7 @@ impl Diagnose for CallError {
             | Self::UnknownServer { .. }
             | Self::UnknownMethod { .. }
             | Self::Unbound { .. }
+            | Self::Forbidden { .. }
             | Self::Suspended { .. }
             | Self::Arguments { .. }
             | Self::BadParams { .. }
@@ -337,6 +411,7 @@ impl Diagnose for CallError {
             Self::Unbound { .. } => {
                 Some("ask an administrator to grant it, or use a tool of `tools/list`".into())
             }
+            Self::Forbidden { why, .. } => Some(why.hint().into()),
             Self::Arguments { .. } => Some("correct the named fields and call again".into()),
             Self::Busy {
                 full, retry_after, ..

@@ -50,7 +50,10 @@ mod transport;
 mod view;
 mod web_fetch;
 
-pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
+pub use access::{
+    AgentChange, AgentView, FILES_GROUP, FirstKeys, GrantView, GroupView, KeyView, NewAgent,
+    NewKey, PolicyChange,
+};
 pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
@@ -69,7 +72,7 @@ pub use driver::{
 pub use engine::inputs::{KeptInput, keep_inputs, kept_inputs};
 pub use engine::rekey::{forget_secrets, rekey};
 pub use engine::{Engine, ProjectView};
-pub use error::{AdminError, CallError, CallFailure, EngineError, Full, Issue};
+pub use error::{AdminError, CallError, CallFailure, EngineError, Forbidden, Full, Issue};
 pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
 pub use gantry_images as images;
 pub use gantry_model as model;
@@ -85,8 +88,10 @@ pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
 pub use project::feed::{LogFollower, ServerLoad};
+pub use project::grants::ToolFacts;
 pub use project::images::tags::TagCheck;
 pub use project::policy::{HeldChange, TakenRegistration};
+pub use project::policy_test::{PolicyReport, TestedCall};
 pub use project::products::{NewProduct, ProductPlan};
 pub use project::secrets::SecretChange;
 pub use project::volumes::Volumes;

@@ -294,7 +294,10 @@ fn advice(error: &CallError) -> Option<String> {
     ) {
         return error.hint();
     }
-    if matches!(error, CallError::Unbound { .. }) {
+    if matches!(
+        error,
+        CallError::Unbound { .. } | CallError::Forbidden { .. }
+    ) {
         return Some("use one of the tools that are offered".to_owned());
     }
     let passes = matches!(

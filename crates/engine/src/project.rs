@@ -3,9 +3,9 @@
 //! are divided by project. A server, agent or event can only be named through its project.
 //!
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
-//! here: `changes` and `files` (servers), `agents` (agents and keys), `secrets`, `sign_in`, `record` (events
+//! here: `changes` and `files` (servers), `agents` (agents and keys), `grants`, `secrets`, `sign_in`, `record` (events
 //! and administrative acts), `volumes`, `images`, `settings`, `suspend`,
-//! `policy` (the registration policy), `products`. `follow` applies what other gateways that share the
+//! `policy` (the registration policy), `policy_test`, `products`. `follow` applies what other gateways that share the
 //! store have changed.
 
 mod agents;
@@ -13,8 +13,10 @@ mod changes;
 pub(crate) mod feed;
 mod files;
 mod follow;
+pub(crate) mod grants;
 pub(crate) mod images;
 pub(crate) mod policy;
+pub(crate) mod policy_test;
 pub(crate) mod products;
 mod record;
 mod second_person;
@@ -98,6 +100,7 @@ impl Project {
         let (events, queue) = Events::new(name.clone());
         tracker.spawn(events.clone().write(queue, store.clone(), stop.clone()));
         tracker.spawn(Arc::clone(&access).watch_expiry(stop.clone()));
+        tracker.spawn(grants::write_uses(Arc::clone(&access), stop.clone()));
         let config = &machine.config;
         let checks = machine.checks.of_project();
         let catalog = Arc::new(Catalog::new(

@@ -19,6 +19,7 @@ use std::time::Duration;
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
+use gantry_model::grant::Decision;
 use gantry_model::id::ServerName;
 use gantry_model::mcp::Method;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +77,8 @@ struct Call<'a> {
     /// How the caller hears of the call while it runs.
     client: Option<Arc<Client>>,
     limit: Limit,
+    /// What the caller's grants say.
+    decision: Decision<'a>,
 }
 
 impl Router {
@@ -88,7 +91,7 @@ impl Router {
     ) -> Result<Reply, CallFailure> {
         let client = request.client.take().map(Arc::new);
         let request = &*request;
-        let record = Record::open(self, caller, announced);
+        let mut record = Record::open(self, caller, announced);
         let method = Method::parse(request.method);
         if let Err(error) = self.has_server(&request.scope) {
             return Err(Box::pin(record.refuse(request, None, error)).await);
@@ -103,7 +106,9 @@ impl Router {
             Ok(target) => target,
             Err(error) => return Err(Box::pin(record.refuse(request, None, error)).await),
         };
-        if let Err(error) = self.admit(caller, &target).await {
+        let decision = target.decide(caller);
+        record.decided(decision);
+        if let Err(error) = self.admit(caller, &target, &decision).await {
             let refused = record.refuse(request, Some(&target), error);
             return Err(Box::pin(refused).await);
         }
@@ -114,6 +119,7 @@ impl Router {
             method,
             client,
             limit,
+            decision,
         };
         // Held here once: whoever waits for it does not move it.
         let work = pin!(self.call(&call, &target));
@@ -148,15 +154,17 @@ impl Router {
     /// server is up.
     async fn call(&self, call: &Call<'_>, target: &Target<'_>) -> Result<Reply, CallError> {
         let learned;
-        let target = match target.guessed() {
-            None => target,
+        let (target, decision) = match target.guessed() {
+            None => (target, call.decision),
             Some(server) => {
                 Box::pin(self.link(call.caller, server, call.limit)).await?;
                 learned = self.learned(call.caller, call.request, call.method)?;
-                Box::pin(judge(call.caller, &learned)).await?;
-                &learned
+                let decision = learned.decide(call.caller);
+                Box::pin(judge(call.caller, &learned, &decision)).await?;
+                (&learned, decision)
             }
         };
+        approve(call, target, &decision)?;
         let reply = match &target.place {
             NameLocation::Server(server) => {
                 let dispatch = Dispatch::new(self, call, target, server).run();
@@ -182,8 +190,13 @@ impl Router {
     }
 
     /// Decides whether a call may be made now.
-    async fn admit(&self, caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
-        judge(caller, target).await?;
+    async fn admit(
+        &self,
+        caller: &Caller,
+        target: &Target<'_>,
+        decision: &Decision<'_>,
+    ) -> Result<(), CallError> {
+        judge(caller, target, decision).await?;
         self.suspended.check(&target.server_name(), &target.item)?;
         match &target.place {
             // Known before the record, so that a flood is counted and not recorded one by one.
@@ -291,10 +304,20 @@ fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
     request.lists == Lists::FromCatalog || !caller.kind.is_admin() || is_native
 }
 
-async fn judge(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
+/// Stops a call that its caller may make only with an approval. It is on record by now, its grant, size and
+/// schema are checked, and nothing was sent.
+fn approve(call: &Call<'_>, target: &Target<'_>, decision: &Decision<'_>) -> Result<(), CallError> {
+    guard::asks(call.caller, decision, &target.server_name(), &target.item)
+}
+
+async fn judge(
+    caller: &Caller,
+    target: &Target<'_>,
+    decision: &Decision<'_>,
+) -> Result<(), CallError> {
     guard::judge(
         caller,
-        target.class,
+        decision,
         &target.server_name(),
         &target.item,
         target.tool().map(|tool| (tool, target.permits())),

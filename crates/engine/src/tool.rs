@@ -8,6 +8,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use gantry_model::grant::ReadOnlyHint;
 use gantry_model::hex::hex;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RawKind, minify};
 use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
@@ -39,6 +40,8 @@ pub(crate) struct Tool {
     pub(crate) version: u32,
     schema_version: OnceLock<String>,
     has_output: bool,
+    /// It says that it changes nothing.
+    says_read_only: bool,
     /// Its server wrote something else in the place of the schema, which is not shown.
     has_odd_output: bool,
     input: Compiled,
@@ -103,6 +106,11 @@ impl Tool {
             version,
             schema_version: OnceLock::new(),
             has_output: view.output_schema.is_some_and(Raw::is_object),
+            says_read_only: view
+                .annotations
+                .and_then(|annotations| annotations.get("readOnlyHint"))
+                .and_then(Raw::boolean)
+                .unwrap_or(false),
             has_odd_output: view.output_schema.is_some_and(|schema| !schema.is_object()),
             input: OnceLock::new(),
             output: OnceLock::new(),
@@ -163,6 +171,14 @@ impl Tool {
         })
     }
 
+    /// Returns what the tool says of itself, which grants believe of trusted servers only. fault L5
+    pub(crate) fn hint(&self) -> ReadOnlyHint {
+        match self.says_read_only {
+            true => ReadOnlyHint::ReadOnly,
+            false => ReadOnlyHint::Writes,
+        }
+    }
+
     /// Tells whether the tool promises a structured result.
     pub(crate) fn has_output(&self) -> bool {
         self.has_output
@@ -177,6 +193,19 @@ impl Tool {
         let schema = self.compiled(Self::input, permits).await?;
         let value = value.unwrap_or(Raw::EMPTY_OBJECT);
         schema.check(value, permits).await
+    }
+
+    /// Returns what is wrong with arguments; nothing if that could not be checked now.
+    pub(crate) async fn issues(
+        self: &Arc<Self>,
+        value: Raw<'_>,
+        permits: &Permits,
+    ) -> Option<Vec<Issue>> {
+        match self.check_arguments(Some(value), permits).await {
+            Ok(()) => Some(Vec::new()),
+            Err(SchemaMismatch::Issues(issues)) => Some(issues),
+            Err(SchemaMismatch::Busy) => None,
+        }
     }
 
     /// Checks a structured result.

@@ -16,6 +16,8 @@ mod calls;
 mod errors;
 mod events;
 mod form;
+mod grants;
+mod groups;
 mod health;
 mod history;
 mod html;
@@ -24,6 +26,7 @@ mod jobs;
 mod keys;
 mod openapi;
 mod permissions;
+mod policy;
 mod products;
 mod projects;
 mod query;
@@ -118,6 +121,9 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .merge(volumes::routes())
         .merge(secrets::routes())
         .merge(agents::routes())
+        .merge(grants::routes())
+        .merge(groups::routes())
+        .merge(policy::routes())
         .merge(keys::routes())
         .merge(settings::routes())
         .merge(projects::routes())

@@ -24,6 +24,8 @@ mod files;
 mod find;
 mod follow;
 mod format;
+mod grant;
+mod group;
 mod hardening;
 mod images;
 mod import;
@@ -34,6 +36,7 @@ mod ls;
 mod mcp_registry;
 mod open;
 mod output;
+mod policy;
 mod pool;
 mod product;
 mod progress;
@@ -156,6 +159,12 @@ enum Verb {
     Key(key::Options),
     /// List, create, change and remove agents
     Agent(agent::Options),
+    /// List, add and remove grants: what agents may use, may not use, or must ask for
+    Grant(grant::Options),
+    /// List, create, change and remove groups of servers that grants name
+    Group(group::Options),
+    /// Try a change of grants on the recorded calls
+    Policy(policy::Options),
     /// List, make, load, unload and delete projects, and change their settings
     Project(project::Options),
     /// Move an installation between SQLite and PostgreSQL
@@ -302,6 +311,9 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
         Verb::Audit(options) => client::block_on(audit::run(&options, context)),
         Verb::Key(options) => client::block_on(key::run(&options, context)),
         Verb::Agent(options) => client::block_on(agent::run(&options, context)),
+        Verb::Grant(options) => client::block_on(grant::run(&options, context)),
+        Verb::Group(options) => client::block_on(group::run(&options, context)),
+        Verb::Policy(options) => client::block_on(policy::run(&options, context)),
         Verb::Product(options) => client::block_on(product::run(&options, context)),
         Verb::Suspend(options) => client::block_on(suspend::suspend(&options, context)),
         Verb::Resume(options) => client::block_on(suspend::resume(&options, context)),

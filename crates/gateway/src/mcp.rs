@@ -36,7 +36,7 @@ use gantry_engine::{Engine, Scope, ServerView};
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
-use gantry_model::grant::{MethodClass, Verdict};
+use gantry_model::grant::MethodClass;
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc;
 use http::header::ALLOW;
@@ -276,13 +276,12 @@ impl Endpoint {
 
     /// Returns a server unless no grant of the caller names it: then it is unknown.
     fn server_of(&self, caller: &Caller, name: &ServerName) -> Option<ServerView> {
-        let verdict = caller.grants.check(MethodClass::Lifecycle, name, None);
-        match verdict {
-            Verdict::Allowed => self
+        match caller.grants.shows(MethodClass::Lifecycle, name, None) {
+            true => self
                 .engine()
                 .project(&caller.project)?
                 .server(name.as_str()),
-            Verdict::Unbound => None,
+            false => None,
         }
     }
 

@@ -213,6 +213,10 @@ pub struct GatewayId(u128);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(u128);
 
+/// The identity of a grant, by which a record names the one that decided.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GrantId(u128);
+
 /// The identity of one call: time-ordered, so that the audit reads in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(u128);
@@ -240,6 +244,18 @@ impl KeyId {
     /// Makes an id of random bits that the caller brings.
     pub const fn from_random(bits: u128) -> Self {
         Self(bits)
+    }
+}
+
+impl GrantId {
+    /// Makes an id of random bits that the caller brings.
+    pub const fn from_random(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the bits, for the journal.
+    pub const fn to_bits(self) -> u128 {
+        self.0
     }
 }
 
@@ -283,6 +299,12 @@ impl fmt::Display for KeyId {
     }
 }
 
+impl fmt::Display for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "grant_{:032x}", self.0)
+    }
+}
+
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "call_{:032x}", self.0)
@@ -310,6 +332,14 @@ impl FromStr for KeyId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         parse_id("key", "key_", text).map(Self)
+    }
+}
+
+impl FromStr for GrantId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse_id("grant", "grant_", text).map(Self)
     }
 }
 
@@ -370,6 +400,12 @@ impl fmt::Debug for GatewayId {
 }
 
 impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for GrantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

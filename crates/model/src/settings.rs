@@ -5,6 +5,7 @@
 //! store; one that cannot be read is an error, never a default. Entry points: [`ProjectSettings::set`]
 //! and [`SETTINGS`].
 
+mod default_grant;
 mod package;
 mod registration;
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::diagnose::{Diagnose, Fault};
 
+pub use self::default_grant::DefaultGrant;
 pub use self::registration::{Patterns, Policed, PolicyError, RegistrationPolicy, Sensitive};
 
 /// All settings of one project.
@@ -21,6 +23,10 @@ pub use self::registration::{Patterns, Policed, PolicyError, RegistrationPolicy,
 pub struct ProjectSettings {
     /// What may be registered.
     pub registration: RegistrationPolicy,
+    /// Whom a new server is granted to.
+    pub default_grant: DefaultGrant,
+    /// The servers whose annotations grants believe. fault L5
+    pub trust_annotations: Patterns,
 }
 
 /// The definition of one setting.
@@ -76,6 +82,20 @@ pub const SETTINGS: &[Setting] = &[
         doc: "What needs the approval of somebody else than who asks for it: servers in the profile \
               `local`, `allow_shell`, `allow_env`, and grants on everything (`*`).",
         field: |settings| &mut settings.registration.approve,
+    },
+    Setting {
+        name: "default_grant",
+        values: "`none`, `all_agents` or a list of agents",
+        doc: "Whom a server that is registered from now on is granted to, with everything it offers. \
+              With `none` no agent may use it until somebody grants it.",
+        field: |settings| &mut settings.default_grant,
+    },
+    Setting {
+        name: "trust_annotations",
+        values: "a list of patterns of servers",
+        doc: "The servers whose `readOnlyHint` is believed by grants of `read_only:` tools. A server that \
+              is not named here may say what it likes of its tools.",
+        field: |settings| &mut settings.trust_annotations,
     },
 ];
 

@@ -29,7 +29,7 @@ pub struct Lease {
 /// What may have changed in a project since it was read (`kb.mcp_revisions`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Counts the changes of keys, agents and grants.
+    /// Counts the changes of keys, and of all that decides about callers.
     pub access: u64,
     /// Counts the changes of registered servers.
     pub servers: u64,
@@ -37,6 +37,8 @@ pub struct Changes {
     pub settings: u64,
     /// Counts the changes of suspensions.
     pub suspensions: u64,
+    /// Counts the changes of grants, groups, agents and settings: the revision of the policy.
+    pub policy: u64,
     /// Whether another gateway uses the store.
     pub others: bool,
 }

@@ -3,7 +3,8 @@
 //! Times are milliseconds since 1970. Nothing here knows SQL.
 
 use gantry_model::caller::{KeyKind, UserTrust};
-use gantry_model::id::{AgentName, KeyId, ProjectName, ServerId};
+use gantry_model::grant::{Effect, Principal};
+use gantry_model::id::{AgentName, GrantId, KeyId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
 use serde::{Deserialize, Serialize};
 
@@ -111,17 +112,6 @@ pub struct AgentTools {
     pub exclude: Vec<String>,
 }
 
-/// Whom a grant is for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Principal {
-    /// Every key of one agent.
-    Agent(AgentName),
-    /// One key.
-    Key(KeyId),
-    /// Every agent of the project.
-    Project,
-}
-
 /// One grant (`kb.mcp_bindings`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantRow {
@@ -129,12 +119,35 @@ pub struct GrantRow {
     pub project: ProjectName,
     /// Whom it is for.
     pub principal: Principal,
-    /// Which server, or a pattern over servers.
+    /// Its identity.
+    pub id: GrantId,
+    /// What it does.
+    pub effect: Effect,
+    /// Which server, a pattern over servers, or a group behind `@`.
     pub server: String,
     /// Which tool, prompt or resource, or a pattern over them.
     pub item: String,
     /// Under which other name the item is offered.
     pub alias: Option<String>,
+    /// What must hold of the arguments: a list as JSON, none for nothing.
+    pub conditions: Option<String>,
+    /// When it was made.
+    pub created_ms: u64,
+    /// When it last decided a call.
+    pub last_used_ms: Option<u64>,
+}
+
+/// A group of servers (`kb.mcp_server_groups`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupRow {
+    /// The project it belongs to.
+    pub project: ProjectName,
+    /// Its name.
+    pub name: String,
+    /// Its members: names of servers, and patterns.
+    pub servers: Vec<String>,
+    /// When it was made.
+    pub created_ms: u64,
 }
 
 /// One tool, prompt, resource or template of a server's catalog (`kb.mcp_tools`).

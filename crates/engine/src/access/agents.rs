@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 
 use gantry_model::caller::UserTrust;
-use gantry_model::grant::{Grant, ToolFilter};
+use gantry_model::grant::{Grant, Principal, ToolFilter};
 use gantry_model::id::AgentName;
-use gantry_store::{AgentRow, AgentTools, GrantRow, Principal, StoreError};
+use gantry_store::{AgentRow, AgentTools, GrantRow, StoreError};
 
+use super::grants::read;
 use super::{Access, KeyView};
 use crate::clock::unix_ms;
 use crate::error::EngineError;
@@ -91,6 +92,9 @@ impl Access {
             label: new.label,
             created_ms: unix_ms(),
         };
+        for grant in &new.grants {
+            self.has_group(grant).await?;
+        }
         let grants = self.grant_rows(&row.name, &new.grants);
         let _one = self.changing.lock().await;
         self.store.put_agent(&row, &grants).await.map_err(|error| {
@@ -126,7 +130,12 @@ impl Access {
             row.users = users;
         }
         let grants = match change.grants {
-            Some(grants) => self.grant_rows(name, &grants),
+            Some(grants) => {
+                for grant in &grants {
+                    self.has_group(grant).await?;
+                }
+                self.grant_rows(name, &grants)
+            }
             None => {
                 let all = self.store.grants(&self.project).await?;
                 all.into_iter().filter(|row| is_of(row, name)).collect()
@@ -151,13 +160,7 @@ impl Access {
     }
 
     fn grant_rows(&self, agent: &AgentName, grants: &[Grant]) -> Vec<GrantRow> {
-        let row = |grant: &Grant| GrantRow {
-            project: self.project.clone(),
-            principal: Principal::Agent(agent.clone()),
-            server: grant.server().to_owned(),
-            item: grant.item().to_owned(),
-            alias: grant.alias().map(str::to_owned),
-        };
+        let row = |grant: &Grant| self.row(Principal::Agent(agent.clone()), grant);
         grants.iter().map(row).collect()
     }
 }
@@ -180,6 +183,5 @@ fn is_of(row: &GrantRow, agent: &AgentName) -> bool {
 
 fn granted(agent: &AgentName, rows: &[GrantRow]) -> Vec<Grant> {
     let mine = rows.iter().filter(|row| is_of(row, agent));
-    mine.filter_map(|row| Grant::new(&row.server, &row.item, row.alias.as_deref()).ok())
-        .collect()
+    mine.filter_map(read).collect()
 }

@@ -82,11 +82,7 @@ fn described(label: &str, list: &[Grant], tools: &ToolFilter, users: UserTrust) 
 }
 
 fn grants(list: &[Grant]) -> Value {
-    let shown = list.iter().map(|grant| match grant.alias() {
-        Some(alias) => format!("{} as {alias}", grant.pattern()),
-        None => grant.pattern(),
-    });
-    shown.collect()
+    list.iter().map(Grant::pattern).collect()
 }
 
 fn filter(tools: &ToolFilter) -> Value {

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use gantry_model::grant::{GrantSet, MethodClass, NormalUri, Verdict};
+use gantry_model::grant::{GrantSet, MethodClass, NormalUri};
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Raw, RawBuf};
 use gantry_model::mcp::ToolDef;
@@ -175,7 +175,7 @@ pub(super) fn is_in(scope: &Scope, server: &ServerName) -> bool {
 
 /// Tells whether a grant names the server at all.
 pub(super) fn may_use(grants: &GrantSet, server: &ServerName) -> bool {
-    grants.check(MethodClass::Lifecycle, server, None) == Verdict::Allowed
+    grants.shows(MethodClass::Lifecycle, server, None)
 }
 
 impl View {
@@ -317,7 +317,7 @@ impl View {
 
     fn allows(&self, class: MethodClass, server: usize, item: Option<&str>) -> bool {
         let name = &self.snapshot.servers[server].handle.name;
-        self.grants.check(class, name, item) == Verdict::Allowed
+        self.grants.shows(class, name, item)
     }
 
     /// Returns the caller's servers in this scope.

@@ -87,6 +87,51 @@ pub enum AdminError {
         /// The product.
         product: String,
     },
+    /// No such grant.
+    #[error("no grant `{id}`")]
+    UnknownGrant {
+        /// The id as asked for.
+        id: String,
+    },
+    /// No agent has such a key.
+    #[error("no agent has a key `{id}`")]
+    UnknownKey {
+        /// The id as asked for.
+        id: String,
+    },
+    /// The project has as many grants as it may.
+    #[error("a project has at most {most} grants")]
+    TooManyGrants {
+        /// How many that is.
+        most: usize,
+    },
+    /// No such group of servers.
+    #[error("no group `{name}`")]
+    UnknownGroup {
+        /// The name as asked for.
+        name: String,
+    },
+    /// A group of that name exists.
+    #[error("a group `{name}` exists already")]
+    GroupExists {
+        /// The name.
+        name: String,
+    },
+    /// Grants name the group.
+    #[error("grants name the group `{name}`")]
+    GroupInUse {
+        /// The name.
+        name: String,
+    },
+    /// The group of files is what the files say.
+    #[error("the group `files` is what the configuration files define")]
+    FilesGroup,
+    /// The project has as many groups as it may.
+    #[error("a project has at most {most} groups")]
+    TooManyGroups {
+        /// How many that is.
+        most: usize,
+    },
     /// No such project.
     #[error("no project `{name}`")]
     UnknownProject {
@@ -137,6 +182,14 @@ impl Diagnose for AdminError {
             Self::UnknownProduct { .. } => "product.unknown",
             Self::ProductChanged { .. } => "product.changed",
             Self::OfProduct { .. } => "server.of_product",
+            Self::UnknownGrant { .. } => "grant.unknown",
+            Self::UnknownKey { .. } => "key.unknown",
+            Self::TooManyGrants { .. } => "grant.too_many",
+            Self::UnknownGroup { .. } => "group.unknown",
+            Self::GroupExists { .. } => "group.exists",
+            Self::GroupInUse { .. } => "group.in_use",
+            Self::FilesGroup => "group.of_files",
+            Self::TooManyGroups { .. } => "group.too_many",
             Self::UnknownProject { .. } => "project.unknown",
             Self::ProjectExists { .. } => "project.exists",
             Self::ProjectNameUsed { .. } => "project.name_used",
@@ -182,6 +235,18 @@ impl Diagnose for AdminError {
             Self::OfProduct { product, .. } => Some(format!(
                 "change its manifest and run `gantry product upgrade`, or `gantry product uninstall {product}`"
             )),
+            Self::UnknownGrant { .. } => Some("`gantry grant ls` lists them".into()),
+            Self::UnknownKey { .. } => Some("`gantry key ls` lists them".into()),
+            Self::TooManyGrants { .. } => {
+                Some("use patterns and groups; `gantry grant ls --unused 90d` lists unused ones".into())
+            }
+            Self::UnknownGroup { .. } => Some("`gantry group ls` lists them".into()),
+            Self::GroupExists { name } => Some(format!("change it: `gantry group set {name}`")),
+            Self::GroupInUse { name } => {
+                Some(format!("remove them first: `gantry grant ls --group {name}` lists them"))
+            }
+            Self::FilesGroup => Some("choose another name".into()),
+            Self::TooManyGroups { .. } => Some("use patterns as members".into()),
             Self::UnknownProject { .. } => Some("`gantry project ls` lists them".into()),
             Self::ProjectExists { .. } => None,
             Self::ProjectNameUsed { .. } => Some(

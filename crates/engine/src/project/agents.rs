@@ -135,11 +135,8 @@ impl Project {
                 Err(refused) => Err(refused),
             };
             if changed.is_ok() {
-                let mut regranted = project.access.take_regranted();
-                regranted.insert(name.clone());
-                for agent in regranted {
-                    project.catalog.grants_changed(&agent);
-                }
+                project.catalog.grants_changed(&name);
+                project.regranted();
             }
             let after = project.agent(&name).await;
             act.end_with(&changed, None, after.as_ref().ok().map(values::agent))

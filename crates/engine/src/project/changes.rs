@@ -42,12 +42,13 @@ impl Project {
                 false => Role::Admin,
             };
             if access.has_keys() {
-                return access.first_start(role, keep).await;
+                return access.first_start(role, &[], keep).await;
             }
+            let grants = project.first_grants()?;
             let draft =
                 Draft::new("key.create", "first start").detail("the first keys of the folder");
             let act = project.acts.begin(&Actor::gateway(), draft).await?;
-            let made = access.first_start(role, keep).await;
+            let made = access.first_start(role, &grants, keep).await;
             let keys = access.list().await.unwrap_or_default();
             let after = keys
                 .iter()
@@ -89,6 +90,9 @@ impl Project {
                 Err(refused) => Err(refused),
             };
             act.end(&handle).await;
+            if let Ok(handle) = &handle {
+                project.offer(&handle.name).await;
+            }
             handle.map(|handle| ServerView::of(&handle))
         })
         .await

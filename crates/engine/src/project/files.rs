@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_model::id::ServerName;
 use gantry_model::spec::{ServerSpec, Source};
 use gantry_store::{ActFilter, ActOutcome, ServerRow};
 use serde_json::{Value, json};
 
 use super::Project;
+use super::grants::is_of_files;
 use crate::acts::values::difference;
 use crate::acts::{Actor, Draft, OpenAct};
 use crate::config::{OnStartFailure, Startup};
@@ -42,6 +44,15 @@ impl Project {
         let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
         let mut applied = Applied::default();
         let removals = self.begin_removals(&specs).await?;
+        // Before the servers are there: who may use them finds them granted. A name that a registered
+        // server has is not the file's.
+        let is_theirs = |name: &&ServerName| {
+            let known = self.supervisor.find(name.as_str());
+            known.is_none_or(|known| is_of_files(&known.spec))
+        };
+        let of_files = names.iter().filter(is_theirs).cloned().collect();
+        self.access.set_file_servers(of_files).await?;
+        self.regranted();
         let begun = self.supervisor.begin(&specs, &mut applied).await;
         for act in removals {
             act.end(&begun).await;

@@ -200,6 +200,9 @@ impl Project {
             false => EngineError::Store(error),
         })?;
         self.supervisor.follow_registered().await?;
+        for spec in &plan.added {
+            self.offer(&spec.name).await;
+        }
         Ok(plan)
     }
 

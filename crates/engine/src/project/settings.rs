@@ -113,6 +113,9 @@ impl Project {
             };
             if changed.is_ok() {
                 holder.now.store(Arc::new(after));
+                // Some settings decide what grants mean.
+                project.access.reread().await?;
+                project.regranted();
             }
             let changed = changed.map_err(EngineError::from);
             act.end(&changed).await;

@@ -180,6 +180,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::UnknownServer { .. }
         | CallError::UnknownMethod { .. }
         | CallError::Unbound { .. }
+        | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
         | CallError::Arguments { .. }
         | CallError::BadParams { .. }

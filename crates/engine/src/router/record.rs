@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gantry_model::caller::Caller;
 use gantry_model::diagnose::Diagnose;
+use gantry_model::grant::Decision;
 use gantry_model::id::CallId;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::Redactor;
@@ -25,6 +26,8 @@ pub(super) struct Record<'a> {
     router: &'a Router,
     caller: &'a Caller,
     announced: Announced,
+    /// What the caller's grants say.
+    decision: Option<Decision<'a>>,
     /// When the request came.
     pub(super) begun: Instant,
 }
@@ -49,8 +52,14 @@ impl<'a> Record<'a> {
             router,
             caller,
             announced: announced.unwrap_or_else(announce),
+            decision: None,
             begun: Instant::now(),
         }
+    }
+
+    /// Takes down what the caller's grants say.
+    pub(super) fn decided(&mut self, decision: Decision<'a>) {
+        self.decision = Some(decision);
     }
 
     /// Records a request, does its work unless the caller's key ends first, and records how it ended.
@@ -122,7 +131,14 @@ impl<'a> Record<'a> {
     ) -> CallFailure {
         let key = self.caller.key.to_string();
         let redactor = target.map_or_else(|| Arc::clone(Redactor::own_keys()), Target::redactor);
-        let intent = self.intent(&key, request, target, &redactor);
+        let mut intent = self.intent(&key, request, target, &redactor);
+        // What is not granted has no target, and is known by name.
+        if let Some((server, item, _)) = error.not_granted().filter(|_| target.is_none()) {
+            (intent.server, intent.tool) = (server.as_str(), item);
+            if request.method == "tools/call" {
+                intent.input = request.params.arguments.map(Raw::text);
+            }
+        }
         let text = error.to_string();
         let outcome = Outcome {
             status: CallStatus::Refused,
@@ -159,6 +175,10 @@ impl<'a> Record<'a> {
         redactor: &'i Redactor,
     ) -> Intent<'i> {
         let caller = self.caller;
+        let started_ms = unix_ms();
+        if let Some(decision) = &self.decision {
+            decision.note_use(started_ms);
+        }
         Intent {
             id: self.announced.id,
             project: caller.project.as_str(),
@@ -172,7 +192,7 @@ impl<'a> Record<'a> {
             method: request.method,
             tool: target.map_or("", |target| &target.item),
             schema_version: None,
-            started_ms: unix_ms(),
+            started_ms,
             input: target
                 .and_then(|target| target.arguments)
                 .or(request.params.whole)
@@ -213,6 +233,7 @@ fn is_refusal(error: &CallError) -> bool {
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
+            | CallError::Forbidden { .. }
             | CallError::Arguments { .. }
             | CallError::BadParams { .. }
     )

@@ -15,6 +15,7 @@ use super::record::{Output, Record};
 use super::target::{NameLocation, Target};
 use crate::catalog::Resolution;
 use crate::error::{CallError, CallFailure};
+use crate::guard;
 use crate::request::{ClientIdentity, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::profiles::InstanceOwner;
@@ -30,7 +31,7 @@ impl Router {
         request: Request<'_>,
         callback: UpdateCallback,
     ) -> Result<Subscription, CallFailure> {
-        let record = Record::open(self, caller, None);
+        let mut record = Record::open(self, caller, None);
         if let Err(error) = self.has_server(&request.scope) {
             return Err(record.refuse(&request, None, error).await);
         }
@@ -39,7 +40,11 @@ impl Router {
             Ok(target) => target,
             Err(error) => return Err(record.refuse(&request, None, error).await),
         };
-        let admitted = self.admit(caller, &target).await;
+        let decision = target.decide(caller);
+        record.decided(decision);
+        let admitted = self.admit(caller, &target, &decision).await;
+        let asks = || guard::asks(caller, &decision, &target.server_name(), &target.item);
+        let admitted = admitted.and_then(|()| asks());
         if let Err(error) = admitted.and_then(|()| self.has_room(caller, &target)) {
             return Err(record.refuse(&request, Some(&target), error).await);
         }

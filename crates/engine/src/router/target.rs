@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gantry_model::caller::{Caller, Context, KeyKind, UserTrust};
 use gantry_model::era::headers::name_of;
 use gantry_model::era::meta;
-use gantry_model::grant::{MethodClass, Verdict, class_of};
+use gantry_model::grant::{AccessRequest, Decision, MethodClass, class_of};
 use gantry_model::id::{ServerId, ServerName};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
 use gantry_model::mcp::Method;
@@ -15,7 +15,9 @@ use gantry_model::suspension::Suspendable;
 
 use super::Router;
 use crate::catalog::Resolution;
+use crate::clock::unix_ms;
 use crate::error::CallError;
+use crate::guard;
 use crate::native::Native;
 use crate::request::{Lists, Request, Scope};
 use crate::schema::Permits;
@@ -159,11 +161,9 @@ impl Router {
                 renamed: Renamed::Name,
                 arguments,
             }),
-            Resolution::Unbound { server, item } => Err(CallError::Unbound {
-                agent: caller.agent.to_string(),
-                server,
-                item,
-            }),
+            Resolution::Unbound { server, item } => {
+                Err(not_granted(caller, MethodClass::Tool, server, item))
+            }
             Resolution::Unknown => {
                 Err(self
                     .suspended_tool(caller, name)
@@ -182,7 +182,7 @@ impl Router {
             let is_meant = |mark: &str| name == format!("{server}{mark}{tool}");
             is_meant(":") || is_meant("__")
         })?;
-        let may = caller.grants.check(MethodClass::Tool, server, Some(tool)) == Verdict::Allowed;
+        let may = caller.grants.shows(MethodClass::Tool, server, Some(tool));
         may.then(|| CallError::Suspended {
             what: Suspendable::Tool(server.clone(), tool.into()),
         })
@@ -205,11 +205,9 @@ impl Router {
                 renamed: Renamed::Nowhere,
                 arguments: request.params.whole,
             }),
-            Resolution::Unbound { server, item } => Err(CallError::Unbound {
-                agent: caller.agent.to_string(),
-                server,
-                item,
-            }),
+            Resolution::Unbound { server, item } => {
+                Err(not_granted(caller, class_of(request.method), server, item))
+            }
             Resolution::Bound { .. } | Resolution::Native(_) | Resolution::Unknown => {
                 Err(CallError::UnknownItem {
                     kind,
@@ -294,7 +292,30 @@ impl Router {
     }
 }
 
+/// Says why what exists is not the caller's.
+fn not_granted(caller: &Caller, class: MethodClass, server: ServerName, item: String) -> CallError {
+    let listing = AccessRequest::listing(class, &server, Some(&item));
+    let decision = caller.grants.decide(&listing);
+    decision.note_use(unix_ms());
+    let refused = guard::permit(caller, &decision, &server, &item);
+    refused.err().unwrap_or_else(|| CallError::Unbound {
+        agent: caller.agent.to_string(),
+        server,
+        item,
+    })
+}
+
 impl Target<'_> {
+    /// Decides by the caller's grants.
+    pub(super) fn decide<'c>(&self, caller: &'c Caller) -> Decision<'c> {
+        let arguments = match self.class {
+            MethodClass::Prompt => self.arguments.and_then(|params| params.get("arguments")),
+            _ => self.arguments,
+        };
+        let (server, tool) = (self.server_name(), self.tool.as_deref());
+        guard::decide(caller, self.class, &server, &self.item, tool, arguments)
+    }
+
     pub(super) fn tool(&self) -> Option<&Arc<Tool>> {
         self.tool.as_ref()
     }

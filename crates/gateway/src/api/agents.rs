@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gantry_engine::{Actor, AgentChange, AgentView as Known, EngineError, NewAgent, Project};
 use gantry_model::caller::UserTrust;
-use gantry_model::grant::{Grant, ToolFilter};
+use gantry_model::grant::{Grant, GrantError, ToolFilter};
 use gantry_model::id::AgentName;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,8 @@ pub(super) struct AgentPatch {
 }
 
 /// Grants: `"all"`, or a list of patterns such as `files:read_*`, `mail:*` or
-/// `docs:resource:file:///*`, each `server:item` with `*` as a wildcard on either side.
+/// `docs:resource:file:///*`, each `server:item` with `*` as a wildcard on either side. Behind `deny` or
+/// `ask` one forbids, or has an approver asked; `when` begins its conditions on arguments.
 #[derive(Deserialize, ToSchema)]
 #[serde(
     untagged,
@@ -167,24 +168,22 @@ impl ToolsBody {
     }
 }
 
-/// Parses a pattern `server:item`; `*` alone is everything.
+/// Parses a grant in its text form, `server:item` at least; `*` alone is everything.
 fn parse(index: usize, text: &str) -> Result<Grant, Problem> {
-    let parts = match text {
-        "*" => Some(("*", "*")),
-        text => text.split_once(':'),
-    };
-    let Some((server, item)) = parts else {
-        let shown = shown(text);
-        let message = format!("`{shown}` is not a pattern `server:item`");
-        return Err(Problem::new("request.body")
-            .with_detail(message.clone())
-            .with_hint(format!("write `{shown}:*` for everything on that server"))
-            .with_issues(vec![FieldIssue {
-                path: format!("/grant/{index}"),
-                message,
-            }]));
-    };
-    Ok(Grant::new(server, item, None).map_err(EngineError::from)?)
+    match Grant::parse(text) {
+        Err(GrantError::Text { .. }) => {
+            let shown = shown(text);
+            let message = format!("`{shown}` is not a pattern `server:item`");
+            Err(Problem::new("request.body")
+                .with_detail(message.clone())
+                .with_hint(format!("write `{shown}:*` for everything on that server"))
+                .with_issues(vec![FieldIssue {
+                    path: format!("/grant/{index}"),
+                    message,
+                }]))
+        }
+        parsed => Ok(parsed.map_err(EngineError::from)?),
+    }
 }
 
 fn name(text: &str) -> Result<AgentName, Problem> {
@@ -397,6 +396,8 @@ mod tests {
             "files:read_*",
             "*:read",
             "docs:resource:file:///*",
+            "deny files:delete_*",
+            r#"ask mail:send when /to pattern ".*@example\\.com""#,
         ] {
             assert_eq!(parse(0, text).ok().unwrap().pattern(), text);
         }

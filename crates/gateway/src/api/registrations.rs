@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use super::body::json;
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
-use super::{Api, By, In, Named, agents, products};
+use super::{Api, By, In, Named, agents, grants, products};
 use crate::http::error::Problem;
 
 /// Returns the routes, for administrators only.
@@ -222,6 +222,7 @@ async fn carry_out(
         "agent.change" => {
             agents::change_from(project, &taken.by, &taken.target, &request["body"]).await?;
         }
+        "grant.add" => grants::add_from(project, &taken.by, &request["body"]).await?,
         "product.install" => {
             products::install_from(api, project, &taken.by, request).await?;
         }

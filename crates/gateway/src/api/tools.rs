@@ -14,7 +14,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use gantry_engine::{EngineError, Project, Scope};
 use gantry_model::caller::{Caller, KeyKind};
-use gantry_model::grant::{GrantSet, MethodClass, Verdict};
+use gantry_model::grant::{GrantSet, MethodClass};
 use gantry_model::id::{AgentName, ServerName};
 use gantry_model::shape::Shape;
 use http::StatusCode;
@@ -70,9 +70,9 @@ async fn seen_by(project: &Arc<Project>, caller: &Caller, agent: &str) -> Result
         return Err(Problem::new("auth.agent_key").with_detail("`agent` needs an admin key"));
     }
     let name: AgentName = agent.parse().map_err(EngineError::Name)?;
-    let agent = known_agent(project, &name).await?;
-    let grants = GrantSet::filtered(agent.grants, agent.filter);
-    Ok(project.caller(name, grants))
+    known_agent(project, &name).await?;
+    let grants = project.grants_of(&name)?;
+    Ok(project.caller(name, GrantSet::clone(&grants)))
 }
 
 /// Resolves a server's name or id. An unknown one is an error, not an empty list; an agent learns
@@ -83,8 +83,7 @@ fn known_server(
     server: &str,
 ) -> Result<String, Problem> {
     let may_know = |name: &ServerName| {
-        caller.kind.is_admin()
-            || caller.grants.check(MethodClass::Lifecycle, name, None) == Verdict::Allowed
+        caller.kind.is_admin() || caller.grants.shows(MethodClass::Lifecycle, name, None)
     };
     let known = project.server(server);
     if let Some(known) = known.filter(|known| may_know(&known.spec.name)) {

@@ -8,6 +8,7 @@ mod calls;
 mod defaults;
 mod documents;
 mod followed;
+mod grants;
 mod identity;
 mod later;
 mod origins;

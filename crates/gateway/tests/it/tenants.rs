@@ -209,6 +209,8 @@ fn filled(path: &str, method: &str, server: &str) -> String {
         .replace("{key}", "key_00000000000000000000000000000000")
         .replace("{call}", "call_00000000000000000000000000000000")
         .replace("{project}", "nobody")
+        .replace("{grant}", "grant_00000000000000000000000000000000")
+        .replace("{group}", "nobody")
         .replace("{registration}", "none")
         .replace("{product}", "nobody")
         .replace("{code}", "auth.no_key")

@@ -3,7 +3,8 @@
 //! A filter narrows and never widens: what no grant names stays refused. It speaks of tools only;
 //! prompts and resources follow their grants alone. Entry point: `ToolFilter::allows`.
 
-use super::{GrantError, LONGEST_ITEM, Pattern, parse_server, shown};
+use super::rule::LONGEST_ITEM;
+use super::{GrantError, Pattern, parse_server, shown};
 use crate::id::ServerName;
 
 /// A pattern of tools, `server:tool` with `*` on either side.

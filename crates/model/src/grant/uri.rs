@@ -121,6 +121,11 @@ impl UriPattern {
     pub(super) fn matches(&self, uri: &NormalUri<'_>) -> bool {
         self.proper.matches(&uri.proper) && self.careless.matches(&uri.careless)
     }
+
+    /// Tells whether it speaks of this URI in one of its forms.
+    pub(super) fn may_match(&self, uri: &NormalUri<'_>) -> bool {
+        self.proper.matches(&uri.proper) || self.careless.matches(&uri.careless)
+    }
 }
 
 /// The parts of a URI as it is written.

@@ -82,6 +82,11 @@ impl From<Patterns> for Vec<String> {
 }
 
 impl Patterns {
+    /// Returns the patterns.
+    pub fn patterns(&self) -> &[Pattern] {
+        &self.0
+    }
+
     fn match_text(&self, text: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches(text))
     }

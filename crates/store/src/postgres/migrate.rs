@@ -39,6 +39,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         "id ranges",
         include_str!("../../migrations/postgres/0014_id_ranges.sql"),
     ),
+    (
+        18,
+        "grants",
+        include_str!("../../migrations/postgres/0018_grants.sql"),
+    ),
 ];
 
 /// What is there: whether the schema is, how many tables it has, whether the table of migrations is among

@@ -23,10 +23,12 @@ pub(crate) const STOPPED: &str =
 /// The revisions of a project, and whether another gateway was seen since `$3`.
 pub(crate) const CHANGES: &str = "SELECT \
      (SELECT CAST(sum(revision) AS BIGINT) FROM kb.mcp_revisions \
-     WHERE project_id = $1 AND kind IN ('keys', 'agents', 'grants', 'suspensions')), \
+     WHERE project_id = $1 AND kind IN ('keys', 'agents', 'grants', 'groups', 'settings', 'suspensions')), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'servers'), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'settings'), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'suspensions'), \
+     (SELECT CAST(sum(revision) AS BIGINT) FROM kb.mcp_revisions \
+     WHERE project_id = $1 AND kind IN ('agents', 'grants', 'groups', 'settings')), \
      EXISTS (SELECT 1 FROM kb.mcp_gateways \
      WHERE number <> $2 AND stopped_at IS NULL AND seen_at > $3)";
 

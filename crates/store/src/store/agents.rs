@@ -1,16 +1,17 @@
 //! Agents, and the grants that are changed with them. Statements are in `sql::agents`.
 
+use gantry_model::grant::Principal;
 use gantry_model::id::{AgentName, ProjectName};
 use sqlx::types::Json;
 
 use super::Store;
-use super::grants::{insert_grant, principal_text};
+use super::grants::{insert_grant, principal_text, replace_grants};
 use super::servers::ensure_project;
 use crate::database::query::query;
 use crate::database::row::{Row, column, parsed, unsigned};
 use crate::database::{Durability, Transaction};
 use crate::error::StoreError;
-use crate::row::{AgentRow, GrantRow, Principal};
+use crate::row::{AgentRow, GrantRow};
 use crate::sql::{agents as sql, grants};
 
 impl Store {
@@ -60,10 +61,8 @@ impl Store {
             .bind(Json(&row.tools))
             .bind(row.users.is_trusted());
         let changed = transaction.execute(update).await?;
-        drop_grants(&mut transaction, &row.project, &row.name).await?;
-        for grant in grants {
-            insert_grant(&mut transaction, grant).await?;
-        }
+        let principal = Principal::Agent(row.name.clone());
+        replace_grants(&mut transaction, &row.project, &principal, grants).await?;
         transaction.commit().await?;
         Ok(changed > 0)
     }

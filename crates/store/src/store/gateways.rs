@@ -98,7 +98,8 @@ impl Store {
                 servers: unsigned_option(row, 1)?.unwrap_or(0),
                 settings: unsigned_option(row, 2)?.unwrap_or(0),
                 suspensions: unsigned_option(row, 3)?.unwrap_or(0),
-                others: column(row, 4)?,
+                policy: unsigned_option(row, 4)?.unwrap_or(0),
+                others: column(row, 5)?,
             })
         });
         changes.await

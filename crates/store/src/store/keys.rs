@@ -22,11 +22,13 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Stores a data folder's first grant and keys, all of them or none.
-    pub async fn put_first(&self, grant: &GrantRow, keys: &[KeyRow]) -> Result<(), StoreError> {
+    /// Stores a data folder's first grants and keys, all of them or none.
+    pub async fn put_first(&self, grants: &[GrantRow], keys: &[KeyRow]) -> Result<(), StoreError> {
         const WHAT: &str = "store the first keys";
         let mut transaction = self.database().begin(WHAT, Durability::Power).await?;
-        insert_grant(&mut transaction, grant).await?;
+        for grant in grants {
+            insert_grant(&mut transaction, grant).await?;
+        }
         for key in keys {
             insert_key(&mut transaction, key).await?;
         }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use gantry_model::grant::{GrantSet, MethodClass, Verdict};
+use gantry_model::grant::{AccessRequest, GrantSet, MethodClass, ReadOnlyHint};
 use gantry_model::id::ServerName;
 use gantry_model::naming::{self, Expose, Form, Names, Outcome, Rules, ToolId};
 
@@ -22,6 +22,8 @@ struct Unnamed<T> {
     id: ToolId,
     thing: T,
     listed: bool,
+    /// What a tool says of itself.
+    hint: ReadOnlyHint,
 }
 
 /// What became of the tools or prompts of a view.
@@ -115,8 +117,10 @@ struct Resources {
 }
 
 impl Builder<'_> {
-    fn allows(&self, class: MethodClass, server: &ServerName, item: Option<&str>) -> bool {
-        self.grants.check(class, server, item) == Verdict::Allowed
+    fn shows<T>(&self, class: MethodClass, thing: &Unnamed<T>) -> bool {
+        let ToolId { server, tool } = &thing.id;
+        let asked = AccessRequest::listing(class, server, Some(tool)).with_hint(thing.hint);
+        self.grants.decide(&asked).verdict.is_open()
     }
 
     /// Names what the grants allow; what they do not is kept apart, to be refused by name.
@@ -126,8 +130,7 @@ impl Builder<'_> {
         things: impl Iterator<Item = Unnamed<T>>,
     ) -> NamedItems<T> {
         let things = things.filter(|thing| is_in(self.scope, &thing.id.server));
-        let (own, others): (Vec<_>, Vec<_>) =
-            things.partition(|thing| self.allows(class, &thing.id.server, Some(&thing.id.tool)));
+        let (own, others): (Vec<_>, Vec<_>) = things.partition(|thing| self.shows(class, thing));
         let names = self.exposed(class, own.iter().map(|thing| &thing.id));
         let mut named = NamedItems {
             by_name: HashMap::new(),
@@ -253,7 +256,8 @@ impl Builder<'_> {
         let mut resources = Resources::default();
         for (server, entry) in self.servers(snapshot) {
             for (place, item) in entry.catalog.resources.iter().enumerate() {
-                if !self.allows(MethodClass::Resource, &entry.handle.name, Some(&item.name)) {
+                let (class, owner) = (MethodClass::Resource, &entry.handle.name);
+                if !self.grants.shows(class, owner, Some(&item.name)) {
                     resources
                         .others
                         .entry(Arc::clone(&item.name))
@@ -352,6 +356,7 @@ fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<Found>> {
         id: ToolId::new(ServerName::native(), Arc::clone(&native.tool().name)),
         thing: Found::Native(Arc::clone(native)),
         listed: true,
+        hint: native.tool().hint(),
     });
     let servers = snapshot
         .servers
@@ -365,6 +370,7 @@ fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<Found>> {
                     tool: Arc::clone(tool),
                 },
                 listed: entry.listed,
+                hint: tool.hint(),
             })
         });
     natives.chain(servers)
@@ -386,6 +392,7 @@ fn prompts(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<(usize, usize, A
                     id: ToolId::new(entry.handle.name.clone(), Arc::clone(&prompt.name)),
                     thing: (server, place, Arc::clone(&prompt.name)),
                     listed: entry.listed,
+                    hint: ReadOnlyHint::Writes,
                 })
         })
 }

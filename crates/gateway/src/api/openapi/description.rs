@@ -12,9 +12,9 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, auth, call, calls, errors, events, health, history, images, keys, products,
-    projects, registrations, secrets, servers, session, settings, suspensions, tools, volumes,
-    welcome,
+    acts, agents, auth, call, calls, errors, events, grants, groups, health, history, images, keys,
+    policy, products, projects, registrations, secrets, servers, session, settings, suspensions,
+    tools, volumes, welcome,
 };
 
 /// Returns the generated document.
@@ -47,6 +47,9 @@ pub(super) fn generated() -> String {
         tools::list, tools::call::call, tools::why::why, call::call_server,
         calls::list, calls::export::export, calls::one, calls::take_back,
         agents::list, agents::create, agents::one, agents::change, agents::remove,
+        grants::list, grants::add, grants::one, grants::remove,
+        groups::list, groups::create, groups::one, groups::change, groups::remove,
+        policy::test,
         keys::list, keys::create, keys::revoke,
         settings::list, settings::change,
         projects::list, projects::create, projects::one, projects::change, projects::remove,
@@ -66,6 +69,7 @@ pub(super) fn generated() -> String {
         (name = "tools", description = "Tools, calls, and explanations of grants. Any key; `why` takes admin keys only."),
         (name = "calls", description = "The record of every call. An agent sees its own."),
         (name = "agents", description = "Agents, their grants and filters. Admin keys only."),
+        (name = "grants", description = "Grants for agents, keys and all agents, and groups of servers. Admin keys only."),
         (name = "keys", description = "Keys of agents and administrators. Admin keys only."),
         (name = "projects", description = "Projects. Making, unloading and deleting them needs the role `installation`."),
         (name = "products", description = "Servers that come together by a manifest. Admin keys only."),

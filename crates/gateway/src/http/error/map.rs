@@ -121,6 +121,7 @@ impl From<CallFailure> for Problem {
             CallError::KeyEnded { .. } => problem.with_challenge(CHALLENGE_WRONG),
             CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
+            | CallError::Forbidden { .. }
             | CallError::Suspended { .. }
             | CallError::Down { next_try: None, .. }
             | CallError::Exited { .. }
@@ -148,6 +149,7 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::UnknownMethod { .. } => (StatusCode::NOT_FOUND, Carrier::Answer),
         CallError::UnknownServer { .. } => (StatusCode::NOT_FOUND, Carrier::Status),
         CallError::Unbound { .. }
+        | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
         | CallError::KeyEnded {
             end: KeyEnd::Suspended,
@@ -307,6 +309,9 @@ fn admin_status(error: &AdminError) -> StatusCode {
         AdminError::Setting(_) => StatusCode::UNPROCESSABLE_ENTITY,
         AdminError::UnknownRegistration { .. }
         | AdminError::UnknownProduct { .. }
+        | AdminError::UnknownGrant { .. }
+        | AdminError::UnknownKey { .. }
+        | AdminError::UnknownGroup { .. }
         | AdminError::UnknownProject { .. } => StatusCode::NOT_FOUND,
         AdminError::TooManyPending => StatusCode::TOO_MANY_REQUESTS,
         AdminError::ProductChanged { .. }
@@ -314,6 +319,11 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::RegistrationDecided { .. }
         | AdminError::RegistrationLost { .. }
         | AdminError::ServerSuspended { .. }
+        | AdminError::TooManyGrants { .. }
+        | AdminError::TooManyGroups { .. }
+        | AdminError::GroupExists { .. }
+        | AdminError::GroupInUse { .. }
+        | AdminError::FilesGroup
         | AdminError::ProjectExists { .. }
         | AdminError::ProjectNameUsed { .. }
         | AdminError::ProjectOfFolder { .. } => StatusCode::CONFLICT,

@@ -11,9 +11,8 @@ pub(super) fn of(code: &str) -> StatusCode {
         "auth.key_in_url" | "auth.no_key" | "auth.scheme" | "auth.session" | "auth.two_keys"
         | "auth.token" | "auth.wrong_code" | "auth.wrong_key" => StatusCode::UNAUTHORIZED,
         "auth.admin_key" | "auth.agent_key" | "auth.role" | "auth.suspended"
-        | "auth.token_agent" | "grant.unbound" | "http.host" | "http.origin" => {
-            StatusCode::FORBIDDEN
-        }
+        | "auth.token_agent" | "grant.approval" | "grant.arguments" | "grant.denied"
+        | "grant.unbound" | "http.host" | "http.origin" => StatusCode::FORBIDDEN,
         "agent.unknown" | "call.unknown" | "http.route" | "project.unknown" | "server.unknown"
         | "session.unknown" | "tool.unknown" => StatusCode::NOT_FOUND,
         "http.method" => StatusCode::METHOD_NOT_ALLOWED,

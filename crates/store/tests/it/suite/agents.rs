@@ -1,8 +1,9 @@
 //! Agents with their grants and tool filters.
 
 use gantry_model::caller::{KeyKind, UserTrust};
-use gantry_model::id::KeyId;
-use gantry_store::{AgentRow, AgentTools, GrantRow, KeyRow, Principal, StoreError};
+use gantry_model::grant::{Effect, Principal};
+use gantry_model::id::{GrantId, KeyId};
+use gantry_store::{AgentRow, AgentTools, GrantRow, KeyRow, StoreError};
 
 use crate::harness::{NOON, local, on_each};
 
@@ -21,12 +22,21 @@ fn agent(name: &str, include: &[&str]) -> AgentRow {
 }
 
 fn grant(principal: Principal, server: &str) -> GrantRow {
+    let text = format!("{principal} {server}");
+    let number = text.bytes().fold(1_u128, |number, byte| {
+        number.wrapping_mul(31).wrapping_add(u128::from(byte))
+    });
     GrantRow {
         project: local(),
         principal,
         server: server.into(),
         item: "*".into(),
         alias: None,
+        id: GrantId::from_random(number),
+        effect: Effect::Allow,
+        conditions: None,
+        created_ms: NOON,
+        last_used_ms: None,
     }
 }
 
@@ -91,7 +101,7 @@ async fn an_agent_is_kept_changed_and_removed_with_all_that_is_its_own() {
         };
         store.put_key(&key).await.unwrap();
         store
-            .put_first(&grant(Principal::Key(key.id), "files"), &[])
+            .put_first(&[grant(Principal::Key(key.id), "key's")], &[])
             .await
             .unwrap();
         assert!(store.remove_agent(&local(), &one.name).await.unwrap());

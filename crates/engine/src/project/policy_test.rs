@@ -1,0 +1,256 @@
+//! Tries a change of policy on recorded calls: what each was decided, and what it would be. Nothing is
+//! changed and nothing is called. What the record does not hold is not guessed: such a call is undecided.
+//! Entry point: [`Project::test_policy`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gantry_model::caller::KeyKind;
+use gantry_model::grant::{
+    AccessRequest, Arguments, GrantSet, MethodClass, ReadOnlyHint, Refusal, Verdict, class_of,
+};
+use gantry_model::id::{AgentName, CallId, KeyId, ServerName};
+use gantry_model::jsonrpc::Raw;
+use gantry_model::secret::REDACTED;
+use gantry_store::{CallFilter, CallRow, CallStatus};
+
+use super::Project;
+use crate::access::{PolicyChange, PolicyRows};
+use crate::error::EngineError;
+
+/// How many calls are read at a time.
+const PAGE: u32 = 500;
+
+/// What a policy makes of a recorded call.
+#[derive(Debug, Clone)]
+pub struct TestedCall {
+    /// The call.
+    pub call: CallId,
+    /// When it came in, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// Who made it.
+    pub agent: String,
+    /// For which server.
+    pub server: String,
+    /// For which tool, prompt or resource.
+    pub item: String,
+    /// What was decided: `allow`, `ask` or `deny`.
+    pub recorded: &'static str,
+    /// What would be decided: the same words, or `undecided`.
+    pub decision: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+/// What a policy makes of recorded calls.
+#[derive(Debug, Clone, Default)]
+pub struct PolicyReport {
+    /// How many calls were looked at.
+    pub calls: u64,
+    /// How many would be decided as they were.
+    pub same: u64,
+    /// How many would be decided otherwise.
+    pub differ: u64,
+    /// How many cannot be decided with what is on record.
+    pub undecided: u64,
+    /// How many were for nothing that grants are about, such as tools that there were not.
+    pub not_judged: u64,
+    /// Those that differ or are undecided, newest first.
+    pub items: Vec<TestedCall>,
+}
+
+/// The most calls that are shown one by one.
+const MOST_ITEMS: usize = 1000;
+
+impl Project {
+    /// Tries a change on the newest recorded calls, at most `last` of them.
+    pub async fn test_policy(
+        &self,
+        change: PolicyChange,
+        since_ms: Option<u64>,
+        last: u32,
+    ) -> Result<PolicyReport, EngineError> {
+        let mut sets = Sets {
+            policy: self.access.changed_policy(change).await?,
+            made: HashMap::new(),
+        };
+        let mut report = PolicyReport::default();
+        let mut filter = CallFilter {
+            since_ms,
+            limit: PAGE.min(last),
+            ..CallFilter::default()
+        };
+        while report.calls < u64::from(last) {
+            let rows = self.calls(&filter).await?;
+            for row in &rows {
+                if report.calls == u64::from(last) {
+                    break;
+                }
+                report.calls += 1;
+                self.test_call(row, &mut sets, &mut report).await;
+            }
+            match rows.last() {
+                Some(oldest) if rows.len() == filter.limit as usize => {
+                    filter.before = Some(oldest.id);
+                }
+                _ => break,
+            }
+        }
+        Ok(report)
+    }
+
+    async fn test_call(&self, row: &CallRow, sets: &mut Sets, report: &mut PolicyReport) {
+        let (Some(recorded), Some(set)) = (recorded(row), sets.of(row)) else {
+            report.not_judged += 1;
+            return;
+        };
+        let class = class_of(&row.method);
+        let server = match row.server.as_str() {
+            ServerName::NATIVE => Ok(ServerName::native()),
+            name => name.parse::<ServerName>(),
+        };
+        let (Ok(server), true) = (server, is_use(class, row)) else {
+            report.not_judged += 1;
+            return;
+        };
+        let facts = self.tool_facts(&server, &row.tool, None).await;
+        let arguments = arguments(class, row);
+        let (verdict, why) = decided(&set, class, &server, &row.tool, &arguments, facts.hint);
+        let decision = verdict.as_str();
+        if verdict == Verdict::Undecided {
+            report.undecided += 1;
+        } else if decision == recorded {
+            report.same += 1;
+            return;
+        } else {
+            report.differ += 1;
+        }
+        if report.items.len() < MOST_ITEMS {
+            report.items.push(TestedCall {
+                call: row.id,
+                started_ms: row.started_ms,
+                agent: row.agent.clone(),
+                server: row.server.clone(),
+                item: row.tool.clone(),
+                recorded,
+                decision,
+                why,
+            });
+        }
+    }
+}
+
+/// The grants of callers, made when first asked for.
+struct Sets {
+    policy: PolicyRows,
+    made: HashMap<(String, String), Option<Arc<GrantSet>>>,
+}
+
+impl Sets {
+    fn of(&mut self, row: &CallRow) -> Option<Arc<GrantSet>> {
+        let key = (row.agent.clone(), row.key.clone());
+        let set = self.made.entry(key).or_insert_with(|| {
+            let agent: AgentName = row.agent.parse().ok()?;
+            let key: Option<KeyId> = row.key.parse().ok();
+            // An administrator needs no grant; by its key nobody can tell it from an agent any more.
+            Some(Arc::new(self.policy.set_of(KeyKind::Agent, key, &agent)))
+        });
+        set.clone()
+    }
+}
+
+/// Returns what the grants said of a call; nothing if they were not asked, or did not decide.
+fn recorded(row: &CallRow) -> Option<&'static str> {
+    match (row.status, row.code.as_deref()) {
+        (_, Some("grant.unbound" | "grant.denied" | "grant.arguments")) => Some("deny"),
+        (_, Some(code)) if code == "grant.approval" || code.starts_with("approval.") => Some("ask"),
+        // What was refused for another reason was let through by the grants, but for what is not there.
+        (CallStatus::Refused, _) if row.server.is_empty() => None,
+        _ => Some("allow"),
+    }
+}
+
+/// Tells whether grants decide about it by name.
+fn is_use(class: MethodClass, row: &CallRow) -> bool {
+    let is_named = matches!(
+        class,
+        MethodClass::Tool | MethodClass::Resource | MethodClass::Prompt | MethodClass::Subscription
+    );
+    is_named && !row.tool.is_empty()
+}
+
+/// Returns the arguments as they were; none if they were not kept whole.
+fn arguments(class: MethodClass, row: &CallRow) -> Kept {
+    let Some(text) = row.input.as_deref() else {
+        return match row.input_bytes {
+            0 => Kept::None,
+            _ => Kept::Lost("its arguments are not on record"),
+        };
+    };
+    if text.contains(REDACTED) {
+        return Kept::Lost("its arguments are redacted");
+    }
+    let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else {
+        return Kept::Lost("its arguments are cut, or only their hash is on record");
+    };
+    match (class, value) {
+        (MethodClass::Prompt, params) => match params.get("arguments") {
+            Some(arguments) => Kept::Whole(arguments.to_string()),
+            None => Kept::None,
+        },
+        (_, value) if value.is_object() => Kept::Whole(value.to_string()),
+        _ => Kept::Lost("only the hash of its arguments is on record"),
+    }
+}
+
+/// What is on record of arguments.
+enum Kept {
+    /// There were none.
+    None,
+    Whole(String),
+    /// Why they cannot be used.
+    Lost(&'static str),
+}
+
+/// Decides as a call would be, and says by what.
+fn decided(
+    set: &GrantSet,
+    class: MethodClass,
+    server: &ServerName,
+    item: &str,
+    kept: &Kept,
+    hint: ReadOnlyHint,
+) -> (Verdict, String) {
+    let decide = |hint| {
+        let request = AccessRequest {
+            class,
+            server,
+            item: Some(item),
+            arguments: match kept {
+                Kept::None => Arguments::Given(None),
+                Kept::Whole(text) => Arguments::Given(Some(Raw::known(text))),
+                Kept::Lost(_) => Arguments::Lost,
+            },
+            hint,
+        };
+        set.decide(&request)
+    };
+    let decision = match hint {
+        ReadOnlyHint::NotKnown => {
+            let (one, two) = (decide(ReadOnlyHint::ReadOnly), decide(ReadOnlyHint::Writes));
+            if one.verdict.as_str() != two.verdict.as_str() {
+                let why = "nobody knows what the tool says of itself";
+                return (Verdict::Undecided, why.to_owned());
+            }
+            two
+        }
+        hint => decide(hint),
+    };
+    let why = match (decision.verdict, decision.grant, kept) {
+        (Verdict::Undecided, _, Kept::Lost(why)) => (*why).to_owned(),
+        (Verdict::Deny(Refusal::Hidden), _, _) => "hidden by the agent's filter".to_owned(),
+        (_, Some(bound), _) => format!("`{}` of {}", bound.grant.pattern(), bound.principal),
+        (_, None, _) => "no grant names it".to_owned(),
+    };
+    (decision.verdict, why)
+}
