@@ -258,7 +258,7 @@ impl Access {
     async fn is_known(&self, principal: &Principal) -> Result<(), EngineError> {
         match principal {
             Principal::Project => Ok(()),
-            Principal::Agent(name) if self.has_agent(name) => Ok(()),
+            Principal::Agent(name) if self.set_of_agent(name).is_some() => Ok(()),
             Principal::Agent(name) => Err(EngineError::UnknownAgent {
                 name: name.to_string(),
             }),

@@ -210,7 +210,7 @@ impl Project {
             return;
         }
         let is_known = |principal: &Principal| match principal {
-            Principal::Agent(name) => self.access.has_agent(name),
+            Principal::Agent(name) => self.access.set_of_agent(name).is_some(),
             Principal::Project | Principal::Key(_) => true,
         };
         let to: Vec<_> = to.into_iter().filter(is_known).collect();
