@@ -60,7 +60,7 @@ use self::history::stream::PER_KEY;
 use self::jobs::Jobs;
 pub(crate) use self::scope::within_project;
 use crate::config::guarded;
-use crate::http::auth::{AGENT_KEY, Authenticated, Gate, ROLE, actor, permit};
+use crate::http::auth::{Authenticated, Gate, actor, permit};
 use crate::http::error::{Problem, no_route};
 use crate::http::limits::{Bodies, Streams, streams};
 use crate::http::wrong_method;
@@ -154,37 +154,62 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .with_state(api)
 }
 
-/// Admits administrators only; refused requests are recorded. fault U3
+/// Whose keys a list of routes is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admits {
+    Administrators,
+    AnyKey,
+}
+
+/// Admits administrators whose role permits. fault U3
 async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Response {
+    admit(&api, Admits::Administrators, request, next).await
+}
+
+/// Admits any valid key or session; an administrator's if its role permits. fault U3
+async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
+    admit(&api, Admits::AnyKey, request, next).await
+}
+
+/// Judges a caller: first whether there is such a project for it, then whether it may do this there.
+/// Refused requests are recorded in its own project. faults T1, U4
+async fn admit(api: &Api, admits: Admits, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let attempt = Attempt::of(&parts);
-    match api.gate.admin(&parts, permissions::needed(&parts)) {
-        Ok(authenticated) => {
-            let named = scope::named(&parts);
-            let caller = match scope::acting(api.engine(), &parts, authenticated.caller.clone()) {
-                Ok(caller) => caller,
-                Err(problem) => return problem.into_response(),
-            };
-            let by = enter(&mut parts, authenticated.acting_as(caller.clone()));
-            let mut response = next.run(Request::from_parts(parts, body)).await;
-            scope::relocate(named.as_deref(), &mut response);
-            let refusal = attempt.refusal(&by, &response);
-            if let (Some(code), Ok(project)) = (refusal, api.project(&caller)) {
-                attempt.refuse(&project, &by, code).await;
+    let authenticated = match api.gate.anyone(&parts) {
+        Ok(authenticated) => authenticated,
+        Err(problem) => return problem.into_response(),
+    };
+    let own = authenticated.caller.clone();
+    let admitted = scope::acting(api.engine(), &parts, own.clone()).and_then(|caller| {
+        match (caller.kind, admits) {
+            (KeyKind::Agent, Admits::AnyKey) => Ok(caller),
+            (KeyKind::Agent | KeyKind::Admin(_), _) => {
+                permit(&caller, permissions::needed(&parts)).map(|()| caller)
             }
-            response
         }
+    });
+    let caller = match admitted {
+        Ok(caller) => caller,
         Err(problem) => {
-            if [AGENT_KEY, ROLE].contains(&problem.code())
-                && let Ok(authenticated) = api.gate.anyone(&parts)
-                && let Ok(project) = api.project(&authenticated.caller)
-            {
-                let by = actor(&authenticated.caller, &parts);
+            if let Ok(project) = api.project(&own) {
+                let by = actor(&own, &parts);
                 attempt.refuse(&project, &by, problem.code()).await;
             }
-            problem.into_response()
+            return problem.into_response();
         }
+    };
+    let named = scope::named(&parts);
+    let by = enter(&mut parts, authenticated.acting_as(caller.clone()));
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    scope::relocate(named.as_deref(), &mut response);
+    if admits == Admits::Administrators
+        && let Some(code) = attempt.refusal(&by, &response)
+        && let Ok(project) = api.project(&caller)
+    {
+        attempt.refuse(&project, &by, code).await;
     }
+    response
 }
 
 /// Stores the caller for the handlers; returns the actor.
@@ -196,36 +221,6 @@ fn enter(parts: &mut Parts, authenticated: Authenticated) -> Actor {
         parts.extensions.insert(session);
     }
     by
-}
-
-/// Admits any valid key or session; an administrator's if its role permits. fault U3
-async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let attempt = Attempt::of(&parts);
-    match api.gate.anyone(&parts) {
-        Ok(authenticated) => {
-            let named = scope::named(&parts);
-            let caller = match scope::acting(api.engine(), &parts, authenticated.caller.clone()) {
-                Ok(caller) => caller,
-                Err(problem) => return problem.into_response(),
-            };
-            let by = enter(&mut parts, authenticated.acting_as(caller.clone()));
-            let permitted = match caller.kind {
-                KeyKind::Admin(_) => permit(&caller, permissions::needed(&parts)),
-                KeyKind::Agent => Ok(()),
-            };
-            if let Err(problem) = permitted {
-                if let Ok(project) = api.project(&caller) {
-                    attempt.refuse(&project, &by, problem.code()).await;
-                }
-                return problem.into_response();
-            }
-            let mut response = next.run(Request::from_parts(parts, body)).await;
-            scope::relocate(named.as_deref(), &mut response);
-            response
-        }
-        Err(problem) => problem.into_response(),
-    }
 }
 
 /// The name in the last path segment; one that is not valid UTF-8 is not found.

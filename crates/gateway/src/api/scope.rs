@@ -56,7 +56,7 @@ fn split(uri: &Uri) -> Option<(ProjectName, Uri)> {
 /// Returns the caller as it acts: in the project that the request names, or in its own.
 pub(super) fn acting(engine: &Engine, parts: &Parts, caller: Caller) -> Result<Caller, Problem> {
     let Some(Named(named)) = parts.extensions.get::<Named>() else {
-        return Ok(caller);
+        return itself(parts, caller);
     };
     if *named == caller.project {
         return Ok(caller);
@@ -67,6 +67,20 @@ pub(super) fn acting(engine: &Engine, parts: &Parts, caller: Caller) -> Result<C
             ..caller
         }),
         false => Err(unknown(named.as_str())),
+    }
+}
+
+/// Returns the caller of a request about a project itself, as any other: who may not know of the project
+/// is told that it is not there, before its role is judged.
+fn itself(parts: &Parts, caller: Caller) -> Result<Caller, Problem> {
+    match parts.uri.path().strip_prefix(PROJECTS) {
+        Some(named) if *named != *caller.project.as_str() => {
+            match caller.kind.may(Permission::Install) {
+                true => Ok(caller),
+                false => Err(unknown(named)),
+            }
+        }
+        Some(_) | None => Ok(caller),
     }
 }
 

@@ -29,9 +29,9 @@ use super::resource::ProtectedResource;
 use super::session::{self, BrowserSessions, Session, TOKEN_HEADER};
 
 /// The error code for an agent's key on an administrator's route.
-pub(crate) const AGENT_KEY: &str = "auth.agent_key";
+const AGENT_KEY: &str = "auth.agent_key";
 /// The error code for an administrator's key without the permission.
-pub(crate) const ROLE: &str = "auth.role";
+const ROLE: &str = "auth.role";
 /// Maximum number of wrong keys and codes per address within [`WINDOW`].
 const ATTEMPTS: u32 = 20;
 /// The window for counting wrong keys.
@@ -217,20 +217,9 @@ impl Gate {
             }
         }
     }
-
-    /// Returns the administrator behind the request; any other key is refused (403). fault U4
-    pub(crate) fn admin(
-        &self,
-        parts: &Parts,
-        needed: Permission,
-    ) -> Result<Authenticated, Problem> {
-        let authenticated = self.anyone(parts)?;
-        permit(&authenticated.caller, needed)?;
-        Ok(authenticated)
-    }
 }
 
-/// Refuses a caller without a permission.
+/// Refuses a caller without a permission, and every agent (403). fault U4
 pub(crate) fn permit(caller: &Caller, needed: Permission) -> Result<(), Problem> {
     match caller.kind {
         KeyKind::Admin(role) if role.may(needed) => Ok(()),

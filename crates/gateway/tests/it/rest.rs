@@ -13,13 +13,14 @@ mod identity;
 mod later;
 mod origins;
 mod queries;
+mod registering;
 mod roles;
 mod secure;
 mod servers;
 mod session;
 mod stream;
 mod times;
-mod tokens;
+pub(crate) mod tokens;
 mod welcome;
 mod why;
 
