@@ -395,6 +395,16 @@ impl Audit {
         self.shared.journal.is_writable()
     }
 
+    /// Waits until the disk has not confirmed the journal or the database, and says which.
+    pub(crate) async fn disk_failed(&self) -> String {
+        tokio::select! {
+            error = self.shared.journal.disk_failed() => chain(&error),
+            () = self.shared.store.unconfirmed() => {
+                "the disk did not confirm what was written to the database".to_owned()
+            }
+        }
+    }
+
     async fn import_for_reading(&self) -> Result<(), AuditError> {
         self.write_refusals();
         self.import(RowPolicy::Open).await

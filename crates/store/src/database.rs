@@ -185,7 +185,7 @@ impl Database {
     /// Classifies what the database reported.
     pub(crate) fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
         match self {
-            Self::Sqlite(store) => StoreError::from_sqlite(store.path(), what, source),
+            Self::Sqlite(store) => store.failed(what, source),
             Self::Postgres(store) => StoreError::from_postgres(store.name(), what, source),
         }
     }

@@ -184,6 +184,13 @@ impl StoreError {
         }
     }
 
+    /// Tells whether SQLite reported that the disk did not confirm what was written: an `fsync` of a file
+    /// or its folder failed.
+    pub(crate) fn is_unconfirmed(source: &sqlx::Error) -> bool {
+        let code = source.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| ["1034", "1290"].contains(&&*code))
+    }
+
     /// Classifies what a PostgreSQL server reported when it was asked to do `what`.
     pub(crate) fn from_postgres(name: &str, what: &'static str, source: sqlx::Error) -> Self {
         let database = name.to_owned();

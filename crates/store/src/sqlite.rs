@@ -115,6 +115,11 @@ impl SqliteStore {
         self.writer.set_gone(gone);
     }
 
+    /// Waits until the disk has not confirmed a write; none is tried after.
+    pub(crate) async fn unconfirmed(&self) {
+        self.writer.unconfirmed().await;
+    }
+
     /// Lets go of the file; the last connection imports the write-ahead log into it.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.readers.close().await?;
@@ -208,8 +213,12 @@ impl SqliteStore {
         Ok(rewritten)
     }
 
-    /// Classifies what SQLite reported.
-    fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
+    /// Classifies what SQLite reported. fault F3
+    pub(crate) fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
+        if StoreError::is_unconfirmed(&source) {
+            tracing::error!(error = %source, "the disk did not confirm the database");
+            self.writer.set_unconfirmed();
+        }
         StoreError::from_sqlite(&self.path, what, source)
     }
 }

@@ -119,6 +119,15 @@ impl Store {
         }
     }
 
+    /// Waits until the disk has not confirmed a write to the database's file: what was written before it
+    /// may be lost, and nothing is written any more. Never returns for a server, whose disk is its own.
+    pub async fn unconfirmed(&self) {
+        match self.database() {
+            Database::Sqlite(store) => store.unconfirmed().await,
+            Database::Postgres(_) => std::future::pending().await,
+        }
+    }
+
     /// Returns the gateway that opened the store.
     pub fn gateway(&self) -> GatewayId {
         self.shared.gateway.id

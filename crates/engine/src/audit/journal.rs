@@ -208,6 +208,18 @@ impl Journal {
         }
     }
 
+    /// Waits until the disk has not confirmed what was appended, and returns the error.
+    pub(super) async fn disk_failed(&self) -> AuditError {
+        let source = match &self.disk {
+            Some(disk) => disk.failed().await,
+            None => std::future::pending().await,
+        };
+        AuditError::Sync {
+            path: self.path().to_owned(),
+            source,
+        }
+    }
+
     /// Has what was appended to `segment` made safe soon, without waiting for it.
     pub(super) fn settle_soon(&self, segment: Arc<Segment>) {
         if let Some(disk) = &self.disk {

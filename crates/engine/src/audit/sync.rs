@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::segment::Segment;
 
@@ -24,6 +25,7 @@ struct Shared {
     ready: Condvar,
     /// The error number of the sync that failed, or 0.
     failed: AtomicI32,
+    gave_up: CancellationToken,
     #[cfg(test)]
     rounds: std::sync::atomic::AtomicU64,
 }
@@ -52,6 +54,13 @@ impl GroupSync {
             0 => None,
             number => Some(io::Error::from_raw_os_error(number)),
         }
+    }
+
+    /// Waits until a sync has failed and returns its error.
+    pub(super) async fn failed(&self) -> io::Error {
+        self.shared.gave_up.cancelled().await;
+        let lost = || io::Error::other("a sync failed");
+        self.failure().unwrap_or_else(lost)
     }
 
     #[cfg(test)]
@@ -128,6 +137,7 @@ impl Shared {
                     tracing::error!(segment = segment.id, %error, "the disk did not confirm the audit journal");
                     self.failed
                         .store(error.raw_os_error().unwrap_or(-1), Ordering::Release);
+                    self.gave_up.cancel();
                 }
             }
             for waiter in waiting {

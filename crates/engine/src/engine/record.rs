@@ -10,6 +10,13 @@ use crate::acts::{Actor, Draft, OpenAct};
 use crate::error::EngineError;
 
 impl Engine {
+    /// Waits until the disk has not confirmed what was written to the journal or the database, and says
+    /// which. What was written before may be lost: whoever runs the engine drains it and starts another,
+    /// which recovers what is there. Writes are refused meanwhile. fault F3
+    pub async fn disk_failed(&self) -> String {
+        self.inner.machine.audit.disk_failed().await
+    }
+
     /// Returns how many calls of all projects are kept, from when, and what they take.
     pub async fn call_usage(&self) -> Result<CallUsage, EngineError> {
         Ok(self.inner.machine.audit.usage().await?)

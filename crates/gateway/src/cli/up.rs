@@ -404,8 +404,23 @@ impl Gateway<'_> {
                 () = renew(secure.as_deref()) => {}
             }
         };
-        let (served, (), ()) = tokio::join!(serving, telling, watching);
+        // Nothing is trusted to a disk that has lost something: the next start recovers what is there.
+        let failing = async {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                reason = engine.disk_failed() => {
+                    stop.cancel();
+                    Some(reason)
+                }
+            }
+        };
+        let (served, (), (), failed) = tokio::join!(serving, telling, watching, failing);
         folder.withdraw();
+        if let Some(reason) = failed {
+            let failure = Failure::new(Exit::Failed, format!("stopped: {reason}"));
+            return Err(failure.hint("check the disk, then start the gateway again"));
+        }
         served.map_err(|error| Failure::plain(Exit::Failed, "cannot serve", &error))
     }
 

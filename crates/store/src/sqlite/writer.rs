@@ -6,12 +6,13 @@
 //! seconds, and only for a moment after a failed write; other writes wait as long as their caller
 //! does.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
-use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::connection::Connector;
@@ -33,6 +34,9 @@ pub(crate) struct Writer {
     slot: Mutex<Slot>,
     /// The file is no longer where it was: what is written now is lost when the process ends.
     gone: AtomicBool,
+    /// The disk did not confirm a write: the kernel may have dropped it and what came before, so nothing
+    /// is written any more.
+    unconfirmed: watch::Sender<bool>,
     /// Whether the last turn failed.
     failed: AtomicBool,
 }
@@ -71,6 +75,7 @@ impl Writer {
             places: Semaphore::new(QUEUE),
             slot: Mutex::new(slot),
             gone: AtomicBool::new(false),
+            unconfirmed: watch::Sender::new(false),
             failed: AtomicBool::new(false),
         }
     }
@@ -78,6 +83,18 @@ impl Writer {
     /// Refuses every turn while the file is not where it was.
     pub(crate) fn set_gone(&self, gone: bool) {
         self.gone.store(gone, Ordering::Release);
+    }
+
+    /// Refuses every turn from now on: the disk did not confirm a write.
+    pub(crate) fn set_unconfirmed(&self) {
+        self.unconfirmed.send_replace(true);
+    }
+
+    /// Waits until the disk has not confirmed a write.
+    pub(crate) async fn unconfirmed(&self) {
+        let mut seen = self.unconfirmed.subscribe();
+        // The sender lives as long as this.
+        seen.wait_for(|unconfirmed| *unconfirmed).await.ok();
     }
 
     /// Waits for the turn to write; `Busy` when too many wait, or the store is closed.
@@ -90,6 +107,12 @@ impl Writer {
         if self.gone.load(Ordering::Acquire) {
             let path = self.connector.path().to_owned();
             return Err(StoreError::Gone { path });
+        }
+        if *self.unconfirmed.borrow() {
+            let path = self.connector.path().to_owned();
+            let source = io::Error::other("it did not confirm an earlier write");
+            let source = source.into();
+            return Err(StoreError::Disk { path, source });
         }
         let place = self.places.try_acquire().map_err(|_| busy())?;
         let slot = match durability {
