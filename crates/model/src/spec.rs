@@ -40,7 +40,7 @@ pub use self::process::{Allowances, ProcessLaunch, Profile, ResourceLimits};
 pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportPreference};
 pub use self::secrets::{FillError, SecretPlace, origin};
 pub use self::url::{UrlError, check_url};
-pub use self::written::Written;
+pub use self::written::{FilePlaces, Written};
 
 /// Everything that is wanted of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -142,8 +142,10 @@ fn missing(spec: &ServerSpec, place: &SecretPlace, name: &SecretName) -> Resolve
             "which is neither set in the environment of the gateway nor a secret of the project"
         }
     };
+    let file = spec.place_in_file(place);
+    let file = file.map_or_else(String::new, |file| format!(" ({file})"));
     ResolveError::Unusable(format!(
-        "server `{server}`: `{place}` uses `{name}`, {what}; set it with `gantry secret set {name} \
+        "server `{server}`: `{place}`{file} uses `{name}`, {what}; set it with `gantry secret set {name} \
          --server {server}`"
     ))
 }

@@ -155,6 +155,12 @@ impl Document {
         below(&self.root, span)
     }
 
+    /// Returns a position as `FILE:LINE:COLUMN`.
+    pub fn shown_place(&self, span: &Span) -> String {
+        let (line, column) = place(&self.text, span.start);
+        format!("{}:{line}:{column}", self.path.display())
+    }
+
     /// Returns the line of a position, from 1.
     pub fn line(&self, span: &Span) -> usize {
         place(&self.text, span.start).0

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use gantry_model::id::{NameError, ServerName};
 use gantry_model::spec::options::{ServerOption, named, options};
 use gantry_model::spec::{
-    Guarded, Launch, ProcessLaunch, Profile, ServerSpec, Source, SpecError, Start, Written,
+    FilePlaces, Guarded, Launch, ProcessLaunch, Profile, ServerSpec, Source, SpecError, Start,
+    Written,
 };
 
 use super::diagnostic::{Diagnostic, Kind, meant};
@@ -346,6 +347,7 @@ fn written(diagnostics: &Diagnostics<'_>) -> Written {
         variables: diagnostics.variables.clone(),
         inputs: diagnostics.inputs.clone(),
         templates: diagnostics.templates.clone(),
+        places: FilePlaces(diagnostics.places.clone()),
     }
 }
 

@@ -58,6 +58,17 @@ pub enum FillError {
 }
 
 impl ServerSpec {
+    /// Returns where the text that names secrets stands in its file, as `FILE:LINE:COLUMN`.
+    pub fn place_in_file(&self, place: &SecretPlace) -> Option<&str> {
+        let written = match &self.launch {
+            Launch::Process(process) => &process.written,
+            Launch::Image(image) => &image.written,
+            Launch::Remote(remote) => &remote.written,
+        };
+        let (SecretPlace::Variable(name) | SecretPlace::Header(name)) = place;
+        written.places.0.get(name).map(String::as_str)
+    }
+
     /// Returns the texts in which secrets are named. Files have filled theirs from the environment
     /// already, and say which names were left for the project's secrets.
     pub fn templates(&self) -> Vec<(SecretPlace, Template)> {

@@ -28,7 +28,22 @@ pub struct Written {
     pub inputs: BTreeMap<String, SecretText>,
     /// The values, by variable or header, in which names are left for the project's secrets.
     pub templates: BTreeMap<String, Template>,
+    /// Where those values stand.
+    pub places: FilePlaces,
 }
+
+/// Where values stand in their file, as `FILE:LINE:COLUMN`, by variable or header. It is no part of what a
+/// spec says: a server whose lines have moved is the same server, so all are equal.
+#[derive(Debug, Clone, Default)]
+pub struct FilePlaces(pub BTreeMap<String, String>);
+
+impl PartialEq for FilePlaces {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for FilePlaces {}
 
 impl Launch {
     /// Returns everything that the server is given and that seems to be a secret.

@@ -257,6 +257,8 @@ impl<'t, 'd> Fields<'t, 'd> {
                 if let Some(template) = Template::at(&filled.text, &filled.secrets)
                     && let Some((_, name)) = key.split_once('.')
                 {
+                    let place = self.diagnostics.document.shown_place(&node.span);
+                    self.diagnostics.places.insert(name.to_owned(), place);
                     self.diagnostics.templates.insert(name.to_owned(), template);
                 }
                 if filled.text != text {
