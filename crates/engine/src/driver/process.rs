@@ -4,7 +4,7 @@
 //! parts of the host's, with a bounded place on disk.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +29,9 @@ use super::{
 const FOLDERS: &str = "servers";
 /// How long a disk may take to say whether a file is there.
 const LOOK: Duration = Duration::from_secs(1);
-/// Where a hosted command works if its spec names no folder.
-const WORK: &str = "/work";
+/// Where a hosted command works if its spec names no folder; in the second if its program lies in the first,
+/// which would hide it.
+const OWN_FOLDERS: [&str; 2] = ["/work", "/workspace"];
 /// Variables of the gateway's that hosted commands get as well: they say nothing of the machine.
 const PASSED_ON: [&str; 4] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ"];
 
@@ -101,13 +102,14 @@ impl ProcessDriver {
         env.extend(passed.cloned());
         env.retain(|(variable, _)| !launch.env.contains_key(variable));
         env.extend(own_variables(launch));
+        let program = self.found(&launch.command);
         Command {
             name: label(self.project(project), name),
-            program: self.found(&launch.command),
             args: launch.args.clone(),
             env,
             writable: launch.cwd.iter().cloned().collect(),
-            cwd: cwd.unwrap_or_else(|| PathBuf::from(WORK)),
+            cwd: cwd.unwrap_or_else(|| own_folder(&program)),
+            program,
             profile: gantry_sandbox::Profile::Hosted,
             limits: hosted::sandbox_limits(&launch.limits_in_force()),
             network: Network::None,
@@ -172,7 +174,8 @@ impl ProcessDriver {
             (command.writable, command.cwd) = (vec![cwd.clone()], cwd);
         }
         command.ids = hosted.ids(&labels, launch.cwd.is_some()).await?;
-        let own = launch.cwd.is_none().then(|| (WORK.into(), place.work()));
+        let own = launch.cwd.is_none();
+        let own = own.then(|| (command.cwd.clone(), place.work()));
         let volume = |path: &PathBuf| (path.clone(), place.volume(path));
         let mounts = own.into_iter().chain(volumes.iter().map(volume));
         command.root = Root::Own(OwnRoot {
@@ -201,6 +204,13 @@ impl ProcessDriver {
         };
         hosted.start(command, start).await
     }
+}
+
+/// Returns where a program works whose spec names no folder.
+fn own_folder(program: &str) -> PathBuf {
+    let [usual, other] = OWN_FOLDERS;
+    let is_hidden = Path::new(program).starts_with(usual);
+    PathBuf::from(if is_hidden { other } else { usual })
 }
 
 impl Driver for ProcessDriver {
@@ -376,5 +386,12 @@ mod tests {
         assert_eq!(label(None, &name), "peer");
         assert_ne!(label(Some(&one), &name), label(Some(&other), &name));
         assert_ne!(folders(Some(&one)), folders(Some(&other)));
+    }
+
+    #[test]
+    fn a_programs_own_folder_does_not_hide_the_program() {
+        assert_eq!(own_folder("npx"), Path::new("/work"));
+        assert_eq!(own_folder("/workshop/bin/x"), Path::new("/work"));
+        assert_eq!(own_folder("/work/bin/x"), Path::new("/workspace"));
     }
 }
