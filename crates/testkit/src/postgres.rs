@@ -100,6 +100,34 @@ impl PgDatabase {
         &self.name
     }
 
+    /// Writes all that is in memory to disk and returns the files of this database, and of the
+    /// write-ahead log, which is one for all. Root or the server's own user can read them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.sql("CHECKPOINT");
+        let own = "SELECT oid FROM pg_database WHERE datname = current_database()";
+        let data = cluster().folder.join("data");
+        let folders = [data.join("base").join(self.sql(own)), data.join("pg_wal")];
+        let entries = folders.iter().flat_map(|folder| {
+            let entries = fs::read_dir(folder).expect("the server's files can be listed");
+            entries.filter_map(|entry| Some(entry.ok()?.path()))
+        });
+        entries.filter(|path| path.is_file()).collect()
+    }
+
+    /// Returns all of it as `pg_dump` writes it.
+    pub fn dump(&self) -> Vec<u8> {
+        let cluster = cluster();
+        let made = Command::new(cluster.programs.join("pg_dump"))
+            .args(["-U", "gantry", "-h"])
+            .arg(&cluster.folder)
+            .args(["-p", &cluster.port.to_string(), "-d", &self.name])
+            .output();
+        let made = made.expect("pg_dump is installed: `.ci/needs` brings it");
+        let said = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.success(), "pg_dump: {said}");
+        made.stdout
+    }
+
     /// Runs statements as the server's administrator and returns what they answer, a row a line.
     pub fn sql(&self, statements: &str) -> String {
         run_sql(&self.name, statements)

@@ -16,6 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{Kernel, Seen};
+use crate::wait::eventually;
+
+/// How long a process that was killed may take to end.
+const DYING: Duration = Duration::from_millis(300);
 
 /// Settings of the host that no server may change.
 const SETTINGS: [&str; 8] = [
@@ -177,6 +181,9 @@ impl World {
             looker.join().expect("it only looks");
         }
         let mut harm = self.reached();
+        // Who was killed a moment ago may not have ended yet on a busy machine.
+        let victim = &mut self.victim;
+        eventually(DYING, || !matches!(victim.try_wait(), Ok(None)));
         let after = self.snapshot();
         for (what, before) in &self.before {
             let after = after.get(what).map_or("gone", String::as_str);

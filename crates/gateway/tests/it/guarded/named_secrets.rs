@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::Scripted;
-use crate::harness::{Answer, Gantry, LONG, PROGRAM};
+use crate::harness::{Answer, Gantry, LONG, PROGRAM, on_postgresql};
 
 const SERVERS: &str = "/api/v1/mcp/servers";
 const VALUE: &str = "Zq8-\"k'4\\w${OTHER}\n$(x)7Lp";
@@ -88,7 +88,7 @@ fn a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it() {
     assert!(why.contains("`HOME`"), "{why}");
     let why = reason(&gantry, "c");
     assert!(
-        why.contains("`FILE_TOKEN`") && why.contains("environment"),
+        why.contains("`FILE_TOKEN`") && why.contains("environment") && why.contains("/mcp.json:1:"),
         "{why}"
     );
     assert_eq!(a.token(), None, "it never ran");
@@ -249,6 +249,12 @@ fn values_in_clear_are_sealed_and_leave_the_log_and_the_free_pages() {
     does(&gantry, "PATCH", &format!("{SERVERS}/old"), &patch, 200);
 }
 
+// rows 0.4, 1.3; faults K1, K2, K5, K7, K8
+#[test]
+fn a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it_on_postgresql() {
+    on_postgresql(a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it);
+}
+
 // fault K6: backup, restore, another key and the loss of one
 #[test]
 fn without_its_master_key_nothing_opens_and_with_another_everything_does() {
@@ -336,6 +342,12 @@ fn without_its_master_key_nothing_opens_and_with_another_everything_does() {
         &json!({"value": NEXT, "servers": ["a"]}),
         201,
     );
+}
+
+// fault K6: backup, restore, another key and the loss of one
+#[test]
+fn without_its_master_key_nothing_opens_and_with_another_everything_does_on_postgresql() {
+    on_postgresql(without_its_master_key_nothing_opens_and_with_another_everything_does);
 }
 
 /// Takes connections, keeps what is sent, and answers nothing of use.
@@ -556,4 +568,10 @@ fn who_may_edit_servers_reads_no_secret_in_ten_ways() {
     assert_eq!(bound.status, 200, "{}", bound.text());
     gantry.wait_state("a", "ready", LONG);
     assert_eq!(thief.token().as_deref(), Some(NEXT));
+}
+
+// faults K4, K8: a project admin who may edit servers but not read secrets tries ten ways
+#[test]
+fn who_may_edit_servers_reads_no_secret_in_ten_ways_on_postgresql() {
+    on_postgresql(who_may_edit_servers_reads_no_secret_in_ten_ways);
 }

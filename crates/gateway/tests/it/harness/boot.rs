@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
+use gantry_testkit::postgres::PgDatabase;
 use gantry_testkit::wait::eventually;
 use rustix::fs::{Gid, Uid, chown};
 use serde_json::{Map, Value, json};
@@ -27,9 +29,30 @@ pub(crate) struct Builder {
     /// What it runs under is root's, and becomes the user itself.
     is_begun_by_root: bool,
     found: Option<String>,
+    /// Its rows are kept there, not in a file of its data folder.
+    database: Option<Arc<PgDatabase>>,
 }
 
 impl Builder {
+    /// Describes a gateway on a database, or on a file of its own.
+    pub(super) fn on(database: Option<Arc<PgDatabase>>) -> Self {
+        Self {
+            database,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the variable that names the database, if there is one.
+    pub(super) fn store(&self) -> Option<(&'static str, String)> {
+        let database = self.database.as_ref()?;
+        Some(("GANTRY_STORE", database.url()))
+    }
+
+    /// Returns the database, if its rows are not in a file.
+    pub(super) fn database(&self) -> Option<&PgDatabase> {
+        self.database.as_deref()
+    }
+
     /// Adds a peer under a name.
     pub(crate) fn server(self, name: &str, peer: &Evilpeer) -> Self {
         self.entry(name, entry(peer))
@@ -125,6 +148,7 @@ impl Builder {
             command.arg("--config").arg(&config);
         }
         command
+            .envs(self.store())
             .envs(self.variables.iter().cloned())
             .env("NO_COLOR", "1")
             .current_dir(folder);

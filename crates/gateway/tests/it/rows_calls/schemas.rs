@@ -5,6 +5,7 @@ use gantry_testkit::journal::Journal;
 use serde_json::{Value, json};
 
 use super::{rest_tool, with_journal};
+use crate::harness::on_postgresql;
 
 // row 3.3
 #[test]
@@ -73,6 +74,12 @@ fn arguments_that_do_not_fit_are_refused_with_the_field_and_never_sent() {
 
 // row 3.3
 #[test]
+fn arguments_that_do_not_fit_are_refused_with_the_field_and_never_sent_on_postgresql() {
+    on_postgresql(arguments_that_do_not_fit_are_refused_with_the_field_and_never_sent);
+}
+
+// row 3.3
+#[test]
 fn a_result_that_does_not_fit_is_an_error_and_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
@@ -106,4 +113,10 @@ fn a_result_that_does_not_fit_is_an_error_and_recorded() {
         );
         assert_ne!(row["error"], Value::Null);
     }
+}
+
+// row 3.3
+#[test]
+fn a_result_that_does_not_fit_is_an_error_and_recorded_on_postgresql() {
+    on_postgresql(a_result_that_does_not_fit_is_an_error_and_recorded);
 }
