@@ -65,7 +65,10 @@ impl ServerSpec {
             Launch::Image(image) => &image.written,
             Launch::Remote(remote) => &remote.written,
         };
-        let (SecretPlace::Variable(name) | SecretPlace::Header(name)) = place;
+        let name = match place {
+            SecretPlace::Variable(name) | SecretPlace::Header(name) => name.as_str(),
+            SecretPlace::Option(name) => name,
+        };
         written.places.0.get(name).map(String::as_str)
     }
 
