@@ -52,7 +52,7 @@ const AGENT_PREFIX: &str = gantry_model::secret::AGENT_KEY;
 pub struct FirstKeys {
     /// Opens the admin API.
     pub admin: String,
-    /// Opens `/mcp` for the agent `default`, who may use everything.
+    /// Opens `/mcp` for the agent `default`, who may use what configuration files define and what was there.
     pub agent: String,
 }
 

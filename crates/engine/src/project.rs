@@ -342,6 +342,9 @@ impl Project {
                 ));
             }
         }
+        warnings.extend(self.ungranted().iter().map(|name| {
+            format!("no agent may use server `{name}`: `gantry grant add {name}:*` grants it to `default`")
+        }));
         let audit = self.machine.audit.health();
         let audit = match self.is_default() {
             true => audit,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use gantry_model::caller::KeyKind;
 use gantry_model::grant::{
-    BoundGrant, Condition, Effect, Grant, GrantSet, GroupName, LastUse, Pattern, Policy, Principal,
-    ServerGroup,
+    BoundGrant, Condition, Effect, Grant, GrantSet, GroupName, LastUse, MethodClass, Pattern,
+    Policy, Principal, ServerGroup,
 };
 use gantry_model::id::{AgentName, GrantId, KeyId, ServerName};
 use gantry_model::settings::ProjectSettings;
@@ -181,10 +181,23 @@ impl Access {
         Ok(policy)
     }
 
+    /// Returns the group of what files define, and of tools that run inside the gateway.
     fn file_group(&self) -> ServerGroup {
         let name = FILES_GROUP.parse().expect("it is the name of a group");
-        let servers = self.file_servers.lock();
-        ServerGroup::of(name, servers.iter())
+        let (native, servers) = (ServerName::native(), self.file_servers.lock());
+        ServerGroup::of(name, servers.iter().chain([&native]))
+    }
+
+    /// Tells whether there are agents, and none of them may use a server.
+    pub(crate) fn is_granted_to_nobody(&self, server: &ServerName) -> bool {
+        let shows = |set: &GrantSet| set.shows(MethodClass::Lifecycle, server, None);
+        let (agents, keys) = (self.agents.load(), self.keys.load());
+        let mut of_keys = keys
+            .all()
+            .filter(|entry| entry.caller.kind == KeyKind::Agent);
+        let is_used = agents.values().any(|set| shows(set))
+            || of_keys.any(|entry| shows(&entry.caller.grants));
+        !agents.is_empty() && !is_used
     }
 
     /// Says which servers configuration files define; what is granted on them holds from now on.
@@ -331,10 +344,10 @@ impl Access {
 
     /// Returns all groups of servers, that of files first.
     pub(crate) async fn groups(&self) -> Result<Vec<GroupView>, EngineError> {
-        let files = self.file_group();
+        let servers = self.file_servers.lock().clone();
         let files = GroupView {
             name: FILES_GROUP.to_owned(),
-            servers: files.members().map(str::to_owned).collect(),
+            servers: servers.iter().map(ToString::to_string).collect(),
             created_ms: None,
         };
         let rows = self.store.groups(&self.project).await?;

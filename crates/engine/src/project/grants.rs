@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Project;
-use crate::access::{Access, GrantView, GroupView};
+use crate::access::{Access, FILES_GROUP, GrantView, GroupView};
 use crate::acts::{Actor, Draft};
 use crate::error::{AdminError, EngineError, Issue};
 
@@ -232,9 +232,27 @@ impl Project {
         }
     }
 
-    /// Returns what the first agent is granted.
+    /// Returns what the first agent is granted: what the gateway's own configuration files define, also
+    /// later, and the servers that are registered by now. What is registered later is granted by somebody,
+    /// or by the project's `default_grant`.
     pub(super) fn first_grants(&self) -> Result<Vec<Grant>, EngineError> {
-        Ok(vec![Grant::new("*", "*", None)?])
+        let mut grants = vec![Grant::new(&format!("@{FILES_GROUP}"), "*", None)?];
+        let servers = self.supervisor.all();
+        let registered = servers.iter().filter(|server| !is_of_files(&server.spec));
+        for server in registered {
+            grants.push(Grant::new(server.name.as_str(), "*", None)?);
+        }
+        Ok(grants)
+    }
+
+    /// Returns the servers that run for nobody: there are agents, and none may use them.
+    pub(super) fn ungranted(&self) -> Vec<ServerName> {
+        let servers = self.supervisor.all();
+        let names = servers.iter().filter(|server| server.spec.held().is_none());
+        let names = names.map(|server| server.name.clone());
+        names
+            .filter(|name| self.access.is_granted_to_nobody(name))
+            .collect()
     }
 
     /// Tells clients whose grants are others than before that their lists may be.

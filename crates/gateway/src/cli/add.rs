@@ -23,6 +23,7 @@ use super::await_server;
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{pretty, text, time_span};
+use super::grant::ungranted;
 use super::screen::Screen;
 
 /// How long a command or a remote server may take to be ready.
@@ -74,6 +75,9 @@ pub(super) struct Options {
     /// How long a call may take
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
+    /// Grant everything it offers to this agent; may be given several times
+    #[arg(long, value_name = "AGENT")]
+    grant: Vec<String>,
     /// Do not wait until it is ready
     #[arg(long)]
     no_wait: bool,
@@ -130,6 +134,10 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         server =
             settled.map_err(|failure| failure.cause("it stays registered and is tried again"))?;
     }
+    for agent in &options.grant {
+        let grant = json!({"agent": agent, "server": text(&server, "/name"), "item": "*"});
+        client.post("/api/v1/grants", Some(&grant)).await?;
+    }
     if options.json {
         screen.line(&pretty(&server));
         return Ok(ExitCode::SUCCESS);
@@ -141,6 +149,15 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         _ => format!("{name} is {state}"),
     };
     screen.line(&Screen::safe(&line));
+    for agent in &options.grant {
+        screen.line(&Screen::safe(&format!("{agent} may use {name}:*")));
+    }
+    let shown = format!("server `{name}`");
+    for warning in ungranted(&client).await? {
+        if warning.contains(&shown) {
+            screen.line(&Screen::safe(&warning));
+        }
+    }
     offer(options, screen);
     Ok(ExitCode::SUCCESS)
 }

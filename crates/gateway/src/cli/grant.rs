@@ -14,7 +14,7 @@ use super::as_json::AsJson;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{number, text, time};
+use super::format::{list, number, text, time};
 
 /// Arguments of `gantry grant`.
 #[derive(Debug, Args)]
@@ -174,6 +174,16 @@ pub(super) fn days(text: &str) -> Result<u32, Failure> {
     digits.parse().map_err(|_| {
         Failure::new(Exit::Usage, format!("`{text}` is not a number of days")).hint("write `90d`")
     })
+}
+
+/// Returns what the gateway says of servers that no agent may use, with how to grant them.
+pub(super) async fn ungranted(client: &Client) -> Result<Vec<String>, Failure> {
+    let health = client.get("/api/v1/health").await?;
+    let warnings = list(&health, "/warnings").iter();
+    let warnings = warnings.map(|warning| text(warning, ""));
+    Ok(warnings
+        .filter(|warning| warning.starts_with("no agent may use server"))
+        .collect())
 }
 
 fn principal(grant: &Value) -> String {

@@ -81,6 +81,11 @@ impl Served {
             let argv = Evilpeer::new().argv();
             let spec = json!({"name": SERVER, "command": argv[0], "args": argv[1..],
                 "env": {"WHO": tenant.name}, "profile": "local", "start": "eager"});
+            let all = json!({"default_grant": "all_agents"});
+            assert_eq!(
+                tenant.admin("PATCH", "/api/v1/settings", Some(&all)).status,
+                200
+            );
             let made = tenant.admin("POST", "/api/v1/mcp/servers", Some(&spec));
             assert_eq!(made.status, 201, "{}", made.text());
             tenant.ready();

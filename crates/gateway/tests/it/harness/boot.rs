@@ -31,6 +31,8 @@ pub(crate) struct Builder {
     found: Option<String>,
     /// Its rows are kept there, not in a file of its data folder.
     database: Option<Arc<PgDatabase>>,
+    /// The first agent keeps what a first start grants it.
+    has_own_grants: bool,
 }
 
 impl Builder {
@@ -76,6 +78,12 @@ impl Builder {
     /// Has it start in a checkout, `checkout` in its home, whose `.mcp.json` says this; no file is named.
     pub(crate) fn found(mut self, file: &str) -> Self {
         self.found = Some(file.to_owned());
+        self
+    }
+
+    /// Leaves the first agent what a first start grants it, instead of everything.
+    pub(crate) fn own_grants(mut self) -> Self {
+        self.has_own_grants = true;
         self
     }
 
@@ -184,6 +192,7 @@ impl Builder {
     /// Starts the gateway in a home that is there already.
     pub(crate) fn start_in(self, home: TempDir) -> Gantry {
         let announced = home.path().join("data/gateway.json");
+        let is_first = !home.path().join("data/keys").exists();
         drop(fs::remove_file(&announced));
         let mut command = self.command(home.path());
         if let Some(uid) = self.user {
@@ -216,7 +225,7 @@ impl Builder {
         let url = running["url"]
             .as_str()
             .expect("a running gateway has a URL");
-        Gantry {
+        let gantry = Gantry {
             pid: running["pid"]
                 .as_u64()
                 .and_then(|pid| pid.try_into().ok())
@@ -227,6 +236,10 @@ impl Builder {
             child,
             builder: self,
             home: Some(home),
+        };
+        if is_first && !gantry.builder.has_own_grants {
+            gantry.grant_everything();
         }
+        gantry
     }
 }

@@ -370,3 +370,104 @@ fn a_changed_policy_is_tried_on_recorded_calls() {
         "{said}"
     );
 }
+
+fn register(gantry: &Gantry, name: &str) {
+    let argv = Evilpeer::new().name(name).argv();
+    let spec = json!({"name": name, "command": argv[0], "args": argv[1..], "profile": "local"});
+    let made = gantry.rest("POST", "/api/v1/mcp/servers", Some(&spec));
+    assert_eq!(made.status, 201, "{}", made.text());
+    gantry.wait_state(name, "ready", LONG);
+}
+
+// row 3.2
+#[test]
+fn the_first_agent_has_what_files_define_and_a_new_server_is_offered_to_nobody() {
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().name("a"))
+        .own_grants()
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    let first = gantry.rest("GET", "/api/v1/agents/default", None).json();
+    assert_eq!(first["grants"], json!(["@files:*"]));
+    assert_eq!(
+        called(&gantry, &gantry.agent, "a:echo", json!({"text": "x"})).0,
+        200
+    );
+    register(&gantry, "late");
+    assert_eq!(
+        called(&gantry, &gantry.agent, "late:echo", json!({"text": "x"})),
+        (403, "grant.unbound".into())
+    );
+    let seen = tools(&gantry, &gantry.agent);
+    assert!(
+        !seen.iter().any(|name| name.starts_with("late")),
+        "{seen:?}"
+    );
+    // Whoever looks is told, with the command that grants it.
+    let listed = gantry.cli(&["ls"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("gantry grant add late:*"), "{listed}");
+    assert!(gantry.cli(&["grant", "add", "late:*"]).status.success());
+    assert_eq!(
+        called(&gantry, &gantry.agent, "late:echo", json!({"text": "x"})).0,
+        200
+    );
+    // The project may choose otherwise.
+    let all = json!({"default_grant": "all_agents"});
+    assert_eq!(
+        gantry.rest("PATCH", "/api/v1/settings", Some(&all)).status,
+        200
+    );
+    register(&gantry, "later");
+    assert_eq!(
+        called(&gantry, &gantry.agent, "later:echo", json!({"text": "x"})).0,
+        200
+    );
+    let named = json!({"default_grant": ["nobody", "default"]});
+    assert_eq!(
+        gantry
+            .rest("PATCH", "/api/v1/settings", Some(&named))
+            .status,
+        200
+    );
+    register(&gantry, "last");
+    let grants = gantry
+        .rest("GET", "/api/v1/grants?agent=default", None)
+        .json();
+    let texts: Vec<&Value> = grants["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["text"])
+        .collect();
+    assert!(texts.contains(&&json!("last:*")), "{grants:#}");
+}
+
+// fault L5
+#[test]
+fn annotations_count_only_for_servers_whose_annotations_are_trusted() {
+    let gantry = gateway();
+    let (key, _) = agent(&gantry, "reader", &["*:read_only:*"]);
+    assert!(tools(&gantry, &key).is_empty());
+    assert_eq!(
+        called(&gantry, &key, "a:echo", json!({"text": "x"})).1,
+        "grant.unbound"
+    );
+    let trusted = json!({"trust_annotations": ["a"]});
+    assert_eq!(
+        gantry
+            .rest("PATCH", "/api/v1/settings", Some(&trusted))
+            .status,
+        200
+    );
+    // What does not say that it only reads is not read-only, trusted or not.
+    assert!(
+        tools(&gantry, &key)
+            .iter()
+            .all(|name| name.starts_with("a__"))
+    );
+    assert_eq!(
+        called(&gantry, &key, "b:echo", json!({"text": "x"})).1,
+        "grant.unbound"
+    );
+}
