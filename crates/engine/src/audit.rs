@@ -14,9 +14,11 @@ use std::time::Duration;
 
 use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
-use gantry_model::id::{CallId, ServerId};
+use gantry_model::id::{CallId, GrantId, ServerId};
 use gantry_model::secret::Redactor;
-use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, JournalDamage, Store};
+use gantry_store::{
+    CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, JournalDamage, Store, UserSource,
+};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -32,6 +34,7 @@ mod ids;
 mod importer;
 mod journal;
 mod mark;
+mod measured;
 mod places;
 mod policy;
 mod record;
@@ -46,6 +49,7 @@ mod ticket;
 pub(crate) use codes::RowCode;
 pub use error::AuditError;
 pub(crate) use ids::CallIds;
+pub(crate) use measured::{Measured, Measurements, Phase, Timing};
 pub use policy::{AuditPolicy, Bodies, Durability};
 pub(crate) use ticket::Ticket;
 
@@ -140,6 +144,12 @@ pub(crate) struct Intent<'a> {
     pub(crate) input: Option<&'a str>,
     /// What to hide in them.
     pub(crate) redactor: &'a Redactor,
+    /// The revision of the grants that decided.
+    pub(crate) policy_revision: Option<u64>,
+    /// The grant that decided.
+    pub(crate) grant: Option<GrantId>,
+    /// Who said which user it is.
+    pub(crate) user_source: Option<UserSource>,
 }
 
 /// How a call ended.
@@ -157,6 +167,10 @@ pub(crate) struct Outcome<'a> {
     pub(crate) duration: Duration,
     /// What to hide in error and result.
     pub(crate) redactor: &'a Redactor,
+    /// What was measured on the way.
+    pub(crate) measured: Measurements,
+    /// Whose error it was.
+    pub(crate) error_kind: Option<ErrorKind>,
 }
 
 /// How the audit is.
@@ -243,7 +257,7 @@ impl Audit {
     }
 
     /// Records that a call is about to be sent; without that record it must not be.
-    pub(crate) async fn intent(&self, intent: &Intent<'_>) -> Result<Ticket, AuditError> {
+    pub(crate) async fn intent<'m>(&self, intent: &Intent<'_>) -> Result<Ticket<'m>, AuditError> {
         let begun = Instant::now();
         let segment = self.write_intent(intent)?;
         let mut ticket = Ticket::new(self.clone(), intent.id, begun);
@@ -472,10 +486,12 @@ impl Audit {
             &context.run,
             &context.step,
             &context.trace,
+            &context.parent,
         ];
         let said = said.map(|text| text.as_deref().map(|text| own_keys.redact(text)));
-        let [user, session, run, step, trace] = &said;
+        let [user, session, run, step, trace, parent] = &said;
         let method = own_keys.redact(intent.method);
+        let grant = intent.grant.map(|grant| grant.to_string());
         use_fields(&IntentFields {
             id: intent.id,
             surface: intent.surface.number(),
@@ -496,6 +512,10 @@ impl Audit {
             schema_version: intent.schema_version,
             input: input.as_deref(),
             input_bytes: intent.input.map_or(0, str::len) as u64,
+            policy_revision: intent.policy_revision,
+            grant: grant.as_deref(),
+            parent: parent.as_deref(),
+            user_source: intent.user_source.filter(|_| user.is_some()),
         })
     }
 
@@ -515,6 +535,8 @@ impl Audit {
             error: error.as_deref(),
             output: output.as_deref(),
             output_bytes: outcome.output.map_or(0, <[u8]>::len) as u64,
+            measured: outcome.measured,
+            error_kind: outcome.error_kind,
         })
     }
 

@@ -77,9 +77,9 @@ pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosit
 pub use gantry_images as images;
 pub use gantry_model as model;
 pub use gantry_store::{
-    ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
-    JournalDamage, ProductRow, RegistrationRow, RegistrationState, Store, StoreConfig,
-    StoreConfigError, StoreError,
+    ActFilter, ActOutcome, ActRow, CallDetails, CallFilter, CallRow, CallStatus, CallUsage, Check,
+    DamageKind, ErrorKind, JournalDamage, Phases, ProductRow, RegistrationRow, RegistrationState,
+    Store, StoreConfig, StoreConfigError, StoreError, UserSource,
 };
 pub use image_store::{
     ChangedTag, Images, RegistryCredentialsError, RegistryLogin, RegistryLoginError,

@@ -210,6 +210,7 @@ impl Project {
             users: UserTrust::Trusted,
             validity: KeyValidity::default(),
             token: None,
+            authenticated_in: Duration::ZERO,
         }
     }
 

@@ -25,7 +25,10 @@ mod sqlite;
 mod store;
 
 pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
-pub use call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition, StatusError};
+pub use call::{
+    CallDetails, CallFilter, CallRow, CallStatus, CallUsage, Check, DetailError, ErrorKind,
+    JournalPosition, Phases, StatusError, UserSource,
+};
 pub use clock::unix_ms;
 pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
 pub use copy::CopiedTable;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
-use gantry_store::{CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Store};
+use gantry_store::{
+    CallDetails, CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Store,
+};
 use parking_lot::Mutex;
 
 mod join;
@@ -499,5 +501,6 @@ fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
         output: None,
         output_bytes: 0,
         repeats: 1,
+        details: CallDetails::default(),
     }
 }

@@ -55,6 +55,11 @@ pub(super) struct CallsAsked {
     session: Option<String>,
     /// Only calls of this trace.
     trace: Option<String>,
+    /// Only calls on behalf of this user.
+    user: Option<String>,
+    /// Only calls that failed like this.
+    #[param(inline)]
+    error_kind: Option<ErrorKind>,
     /// Only calls received at or after this time: RFC 3339, or milliseconds since 1970.
     #[serde(alias = "since_ms")]
     since: Option<String>,
@@ -93,6 +98,40 @@ pub(super) enum Status {
     Unknown,
 }
 
+/// Whose error ended a call.
+#[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ErrorKind {
+    /// The connection to the server.
+    Transport,
+    /// The server answered with a JSON-RPC error.
+    JsonRpc,
+    /// The tool's own result says that it failed.
+    Tool,
+    /// Arguments or result do not fit their schema.
+    Schema,
+    /// The caller may not do that.
+    Policy,
+    /// The caller cancelled the call.
+    Caller,
+    /// The gateway itself.
+    Gateway,
+}
+
+impl From<ErrorKind> for gantry_engine::ErrorKind {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Transport => Self::Transport,
+            ErrorKind::JsonRpc => Self::JsonRpc,
+            ErrorKind::Tool => Self::Tool,
+            ErrorKind::Schema => Self::Schema,
+            ErrorKind::Policy => Self::Policy,
+            ErrorKind::Caller => Self::Caller,
+            ErrorKind::Gateway => Self::Gateway,
+        }
+    }
+}
+
 impl From<Status> for gantry_engine::CallStatus {
     fn from(status: Status) -> Self {
         match status {
@@ -126,6 +165,8 @@ impl CallsAsked {
             run: self.run,
             session: self.session,
             trace: self.trace,
+            user: self.user,
+            error_kind: self.error_kind.map(Into::into),
             since_ms: self.since.map(|text| time("since", &text)).transpose()?,
             until_ms: self.until.map(|text| time("until", &text)).transpose()?,
             before: before.transpose()?,

@@ -12,7 +12,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::{Lent, PostgresStore, within};
-use crate::call::{CallRow, JournalPosition};
+use crate::call::{CallRow, Check, ErrorKind, JournalPosition, UserSource};
 use crate::database::query::{Bind, RawJson, Value, without_nul};
 use crate::error::StoreError;
 use crate::sql::calls as sql;
@@ -93,6 +93,7 @@ fn rounds<T>(rows: &[CallRow<T>]) -> Vec<Vec<&CallRow<T>>> {
 
 /// Returns the columns of a row in the order of `sql::IMPORT_HEAD`.
 fn cells<T: AsRef<str>>(row: &CallRow<T>, gateway: Registered) -> [Value<'_>; sql::COLUMNS] {
+    let details = &row.details;
     [
         Bind::value(Some(row.id.to_string())),
         Bind::value(Some(row.seq)),
@@ -124,6 +125,20 @@ fn cells<T: AsRef<str>>(row: &CallRow<T>, gateway: Registered) -> [Value<'_>; sq
         Bind::value(row.server_id.map(|id| id.to_string())),
         Bind::value(Some(gateway.number)),
         Bind::value(Some(gateway.boot)),
+        Bind::value(details.phases.auth_us.map(u64::from)),
+        Bind::value(details.phases.grant_us.map(u64::from)),
+        Bind::value(details.phases.schema_us.map(u64::from)),
+        Bind::value(details.phases.queue_us.map(u64::from)),
+        Bind::value(details.phases.server_us.map(u64::from)),
+        Bind::value(details.phases.output_us.map(u64::from)),
+        Bind::value(details.attempts.map(u64::from)),
+        Bind::value(details.input_check.map(Check::as_str)),
+        Bind::value(details.output_check.map(Check::as_str)),
+        Bind::value(details.error_kind.map(ErrorKind::as_str)),
+        Bind::value(details.policy_revision),
+        optional(&details.grant),
+        optional(&details.parent),
+        Bind::value(details.user_source.map(UserSource::as_str)),
     ]
 }
 
@@ -234,6 +249,7 @@ pub(super) fn example() -> String {
         output: None,
         output_bytes: 0,
         repeats: 1,
+        details: Default::default(),
     };
     let gateway = Registered {
         id: gantry_model::id::GatewayId::from_random(1),

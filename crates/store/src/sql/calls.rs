@@ -4,22 +4,24 @@
 //! conditions of a filter.
 
 /// How many columns a row has, in the order of `IMPORT_HEAD` and `SELECT`.
-pub(crate) const COLUMNS: usize = 30;
+pub(crate) const COLUMNS: usize = 44;
 
 pub(crate) const IMPORT_HEAD: &str = "INSERT INTO kb.mcp_tool_call_log AS old \
      (id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, surface, \
      server_name, method, tool_name, schema_version, started_at, ended_at, duration_us, status, \
      code, error, input, input_bytes, output, output_bytes, repeats, user_trusted, server_id, \
-     gateway, boot) ";
+     gateway, boot, auth_us, grant_us, schema_us, queue_us, server_us, output_us, attempts, \
+     input_check, output_check, error_kind, policy_revision, grant_id, parent_id, user_source) ";
 
 /// How many columns a row has of its own where rows are alike.
-pub(crate) const OWN: usize = 9;
+pub(crate) const OWN: usize = 15;
 
 /// The columns of rows that are alike: `?` is the same in all of them, `columnN` is a row's own.
 pub(crate) const ALIKE_COLUMNS: &str = "own.column1, own.column2, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
      ?, ?, ?, ?, own.column3, own.column4, own.column5, ?, \
      ?, ?, own.column6, own.column7, own.column8, own.column9, ?, ?, ?, \
-     ?, ?";
+     ?, ?, own.column10, own.column11, own.column12, own.column13, own.column14, own.column15, ?, \
+     ?, ?, ?, ?, ?, ?, ?";
 
 /// An end replaces what is there, `unknown` replaces only `running`, and `running` replaces nothing.
 /// What the end does not know (the arguments, the context) stays as the beginning said it.
@@ -35,14 +37,24 @@ pub(crate) const IMPORT_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = excl
      ended_at = excluded.ended_at, duration_us = excluded.duration_us, status = excluded.status, \
      code = excluded.code, error = excluded.error, \
      input = coalesce(excluded.input, old.input), input_bytes = excluded.input_bytes, \
-     output = excluded.output, output_bytes = excluded.output_bytes, repeats = excluded.repeats \
+     output = excluded.output, output_bytes = excluded.output_bytes, repeats = excluded.repeats, \
+     auth_us = excluded.auth_us, grant_us = excluded.grant_us, schema_us = excluded.schema_us, \
+     queue_us = excluded.queue_us, server_us = excluded.server_us, output_us = excluded.output_us, \
+     attempts = excluded.attempts, input_check = excluded.input_check, \
+     output_check = excluded.output_check, error_kind = excluded.error_kind, \
+     policy_revision = coalesce(excluded.policy_revision, old.policy_revision), \
+     grant_id = coalesce(excluded.grant_id, old.grant_id), \
+     parent_id = coalesce(excluded.parent_id, old.parent_id), \
+     user_source = coalesce(excluded.user_source, old.user_source) \
      WHERE excluded.status NOT IN ('running', 'unknown') \
      OR (excluded.status = 'unknown' AND old.status = 'running')";
 
 pub(crate) const SELECT: &str = "SELECT id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, \
      surface, server_name, method, tool_name, schema_version, started_at, ended_at, duration_us, \
      status, code, error, input, input_bytes, output, output_bytes, repeats, user_trusted, \
-     server_id FROM kb.mcp_tool_call_log";
+     server_id, auth_us, grant_us, schema_us, queue_us, server_us, output_us, attempts, \
+     input_check, output_check, error_kind, policy_revision, grant_id, parent_id, user_source \
+     FROM kb.mcp_tool_call_log";
 
 /// Rows are numbered as they come and dropped from the oldest on, so that the first and the last number
 /// tell how many there are, without a walk over them.

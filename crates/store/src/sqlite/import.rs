@@ -12,7 +12,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{Connection, Sqlite};
 
 use super::SqliteStore;
-use crate::call::{CallRow, JournalPosition};
+use crate::call::{CallRow, Check, ErrorKind, JournalPosition, UserSource};
 use crate::database::Durability;
 use crate::database::row::signed;
 use crate::error::StoreError;
@@ -116,7 +116,8 @@ impl Registered {
             .bind(signed(row.output_bytes))
             .bind(signed(row.repeats))
             .bind(row.user_trust.is_trusted());
-        self.bind_writer(query, row)
+        let query = bind_phases(self.bind_writer(query, row), row);
+        bind_decided(query, row)
     }
 
     /// Binds rows of one kind to a statement for so many.
@@ -134,7 +135,7 @@ impl Registered {
         let query = bind_ended(bind_asked(query, row), row)
             .bind(signed(row.repeats))
             .bind(row.user_trust.is_trusted());
-        self.bind_writer(query, row)
+        bind_decided(self.bind_writer(query, row), row)
     }
 
     /// Binds the server's id and which gateway writes.
@@ -213,6 +214,14 @@ fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
         && agree(&a.code, &b.code)
         && agree(&a.error, &b.error)
         && a.repeats == b.repeats
+        && a.details.attempts == b.details.attempts
+        && a.details.input_check == b.details.input_check
+        && a.details.output_check == b.details.output_check
+        && a.details.error_kind == b.details.error_kind
+        && a.details.policy_revision == b.details.policy_revision
+        && agree(&a.details.grant, &b.details.grant)
+        && agree(&a.details.parent, &b.details.parent)
+        && a.details.user_source == b.details.user_source
 }
 
 type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -243,9 +252,31 @@ fn bind_ended<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.error.as_ref().map(copied))
 }
 
+/// Binds how long each phase took.
+fn bind_phases<'q, T>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    let phases = row.details.phases.in_order();
+    phases
+        .into_iter()
+        .fold(query, |query, (_, us)| query.bind(us.map(i64::from)))
+}
+
+/// Binds what was decided on the way.
+fn bind_decided<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    let details = &row.details;
+    query
+        .bind(details.attempts.map(i64::from))
+        .bind(details.input_check.map(Check::as_str))
+        .bind(details.output_check.map(Check::as_str))
+        .bind(details.error_kind.map(ErrorKind::as_str))
+        .bind(signed_option(details.policy_revision))
+        .bind(details.grant.as_ref().map(copied))
+        .bind(details.parent.as_ref().map(copied))
+        .bind(details.user_source.map(UserSource::as_str))
+}
+
 /// Binds what a row has of its own, in the order of the columns in `sql::ALIKE_COLUMNS`.
 fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
-    query
+    let query = query
         .bind(row.id.to_string())
         .bind(signed(row.seq))
         .bind(signed(row.started_ms))
@@ -254,7 +285,8 @@ fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> 
         .bind(row.input.as_ref().map(copied))
         .bind(signed(row.input_bytes))
         .bind(row.output.as_ref().map(copied))
-        .bind(signed(row.output_bytes))
+        .bind(signed(row.output_bytes));
+    bind_phases(query, row)
 }
 
 /// Copies a text in one piece; bound as a borrowed one it would be copied into two.

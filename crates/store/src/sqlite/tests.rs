@@ -60,6 +60,7 @@ fn call(number: u64, input: &str) -> CallRow {
         output: None,
         output_bytes: 0,
         repeats: 1,
+        details: Default::default(),
     }
 }
 
@@ -75,6 +76,8 @@ fn full_filter() -> CallFilter {
         run: some(),
         session: some(),
         trace: some(),
+        user: some(),
+        error_kind: Some(crate::call::ErrorKind::Tool),
         since_ms: Some(1),
         until_ms: Some(2),
         before: Some(CallId::from_bits(3)),
@@ -246,6 +249,8 @@ fn filter_of(bits: u32) -> CallFilter {
         since_ms: full.since_ms.filter(|_| has(9)),
         until_ms: full.until_ms.filter(|_| has(10)),
         before: full.before.filter(|_| has(11)),
+        user: full.user.filter(|_| has(12)),
+        error_kind: full.error_kind.filter(|_| has(13)),
         limit: full.limit,
     }
 }
@@ -262,9 +267,9 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
         .unwrap();
     let mut seen = 0;
     // Whoever asks names a project; without one the primary key bounds the time alone.
-    for bits in (0..1 << 12).filter(|bits| bits & 1 == 1) {
+    for bits in (0..1 << 14).filter(|bits| bits & 1 == 1) {
         // All pairs and triples, and everything at once; further ones add conditions to the same plan.
-        if u32::count_ones(bits) > 4 && bits != (1 << 12) - 1 {
+        if u32::count_ones(bits) > 4 && bits != (1 << 14) - 1 {
             continue;
         }
         let filter = filter_of(bits);
@@ -272,6 +277,12 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
         let count = plan(&mut turn, calls::count(&filter, true).text()).await;
         let inner = match &filter.run {
             Some(_) => "INDEX mcp_tool_call_log_run (run_id=?",
+            None if filter.user.is_some() => {
+                "INDEX mcp_tool_call_log_user (project_id=? AND user_id=? AND id"
+            }
+            None if filter.error_kind.is_some() => {
+                "INDEX mcp_tool_call_log_error_kind (project_id=? AND error_kind=? AND id"
+            }
             None if filter.server.is_some() => {
                 "USING COVERING INDEX mcp_tool_call_log_server (project_id=? AND server_name=? AND id"
             }
@@ -295,7 +306,7 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
         }
         seen += 1;
     }
-    assert_eq!(seen, 1 + 11 + 55 + 165 + 1);
+    assert_eq!(seen, 1 + 13 + 78 + 286 + 1);
 }
 
 // fault D5

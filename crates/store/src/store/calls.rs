@@ -4,9 +4,13 @@
 use gantry_model::id::CallId;
 
 use super::Store;
-use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition};
+use crate::call::{
+    CallDetails, CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, JournalPosition, Phases,
+};
 use crate::database::query::{Query, query};
-use crate::database::row::{Row, column, parsed, parsed_option, unsigned, unsigned_option};
+use crate::database::row::{
+    Row, column, narrow_option, parsed, parsed_option, unsigned, unsigned_option,
+};
 use crate::database::{Database, Durability};
 use crate::error::StoreError;
 use crate::sql::{calls as sql, clock};
@@ -160,6 +164,12 @@ fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bo
         ("run_id", filter.run.as_deref(), true),
         ("session_id", filter.session.as_deref(), true),
         ("trace_id", filter.trace.as_deref(), true),
+        ("user_id", filter.user.as_deref(), true),
+        (
+            "error_kind",
+            filter.error_kind.map(ErrorKind::as_str),
+            false,
+        ),
     ];
     for (column, wanted, by_beginning) in equal {
         let Some(wanted) = wanted else { continue };
@@ -203,6 +213,9 @@ fn index_for(filter: &CallFilter) -> Option<&'static str> {
     match (&filter.run, &filter.project, &filter.server) {
         // The calls of a run are few, whatever else they are asked for.
         (Some(_), _, _) => Some("mcp_tool_call_log_run"),
+        // So are those on behalf of one person, and those that failed in one way.
+        (None, Some(_), _) if filter.user.is_some() => Some("mcp_tool_call_log_user"),
+        (None, Some(_), _) if filter.error_kind.is_some() => Some("mcp_tool_call_log_error_kind"),
         (None, Some(_), Some(_)) => Some("mcp_tool_call_log_server"),
         (None, Some(_), None) => Some("mcp_tool_call_log_project"),
         (None, None, _) => None,
@@ -255,5 +268,27 @@ fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
         output: column(row, 23)?,
         output_bytes: unsigned(row, 24)?,
         repeats: unsigned(row, 25)?,
+        details: details(row)?,
+    })
+}
+
+fn details(row: &Row) -> Result<CallDetails, sqlx::Error> {
+    Ok(CallDetails {
+        phases: Phases {
+            auth_us: narrow_option(row, 28)?,
+            grant_us: narrow_option(row, 29)?,
+            schema_us: narrow_option(row, 30)?,
+            queue_us: narrow_option(row, 31)?,
+            server_us: narrow_option(row, 32)?,
+            output_us: narrow_option(row, 33)?,
+        },
+        attempts: narrow_option(row, 34)?,
+        input_check: parsed_option(row, 35)?,
+        output_check: parsed_option(row, 36)?,
+        error_kind: parsed_option(row, 37)?,
+        policy_revision: unsigned_option(row, 38)?,
+        grant: column(row, 39)?,
+        parent: column(row, 40)?,
+        user_source: parsed_option(row, 41)?,
     })
 }

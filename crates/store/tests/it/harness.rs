@@ -6,7 +6,10 @@ use std::future::Future;
 
 use gantry_model::id::{CallId, GatewayId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
-use gantry_store::{CallRow, CallStatus, Gateway, JournalPosition, ServerRow, Store, StoreConfig};
+use gantry_store::{
+    CallDetails, CallRow, CallStatus, Check, ErrorKind, Gateway, JournalPosition, Phases,
+    ServerRow, Store, StoreConfig, UserSource,
+};
 use gantry_testkit::postgres::PgDatabase;
 use tempfile::TempDir;
 
@@ -128,5 +131,23 @@ pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
         output: ended.then(|| r#"{"content":[]}"#.to_owned()),
         output_bytes: if ended { 14 } else { 0 },
         repeats: 1,
+        details: CallDetails {
+            phases: Phases {
+                auth_us: ended.then_some(1),
+                grant_us: ended.then_some(2),
+                schema_us: ended.then_some(3),
+                queue_us: ended.then_some(4),
+                server_us: ended.then_some(u32::MAX - 1),
+                output_us: None,
+            },
+            attempts: ended.then_some(1),
+            input_check: ended.then_some(Check::Passed),
+            output_check: ended.then_some(Check::Skipped),
+            error_kind: (status == CallStatus::Error).then_some(ErrorKind::Tool),
+            policy_revision: Some(number),
+            grant: text("grant"),
+            parent: text("parent"),
+            user_source: Some(UserSource::Agent),
+        },
     }
 }

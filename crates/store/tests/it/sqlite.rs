@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use gantry_model::caller::UserTrust;
 use gantry_model::diagnose::Diagnose;
 use gantry_store::{
-    ActFilter, ActOutcome, CallFilter, CallRow, CallStatus, Gateway, SealedRow, Store, StoreConfig,
-    StoreError,
+    ActFilter, ActOutcome, CallDetails, CallFilter, CallRow, CallStatus, Gateway, SealedRow, Store,
+    StoreConfig, StoreError,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
@@ -331,6 +331,7 @@ async fn the_files_of_the_first_schema_load_for_ever() {
     let asserted = CallRow {
         user_trust: UserTrust::Asserted,
         server_id: None,
+        details: CallDetails::default(),
         ..call(1, CallStatus::Ok)
     };
     assert_eq!(calls[5], asserted);
