@@ -11,6 +11,7 @@ use super::*;
 
 mod chain;
 mod damage;
+mod evidence;
 mod space;
 
 /// An audit in a folder of its own.

@@ -9,6 +9,7 @@ use gantry_store::{CallStatus, ErrorKind};
 use tokio::time::Instant;
 
 use super::measured::{Measured, Measurements};
+use super::policy::BodyLimit;
 use super::{Audit, Outcome, RowCode};
 
 /// Stands for a call that was recorded and has not ended yet.
@@ -27,11 +28,13 @@ pub(crate) struct Ticket<'m> {
     key: Option<KeyValidity>,
     /// What the call was measured by, so that it is recorded also if its caller leaves.
     measured: Option<&'m Measured>,
+    /// What is kept of the result.
+    bodies: BodyLimit,
     open: bool,
 }
 
 impl<'m> Ticket<'m> {
-    pub(super) fn new(audit: Audit, id: CallId, begun: Instant) -> Self {
+    pub(super) fn new(audit: Audit, id: CallId, begun: Instant, bodies: BodyLimit) -> Self {
         let (status, code) = (CallStatus::Unknown, RowCode::Dropped);
         Self {
             audit,
@@ -41,6 +44,7 @@ impl<'m> Ticket<'m> {
             code,
             key: None,
             measured: None,
+            bodies,
             open: true,
         }
     }
@@ -73,7 +77,7 @@ impl<'m> Ticket<'m> {
     /// call's row will be `unknown`.
     pub(crate) async fn outcome(mut self, outcome: &Outcome<'_>) {
         self.open = false;
-        if let Some(segment) = self.audit.write_outcome(self.id, outcome)
+        if let Some(segment) = self.audit.write_outcome(self.id, outcome, self.bodies)
             && let Err(error) = self.audit.shared.journal.settle(segment).await
         {
             let error = super::chain(&error);
@@ -112,7 +116,7 @@ impl Drop for Ticket<'_> {
                 _ => ErrorKind::Gateway,
             }),
         };
-        if let Some(segment) = self.audit.write_outcome(self.id, &outcome) {
+        if let Some(segment) = self.audit.write_outcome(self.id, &outcome, self.bodies) {
             self.audit.shared.journal.settle_soon(segment);
         }
     }

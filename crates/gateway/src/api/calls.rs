@@ -20,7 +20,7 @@ use super::body::{document, json};
 use super::jobs::Outcome;
 use super::query::{Asked, bad, bad_cursor, limit};
 use super::views::{CallPage, CallView};
-use super::{Api, In, Named, Who};
+use super::{Api, By, In, Named, Who};
 use crate::http::error::Problem;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -241,6 +241,7 @@ pub(super) async fn one(
     State(api): State<Api>,
     In(project): In,
     Who(caller): Who,
+    By(actor): By,
     Named(call): Named,
 ) -> Result<Response, Problem> {
     let id: CallId = call.parse().map_err(|_| unknown())?;
@@ -261,7 +262,12 @@ pub(super) async fn one(
         Some(Outcome::Done(_, body)) => std::str::from_utf8(&body).ok().map(str::to_owned),
         Some(Outcome::Running) | None => None,
     };
-    let row = project.call(id).await?.ok_or_else(unknown)?;
+    let row = match caller.kind {
+        // Who reads what others called is recorded.
+        KeyKind::Admin(_) => project.read_call(&actor, id).await?,
+        KeyKind::Agent => project.call(id).await?,
+    };
+    let row = row.ok_or_else(unknown)?;
     let is_own = row.agent == caller.agent.as_str();
     match caller.kind {
         KeyKind::Agent if !is_own => Err(unknown()), // fault T1

@@ -88,21 +88,34 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
         let walks = plan.iter().any(|step| step.contains("Seq Scan"));
         assert!(!walks, "{filter:?}: {plan:#?}");
     }
-    for statement in [sql::calls::SETTLE_RUNNING, sql::calls::DROP_BEFORE] {
-        let explained = match statement == sql::calls::DROP_BEFORE {
-            true => query(statement).bind("call_00").bind(1_u64).bind(500_u32),
-            false => query(statement)
-                .bind("unknown")
-                .bind("x")
-                .bind(1_u64)
-                .bind(1_i64)
-                .bind(2_i64),
-        };
-        let explained = explained.explained();
+    let after = |conditions: &str| {
+        let mut statement = query(sql::calls::SELECT);
+        statement.push(conditions);
+        statement
+    };
+    let old = after(sql::calls::OLD)
+        .bind("local")
+        .bind("")
+        .bind("call_00");
+    for statement in [
+        after(sql::chain::LEFT_RUNNING)
+            .bind(1_i64)
+            .bind(2_i64)
+            .bind(9_u32),
+        after(sql::chain::AFTER).bind("call_00").bind(500_u32),
+        old.bind(1_u64).bind(500_u32),
+        after(sql::calls::OF_USER_POSTGRES)
+            .bind("local")
+            .bind("user-7")
+            .bind("")
+            .bind(9_u32),
+        query(sql::calls::NEXT_PROJECT).bind("loca"),
+    ] {
+        let explained = statement.explained();
         let rows = explained.for_postgres().fetch_all(&mut *connection);
         let plan: Vec<String> = rows.await.unwrap().iter().map(|row| row.get(0)).collect();
         let walks = plan.iter().any(|step| step.contains("Seq Scan"));
-        assert!(!walks, "{statement}: {plan:#?}");
+        assert!(!walks, "{plan:#?}");
     }
 }
 

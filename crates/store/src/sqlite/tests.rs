@@ -174,7 +174,10 @@ fn every_statement_is_in_its_list() {
         (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
         (include_str!("../sql/journal.rs"), sql::journal::ALL.len()),
         // The two halves of the importing statement are prepared joined.
-        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 5),
+        // Conditions follow the statement that they belong to.
+        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 8),
+        (include_str!("../sql/chain.rs"), sql::chain::ALL.len() + 2),
+        (include_str!("../sql/holds.rs"), sql::holds::ALL.len()),
     ];
     for (text, listed) in files {
         assert_eq!(text.matches(": &str =").count(), listed, "{text}");
@@ -206,14 +209,31 @@ async fn the_audit_is_read_by_its_keys() {
         .turn("explain", Durability::Process)
         .await
         .unwrap();
+    let after = |conditions: &str| format!("{}{conditions}", sql::calls::SELECT);
     for (statement, expected) in [
-        (sql::calls::SETTLE_RUNNING, "mcp_tool_call_log_running"),
+        (after(sql::chain::LEFT_RUNNING), "mcp_tool_call_log_running"),
         (
-            sql::calls::DROP_BEFORE,
-            "USING INDEX sqlite_autoindex_mcp_tool_call_log_1 (id<?)",
+            after(sql::chain::AFTER),
+            "USING INDEX sqlite_autoindex_mcp_tool_call_log_1 (id>?)",
         ),
-        (sql::events::OF_SERVER, "mcp_server_events_server"),
+        (
+            after(sql::calls::OLD),
+            "mcp_tool_call_log_project (project_id=? AND id>? AND id<?)",
+        ),
+        (
+            after(sql::calls::OF_USER_SQLITE),
+            "mcp_tool_call_log_user (project_id=? AND user_id=? AND id>?)",
+        ),
+        (
+            sql::calls::NEXT_PROJECT.to_owned(),
+            "COVERING INDEX mcp_tool_call_log_",
+        ),
+        (
+            sql::events::OF_SERVER.to_owned(),
+            "mcp_server_events_server",
+        ),
     ] {
+        let statement = statement.as_str();
         let plan = plan(&mut turn, statement).await;
         let found = plan.iter().any(|step| step.contains(expected));
         assert!(found, "{statement}: {plan:?}");

@@ -7,8 +7,9 @@ use std::future::Future;
 use gantry_model::id::{CallId, GatewayId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
 use gantry_store::{
-    CallDetails, CallRow, CallStatus, Check, ErrorKind, Gateway, JournalPosition, Phases,
-    ServerRow, Store, StoreConfig, UserSource,
+    Block, BlockKind, CallDetails, CallRow, CallStatus, ChainHead, Check, Entries, ErrorKind,
+    Gateway, JournalPosition, Phases, Removed, ServerRow, SignedBlock, Store, StoreConfig,
+    UserSource,
 };
 use gantry_testkit::postgres::PgDatabase;
 use tempfile::TempDir;
@@ -150,4 +151,37 @@ pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
             user_source: Some(UserSource::Agent),
         },
     }
+}
+
+/// Returns a block that covers nothing, and the end that it makes of the chain; nobody signed them.
+pub(crate) fn block(store: &Store, number: u64) -> (SignedBlock, ChainHead) {
+    let gateway = store.chain_origin().gateway;
+    let entries = Entries::default();
+    let block = Block {
+        gateway,
+        number,
+        previous: [0; 32],
+        at_ms: NOON,
+        kind: BlockKind::Retention,
+        note: String::new(),
+        count: 0,
+        entries_hash: entries.hash(),
+        removed: Removed::default(),
+        key_id: "none".to_owned(),
+    };
+    let hash = block.hash();
+    let signature = vec![7; 64];
+    let head = ChainHead {
+        gateway,
+        number,
+        hash,
+        signature: signature.clone(),
+    };
+    let signed = SignedBlock {
+        block,
+        hash,
+        signature,
+        entries,
+    };
+    (signed, head)
 }

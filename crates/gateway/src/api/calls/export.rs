@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{CallsAsked, ErrorKind, Status};
 use crate::api::query::Asked;
 use crate::api::views::CallView;
-use crate::api::{In, Who};
+use crate::api::{By, In, Who};
 use crate::http::error::Problem;
 
 /// Rows that are read at once.
@@ -81,9 +81,18 @@ pub(in crate::api) enum Format {
 pub(in crate::api) async fn export(
     In(project): In,
     Who(caller): Who,
+    By(actor): By,
     Asked(asked): Asked<ExportAsked>,
 ) -> Result<Response, Problem> {
     let format = asked.format;
+    if caller.kind.is_admin() {
+        // Who reads what others called is recorded.
+        let filter = serde_json::json!({
+            "agent": asked.agent, "server": asked.server, "tool": asked.tool, "user": asked.user,
+            "run": asked.run, "session": asked.session, "since": asked.since, "until": asked.until,
+        });
+        project.record_export(&actor, filter).await?;
+    }
     let asked = CallsAsked {
         agent: asked.agent,
         server: asked.server,
