@@ -255,6 +255,7 @@ fn error_kind(error: &CallError) -> ErrorKind {
         | CallError::UnknownServer { .. }
         | CallError::UnknownMethod { .. }
         | CallError::Unbound { .. }
+        | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
         | CallError::Busy { .. }
         | CallError::TooManyHeld { .. }
