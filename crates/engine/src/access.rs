@@ -220,6 +220,7 @@ impl Access {
                     agent: row.agent,
                     validity,
                     token: None,
+                    authenticated_in: Duration::ZERO,
                 };
                 keys.insert(KeyEntry {
                     digest: row.digest,
@@ -268,6 +269,7 @@ impl Access {
             token: Some(TokenIdentity {
                 user: verified.user.clone(),
             }),
+            authenticated_in: Duration::ZERO,
         })
     }
 

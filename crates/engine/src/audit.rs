@@ -7,16 +7,21 @@
 //! durability `disk` for the disk). Entry point: `Audit::open`.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
-use gantry_model::id::{CallId, ServerId};
+use gantry_model::id::{CallId, GrantId, ServerId};
 use gantry_model::secret::Redactor;
-use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, JournalDamage, Store};
+use gantry_model::settings::AuditSettings;
+use gantry_store::{
+    CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, JournalDamage, Store, UserSource,
+};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -28,14 +33,18 @@ mod chain;
 mod codes;
 mod damage;
 mod error;
+mod evidence;
 mod ids;
 mod importer;
+mod inspect;
 mod journal;
 mod mark;
+mod measured;
 mod places;
 mod policy;
 mod record;
 mod refusals;
+mod removal;
 mod replay;
 mod retention;
 mod scan;
@@ -45,11 +54,21 @@ mod ticket;
 
 pub(crate) use codes::RowCode;
 pub use error::AuditError;
+pub use evidence::public_in as public_audit_key;
+pub use evidence::{
+    Finding as AuditFinding, FindingKind, HeadMark, PublicKey, TrustedKeys, Verification,
+    VerifyOptions, verify,
+};
 pub(crate) use ids::CallIds;
+pub use inspect::{JournalCheck, verify_journal};
+pub(crate) use measured::{Measured, Measurements, Phase, Timing};
+use policy::BodyLimit;
 pub use policy::{AuditPolicy, Bodies, Durability};
+pub use removal::Erased;
 pub(crate) use ticket::Ticket;
 
 use damage::DamageLog;
+use evidence::ChainWriter;
 use importer::{JournalImporter, LostOutcomes, RowPolicy};
 use journal::{Claim, Journal};
 use places::Places;
@@ -140,6 +159,12 @@ pub(crate) struct Intent<'a> {
     pub(crate) input: Option<&'a str>,
     /// What to hide in them.
     pub(crate) redactor: &'a Redactor,
+    /// The revision of the grants that decided.
+    pub(crate) policy_revision: Option<u64>,
+    /// The grant that decided.
+    pub(crate) grant: Option<GrantId>,
+    /// Who said which user it is.
+    pub(crate) user_source: Option<UserSource>,
 }
 
 /// How a call ended.
@@ -157,6 +182,10 @@ pub(crate) struct Outcome<'a> {
     pub(crate) duration: Duration,
     /// What to hide in error and result.
     pub(crate) redactor: &'a Redactor,
+    /// What was measured on the way.
+    pub(crate) measured: Measurements,
+    /// Whose error it was.
+    pub(crate) error_kind: Option<ErrorKind>,
 }
 
 /// How the audit is.
@@ -213,6 +242,7 @@ struct AuditState {
     journal: Arc<Journal>,
     policy: AuditPolicy,
     importer: tokio::sync::Mutex<JournalImporter>,
+    chain: Arc<tokio::sync::Mutex<ChainWriter>>,
     refusals: Mutex<Refusals>,
     lost: LostOutcomes,
     damage: DamageLog,
@@ -222,6 +252,8 @@ struct AuditState {
     /// Calls that end from here on were cut off by us.
     cutting_off: AtomicBool,
     retention: Mutex<Retention>,
+    /// What projects keep of bodies that chose something.
+    body_limits: ArcSwap<HashMap<String, BodyLimit>>,
 }
 
 impl Audit {
@@ -243,10 +275,11 @@ impl Audit {
     }
 
     /// Records that a call is about to be sent; without that record it must not be.
-    pub(crate) async fn intent(&self, intent: &Intent<'_>) -> Result<Ticket, AuditError> {
+    pub(crate) async fn intent<'m>(&self, intent: &Intent<'_>) -> Result<Ticket<'m>, AuditError> {
         let begun = Instant::now();
         let segment = self.write_intent(intent)?;
-        let mut ticket = Ticket::new(self.clone(), intent.id, begun);
+        let limit = self.body_limit(intent.project);
+        let mut ticket = Ticket::new(self.clone(), intent.id, begun, limit);
         if self.shared.policy.durability == Durability::Disk {
             ticket.on_drop(CallStatus::Cancelled, RowCode::Dropped);
             if let Err(error) = self.shared.journal.settle(segment).await {
@@ -390,6 +423,35 @@ impl Audit {
         Ok(())
     }
 
+    /// Checks the chain against the rows.
+    pub(crate) async fn verify(
+        &self,
+        data_folder: &Path,
+        most: usize,
+    ) -> Result<Verification, AuditError> {
+        self.import_now().await?;
+        let known = self.shared.chain.lock().await.public_key();
+        let mark = HeadMark::read(data_folder).map_err(|source| AuditError::Read {
+            path: data_folder.to_owned(),
+            source,
+        })?;
+        let options = VerifyOptions {
+            trusted: TrustedKeys::AtLeast(vec![known]),
+            marks: mark.into_iter().collect(),
+            most,
+        };
+        let snapshot = self.shared.store.audit_snapshot().await;
+        let mut snapshot = snapshot.map_err(AuditError::Store)?;
+        verify(&mut snapshot, &options)
+            .await
+            .map_err(AuditError::Store)
+    }
+
+    /// Returns the public key that the chain is signed with.
+    pub(crate) async fn public_key(&self) -> PublicKey {
+        self.shared.chain.lock().await.public_key()
+    }
+
     /// Tells whether calls can be recorded, and hence are accepted.
     pub(crate) fn is_writable(&self) -> bool {
         self.shared.journal.is_writable()
@@ -426,8 +488,13 @@ impl Audit {
     }
 
     /// Writes how a call ended; if that is impossible, its row will say `unknown`.
-    fn write_outcome(&self, id: CallId, outcome: &Outcome<'_>) -> Option<Arc<Segment>> {
-        let written = self.with_outcome(id, outcome, |fields| {
+    fn write_outcome(
+        &self,
+        id: CallId,
+        outcome: &Outcome<'_>,
+        limit: BodyLimit,
+    ) -> Option<Arc<Segment>> {
+        let written = self.with_outcome(id, outcome, limit, |fields| {
             BUFFER.with_borrow_mut(|buffer| {
                 record::encode_outcome(buffer, fields);
                 self.shared.journal.append(buffer, Claim::Outcome)
@@ -446,7 +513,8 @@ impl Audit {
 
     fn encode_refusal(&self, buffer: &mut Vec<u8>, intent: &Intent<'_>, outcome: &Outcome<'_>) {
         self.with_intent(intent, |begun| {
-            self.with_outcome(intent.id, outcome, |ended| {
+            let limit = self.body_limit(intent.project);
+            self.with_outcome(intent.id, outcome, limit, |ended| {
                 record::encode_whole(buffer, begun, ended, 1);
             });
         });
@@ -458,7 +526,7 @@ impl Audit {
         use_fields: impl FnOnce(&IntentFields<'_>) -> T,
     ) -> T {
         let input = body::keep(
-            &self.shared.policy,
+            self.body_limit(intent.project),
             intent.redactor,
             intent.input.map(str::as_bytes),
         );
@@ -472,10 +540,12 @@ impl Audit {
             &context.run,
             &context.step,
             &context.trace,
+            &context.parent,
         ];
         let said = said.map(|text| text.as_deref().map(|text| own_keys.redact(text)));
-        let [user, session, run, step, trace] = &said;
+        let [user, session, run, step, trace, parent] = &said;
         let method = own_keys.redact(intent.method);
+        let grant = intent.grant.map(|grant| grant.to_string());
         use_fields(&IntentFields {
             id: intent.id,
             surface: intent.surface.number(),
@@ -496,6 +566,10 @@ impl Audit {
             schema_version: intent.schema_version,
             input: input.as_deref(),
             input_bytes: intent.input.map_or(0, str::len) as u64,
+            policy_revision: intent.policy_revision,
+            grant: grant.as_deref(),
+            parent: parent.as_deref(),
+            user_source: intent.user_source.filter(|_| user.is_some()),
         })
     }
 
@@ -503,9 +577,10 @@ impl Audit {
         &self,
         id: CallId,
         outcome: &Outcome<'_>,
+        limit: BodyLimit,
         use_fields: impl FnOnce(&OutcomeFields<'_>) -> T,
     ) -> T {
-        let output = body::keep(&self.shared.policy, outcome.redactor, outcome.output);
+        let output = body::keep(limit, outcome.redactor, outcome.output);
         let error = outcome.error.map(|error| outcome.redactor.redact(error));
         use_fields(&OutcomeFields {
             id,
@@ -515,7 +590,33 @@ impl Audit {
             error: error.as_deref(),
             output: output.as_deref(),
             output_bytes: outcome.output.map_or(0, <[u8]>::len) as u64,
+            measured: outcome.measured,
+            error_kind: outcome.error_kind,
         })
+    }
+
+    /// Has the calls of a project recorded as its settings say.
+    pub(crate) fn set_project(&self, project: &str, settings: &AuditSettings) {
+        let gateway = self.shared.policy.body_limit();
+        let limit = gateway.within(settings);
+        self.shared.body_limits.rcu(|limits| {
+            let mut limits = HashMap::clone(limits);
+            match limit == gateway {
+                true => limits.remove(project),
+                false => limits.insert(project.to_owned(), limit),
+            };
+            limits
+        });
+    }
+
+    fn body_limit(&self, project: &str) -> BodyLimit {
+        let limits = self.shared.body_limits.load();
+        let chosen = if limits.is_empty() {
+            None
+        } else {
+            limits.get(project).copied()
+        };
+        chosen.unwrap_or_else(|| self.shared.policy.body_limit())
     }
 
     fn refusals(&self) -> MutexGuard<'_, Refusals> {

@@ -428,6 +428,7 @@ mod tests {
             output: None,
             output_bytes: 0,
             repeats: 1,
+            details: Default::default(),
         };
         events.calls_stored(&[row("other")]);
         events.calls_stored(&[row("local"), row("other")]);

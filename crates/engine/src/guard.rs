@@ -15,7 +15,9 @@ use gantry_model::grant::{
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{CallResult, ResultType};
+use gantry_store::Check;
 
+use crate::audit::{Measured, Phase};
 use crate::error::{CallError, Forbidden, Full, Issue};
 use crate::schema::{Permits, SchemaMismatch};
 use crate::tool::Tool;
@@ -105,22 +107,36 @@ pub(crate) async fn judge(
     item: &str,
     tool: Option<(&Arc<Tool>, &Permits)>,
     arguments: Option<Raw<'_>>,
+    measured: &Measured,
 ) -> Result<(), CallError> {
+    let mut timing = measured.during(Phase::Grant);
     permit(caller, decision, server, item)?;
     match tool {
-        Some((tool, permits)) => match tool.check_arguments(arguments, permits).await {
-            Ok(()) => Ok(()),
-            Err(SchemaMismatch::Issues(issues)) => Err(CallError::Arguments {
-                tool: item.to_owned(),
-                issues,
-            }),
+        Some((tool, permits)) => match {
+            timing.turn_to(Phase::Schema);
+            tool.check_arguments(arguments, permits).await
+        } {
+            Ok(()) => {
+                measured.input_checked(Check::Passed);
+                Ok(())
+            }
+            Err(SchemaMismatch::Issues(issues)) => {
+                measured.input_checked(Check::Failed);
+                Err(CallError::Arguments {
+                    tool: item.to_owned(),
+                    issues,
+                })
+            }
             Err(SchemaMismatch::Busy) => Err(CallError::Busy {
                 server: server.clone(),
                 full: Full::Checks(Permits::AT_ONCE),
                 retry_after: Duration::from_secs(1),
             }),
         },
-        None => Ok(()),
+        None => {
+            measured.input_checked(Check::Skipped);
+            Ok(())
+        }
     }
 }
 

@@ -56,7 +56,11 @@ pub use access::{
 };
 pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};
-pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
+pub use audit::{
+    AuditError, AuditFinding, AuditHealth, AuditPolicy, Bodies, Durability, Erased, FindingKind,
+    HeadMark, JournalCheck, PublicKey, TrustedKeys, Verification, VerifyOptions, public_audit_key,
+    verify as verify_audit, verify_journal,
+};
 pub use catalog::{Capabilities, Collision, ListRevisions, ListedTool};
 pub use clock::unix_ms;
 pub use config::{EngineConfig, EngineLimits, IMAGE_CHECKS, OnStartFailure, Startup, StopPolicy};
@@ -77,9 +81,10 @@ pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosit
 pub use gantry_images as images;
 pub use gantry_model as model;
 pub use gantry_store::{
-    ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
-    JournalDamage, ProductRow, RegistrationRow, RegistrationState, Store, StoreConfig,
-    StoreConfigError, StoreError,
+    ActFilter, ActOutcome, ActRow, AuditFile, CallDetails, CallFilter, CallRow, CallStatus,
+    CallUsage, Check, DamageKind, ErrorKind, HoldRow, JournalDamage, Phases, ProductRow,
+    RegistrationRow, RegistrationState, Store, StoreConfig, StoreConfigError, StoreError,
+    UserSource,
 };
 pub use image_store::{
     ChangedTag, Images, RegistryCredentialsError, RegistryLogin, RegistryLoginError,
@@ -87,6 +92,7 @@ pub use image_store::{
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
+pub use project::audit::NewHold;
 pub use project::feed::{LogFollower, ServerLoad};
 pub use project::grants::ToolFacts;
 pub use project::images::tags::TagCheck;

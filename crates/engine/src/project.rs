@@ -4,11 +4,12 @@
 //!
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
 //! here: `changes` and `files` (servers), `agents` (agents and keys), `grants`, `secrets`, `sign_in`, `record` (events
-//! and administrative acts), `volumes`, `images`, `settings`, `suspend`,
+//! and administrative acts), `audit` (holds, erasure, the chain), `volumes`, `images`, `settings`, `suspend`,
 //! `policy` (the registration policy), `policy_test`, `products`. `follow` applies what other gateways that share the
 //! store have changed.
 
 mod agents;
+pub(crate) mod audit;
 mod changes;
 pub(crate) mod feed;
 mod files;
@@ -92,7 +93,7 @@ impl Project {
         let store = machine.store.clone();
         let changed = machine.keys_changed.clone();
         let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
-        let settings = SettingsHolder::load(&store, &name).await?;
+        let settings = SettingsHolder::load(&store, &name, machine.audit.clone()).await?;
         let suspended = Arc::new(Suspended::load(&store, &name).await?);
         machine.make_folders(&name)?;
         // From here on tasks run; nothing below fails before they can be ended.
@@ -210,6 +211,7 @@ impl Project {
             users: UserTrust::Trusted,
             validity: KeyValidity::default(),
             token: None,
+            authenticated_in: Duration::ZERO,
         }
     }
 

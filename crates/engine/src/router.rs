@@ -25,7 +25,7 @@ use gantry_model::mcp::Method;
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::AnswerBudget;
-use crate::audit::{Audit, CallIds};
+use crate::audit::{Audit, CallIds, Measured, Phase};
 use crate::catalog::{Catalog, ListKind};
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
@@ -79,6 +79,8 @@ struct Call<'a> {
     limit: Limit,
     /// What the caller's grants say.
     decision: Decision<'a>,
+    /// What it is measured by.
+    measured: &'a Measured,
 }
 
 impl Router {
@@ -91,7 +93,8 @@ impl Router {
     ) -> Result<Reply, CallFailure> {
         let client = request.client.take().map(Arc::new);
         let request = &*request;
-        let mut record = Record::open(self, caller, announced);
+        let measured = Measured::begin(caller.authenticated_in);
+        let mut record = Record::open(self, caller, announced, &measured);
         let method = Method::parse(request.method);
         if let Err(error) = self.has_server(&request.scope) {
             return Err(Box::pin(record.refuse(request, None, error)).await);
@@ -102,13 +105,14 @@ impl Router {
             let listed = Box::pin(self.list(caller, list, request)).await;
             return listed.map_err(|error| CallFailure { call: None, error });
         }
-        let target = match self.target(caller, request, method) {
+        let target = measured.timed(Phase::Grant, || self.target(caller, request, method));
+        let target = match target {
             Ok(target) => target,
             Err(error) => return Err(Box::pin(record.refuse(request, None, error)).await),
         };
-        let decision = target.decide(caller);
+        let decision = measured.timed(Phase::Grant, || target.decide(caller));
         record.decided(decision);
-        if let Err(error) = self.admit(caller, &target, &decision).await {
+        if let Err(error) = self.admit(caller, &target, &decision, &measured).await {
             let refused = record.refuse(request, Some(&target), error);
             return Err(Box::pin(refused).await);
         }
@@ -120,6 +124,7 @@ impl Router {
             client,
             limit,
             decision,
+            measured: &measured,
         };
         // Held here once: whoever waits for it does not move it.
         let work = pin!(self.call(&call, &target));
@@ -157,10 +162,12 @@ impl Router {
         let (target, decision) = match target.guessed() {
             None => (target, call.decision),
             Some(server) => {
+                let starting = call.measured.during(Phase::Queue);
                 Box::pin(self.link(call.caller, server, call.limit)).await?;
+                drop(starting);
                 learned = self.learned(call.caller, call.request, call.method)?;
                 let decision = learned.decide(call.caller);
-                Box::pin(judge(call.caller, &learned, &decision)).await?;
+                Box::pin(judge(call.caller, &learned, &decision, call.measured)).await?;
                 (&learned, decision)
             }
         };
@@ -179,8 +186,10 @@ impl Router {
                 Box::pin(answer).await?
             }
         };
-        reply.check(target).await?;
+        let checking = call.measured.during(Phase::Output);
+        reply.check(target, call.measured).await?;
         let reply = reply.redact(target);
+        drop(checking);
         if let NameLocation::Server(server) = &target.place {
             let named = (&*reply.result, target.item.as_ref());
             let client = (&call.caller.agent, call.request.identity.session());
@@ -195,8 +204,9 @@ impl Router {
         caller: &Caller,
         target: &Target<'_>,
         decision: &Decision<'_>,
+        measured: &Measured,
     ) -> Result<(), CallError> {
-        judge(caller, target, decision).await?;
+        judge(caller, target, decision, measured).await?;
         self.suspended.check(&target.server_name(), &target.item)?;
         match &target.place {
             // Known before the record, so that a flood is counted and not recorded one by one.
@@ -314,6 +324,7 @@ async fn judge(
     caller: &Caller,
     target: &Target<'_>,
     decision: &Decision<'_>,
+    measured: &Measured,
 ) -> Result<(), CallError> {
     guard::judge(
         caller,
@@ -322,6 +333,7 @@ async fn judge(
         &target.item,
         target.tool().map(|tool| (tool, target.permits())),
         target.arguments,
+        measured,
     )
     .await
 }

@@ -9,6 +9,7 @@
 mod acts;
 mod agents;
 mod attempt;
+pub(crate) mod audit;
 pub(crate) mod auth;
 mod body;
 mod call;
@@ -117,6 +118,7 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .merge(history::routes())
         .merge(events::routes())
         .merge(acts::routes())
+        .merge(audit::routes())
         .merge(images::routes())
         .merge(volumes::routes())
         .merge(secrets::routes())

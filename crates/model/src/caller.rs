@@ -6,6 +6,7 @@ mod role;
 mod validity;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::role::{Permission, Role, UnknownRole};
 pub use self::validity::{Ended, KeyEnd, KeyValidity};
@@ -101,6 +102,8 @@ pub struct Caller {
     pub validity: KeyValidity,
     /// What the token says, if it was the token of an issuer instead of a key of ours.
     pub token: Option<TokenIdentity>,
+    /// How long it took to find out who calls.
+    pub authenticated_in: Duration,
 }
 
 /// What the token of an issuer says of its holder.
@@ -123,6 +126,8 @@ pub struct Context {
     pub step: Option<Box<str>>,
     /// The W3C `traceparent` that came with the request.
     pub trace: Option<Box<str>>,
+    /// The call that this one is made for, by its id.
+    pub parent: Option<Box<str>>,
 }
 
 impl Context {

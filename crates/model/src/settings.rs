@@ -5,6 +5,7 @@
 //! store; one that cannot be read is an error, never a default. Entry points: [`ProjectSettings::set`]
 //! and [`SETTINGS`].
 
+mod audit;
 mod default_grant;
 mod package;
 mod registration;
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use crate::diagnose::{Diagnose, Fault};
 
+pub use self::audit::{AuditSettings, BodyPolicy};
 pub use self::default_grant::DefaultGrant;
 pub use self::registration::{Patterns, Policed, PolicyError, RegistrationPolicy, Sensitive};
 
@@ -27,6 +29,8 @@ pub struct ProjectSettings {
     pub default_grant: DefaultGrant,
     /// The servers whose annotations grants believe. fault L5
     pub trust_annotations: Patterns,
+    /// What is kept of calls, and for how long.
+    pub audit: AuditSettings,
 }
 
 /// The definition of one setting.
@@ -96,6 +100,27 @@ pub const SETTINGS: &[Setting] = &[
         doc: "The servers whose `readOnlyHint` is believed by grants of `read_only:` tools. A server that \
               is not named here may say what it likes of its tools.",
         field: |settings| &mut settings.trust_annotations,
+    },
+    Setting {
+        name: "audit.retention_days",
+        values: "a number of days from 1 on, or null",
+        doc: "How long calls of the project are kept. Without a number as long as the gateway keeps calls. \
+              What is under a hold is kept in any case.",
+        field: |settings| &mut settings.audit.retention_days,
+    },
+    Setting {
+        name: "audit.bodies",
+        values: "`off`, `hash`, `redacted` or null",
+        doc: "What is recorded of arguments and results: nothing, their SHA-256, or their beginning without \
+              secrets. Never more than the gateway records.",
+        field: |settings| &mut settings.audit.bodies,
+    },
+    Setting {
+        name: "audit.body_bytes",
+        values: "a number of bytes, or null",
+        doc: "How many bytes of each argument and result are recorded at most. Never more than the gateway \
+              records.",
+        field: |settings| &mut settings.audit.body_bytes,
     },
 ];
 

@@ -120,7 +120,7 @@ CREATE TABLE kb.mcp_tool_call_log (
     output         TEXT,
     output_bytes   INTEGER NOT NULL,
     repeats        INTEGER NOT NULL
-, user_trusted INTEGER NOT NULL DEFAULT 0, server_id TEXT, gateway INTEGER NOT NULL DEFAULT 1, boot INTEGER NOT NULL DEFAULT 0) STRICT;
+, user_trusted INTEGER NOT NULL DEFAULT 0, server_id TEXT, gateway INTEGER NOT NULL DEFAULT 1, boot INTEGER NOT NULL DEFAULT 0, auth_us INTEGER, grant_us INTEGER, schema_us INTEGER, queue_us INTEGER, server_us INTEGER, output_us INTEGER, attempts INTEGER, input_check TEXT, output_check TEXT, error_kind TEXT, policy_revision INTEGER, grant_id TEXT, parent_id TEXT, user_source TEXT, chain_block INTEGER) STRICT;
 CREATE INDEX kb.mcp_tool_call_log_run ON mcp_tool_call_log (run_id, id) WHERE run_id IS NOT NULL;
 CREATE INDEX kb.mcp_tool_call_log_running ON mcp_tool_call_log (id) WHERE status = 'running';
 CREATE TABLE kb.mcp_server_events (
@@ -199,10 +199,6 @@ CREATE TABLE kb."mcp_server_leases" (
     until_at   INTEGER NOT NULL,
     PRIMARY KEY (project_id, server_id)
 ) STRICT;
-CREATE VIEW kb.agent_run_tool_calls AS
-SELECT id, run_id, step, project_id, agent_id, session_id, user_id, trace_id, server_id, server_name,
-       tool_name, method, input, output, status, code, error, started_at, ended_at, duration_us
-FROM mcp_tool_call_log;
 CREATE INDEX kb.mcp_tool_call_log_project ON mcp_tool_call_log
     (project_id, id, agent_id, server_name, tool_name, status, code, session_id, trace_id, started_at);
 CREATE INDEX kb.mcp_tool_call_log_server ON mcp_tool_call_log
@@ -356,6 +352,59 @@ CREATE TRIGGER kb.projects_deleted AFTER DELETE ON projects BEGIN
     INSERT INTO mcp_revisions VALUES ('', 'projects', 1)
     ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
 END;
+CREATE INDEX kb.mcp_tool_call_log_user ON mcp_tool_call_log (project_id, user_id, id)
+WHERE user_id IS NOT NULL;
+CREATE INDEX kb.mcp_tool_call_log_error_kind ON mcp_tool_call_log (project_id, error_kind, id)
+WHERE error_kind IS NOT NULL;
+CREATE VIEW kb.agent_run_tool_calls AS
+SELECT id, run_id, step, project_id, agent_id, session_id, user_id, trace_id, server_id, server_name,
+       tool_name, method, input, output, status, code, error, started_at, ended_at, duration_us,
+       parent_id, error_kind, attempts, queue_us, server_us
+FROM mcp_tool_call_log;
+CREATE TABLE kb.mcp_audit_blocks (
+    gateway      INTEGER NOT NULL REFERENCES mcp_gateways (number),
+    number       INTEGER NOT NULL,
+    previous     BLOB NOT NULL,    -- the hash of the block before
+    at           INTEGER NOT NULL,
+    kind         TEXT NOT NULL,    -- 'begin', 'import', 'retention', 'erasure'
+    note         TEXT NOT NULL,
+    count        INTEGER NOT NULL, -- how many rows it covers
+    live         INTEGER NOT NULL, -- how many of them are still there; a hint, not covered by the hash
+    entries      BLOB NOT NULL,    -- id, digest and salt of each; empty once none is there
+    entries_hash BLOB NOT NULL,
+    removed      BLOB NOT NULL,    -- entries of earlier blocks whose rows are gone
+    key_id       TEXT NOT NULL,
+    hash         BLOB NOT NULL,
+    signature    BLOB NOT NULL,
+    PRIMARY KEY (gateway, number)
+) STRICT;
+CREATE TABLE kb.mcp_audit_heads (
+    gateway   INTEGER NOT NULL PRIMARY KEY REFERENCES mcp_gateways (number),
+    number    INTEGER NOT NULL,
+    hash      BLOB NOT NULL,
+    signature BLOB NOT NULL
+) STRICT;
+CREATE TABLE kb.mcp_audit_keys (
+    id         TEXT NOT NULL PRIMARY KEY,
+    gateway    INTEGER NOT NULL REFERENCES mcp_gateways (number),
+    public     BLOB NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE kb.mcp_audit_holds (
+    id          TEXT NOT NULL PRIMARY KEY,
+    project_id  TEXT NOT NULL,
+    agent_id    TEXT,
+    user_id     TEXT,
+    server_name TEXT,
+    since_at    INTEGER,
+    until_at    INTEGER,
+    reason      TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    created_by  TEXT NOT NULL,
+    released_at INTEGER,
+    released_by TEXT
+) STRICT;
+CREATE INDEX kb.mcp_audit_holds_project ON mcp_audit_holds (project_id);
 CREATE TABLE kb."mcp_bindings" (
     project_id     TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
     principal_kind TEXT NOT NULL CHECK (principal_kind IN ('agent', 'api_key', 'project')),

@@ -3,11 +3,15 @@
 //! One row per call, whatever becomes of it; a row may own its texts or borrow them from the record
 //! that it was read from. Nothing here knows SQL.
 
+mod details;
+
 use std::fmt;
 use std::str::FromStr;
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::{CallId, ServerId};
+
+pub use details::{CallDetails, Check, DetailError, ErrorKind, Phases, UserSource};
 
 /// One call, running or ended, with texts of its own or, as `CallRow<&str>`, somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub struct CallRow<T = String> {
     pub output_bytes: u64,
     /// How many refusals were counted into this row; 1 normally.
     pub repeats: u64,
+    /// Where the time went, and what was decided on the way.
+    pub details: CallDetails<T>,
 }
 
 impl<T> CallRow<T> {
@@ -103,6 +109,7 @@ impl<T> CallRow<T> {
             output: self.output.as_ref().map(&text),
             output_bytes: self.output_bytes,
             repeats: self.repeats,
+            details: self.details.with_texts(&text),
         }
     }
 }
@@ -230,6 +237,10 @@ pub struct CallFilter {
     pub session: Option<String>,
     /// Only calls of this trace.
     pub trace: Option<String>,
+    /// Only calls on behalf of this user.
+    pub user: Option<String>,
+    /// Only calls that ended with this kind of error.
+    pub error_kind: Option<ErrorKind>,
     /// Only calls that came in at this time or later.
     pub since_ms: Option<u64>,
     /// Only calls that came in before this time.
@@ -253,6 +264,8 @@ impl Default for CallFilter {
             run: None,
             session: None,
             trace: None,
+            user: None,
+            error_kind: None,
             since_ms: None,
             until_ms: None,
             before: None,

@@ -17,9 +17,11 @@ use sqlx_core::transaction::TransactionManager;
 
 use self::query::Query;
 use self::row::Row;
+use crate::call::{CallRow, JournalPosition};
 use crate::error::StoreError;
 use crate::postgres::{self, PostgresStore};
 use crate::sqlite::{self, SqliteStore};
+use crate::store::Registered;
 
 type SqliteTransactions = <Sqlite as sqlx::Database>::TransactionManager;
 
@@ -72,6 +74,31 @@ impl Database {
         };
         begun.map_err(|error| self.failed(what, error))?;
         let lent = Some(lent);
+        let database = self;
+        Ok(Transaction {
+            database,
+            what,
+            lent,
+        })
+    }
+
+    /// Begins a transaction that writes rows of the audit: beside those of other gateways, unless `alone`.
+    pub(crate) async fn begin_import(
+        &self,
+        what: &'static str,
+        alone: bool,
+    ) -> Result<Transaction<'_>, StoreError> {
+        let Self::Postgres(store) = self else {
+            return self.begin(what, Durability::Process).await;
+        };
+        let mut connection = Box::pin(store.writer(what)).await?;
+        connection.may_take(postgres::import::LONGEST);
+        let begun = match alone {
+            true => Box::pin(connection.begin_alone()).await,
+            false => Box::pin(connection.begin("BEGIN")).await,
+        };
+        begun.map_err(|error| self.failed(what, error))?;
+        let lent = Some(Lent::Postgres(connection));
         let database = self;
         Ok(Transaction {
             database,
@@ -299,6 +326,35 @@ impl Transaction<'_> {
     ) -> Result<T, StoreError> {
         let row = self.optional(query, decode).await?;
         row.ok_or_else(|| self.failed(sqlx::Error::RowNotFound))
+    }
+
+    /// Writes rows of the audit that `block` covers, and the journal's position.
+    pub(crate) async fn import_calls<T: AsRef<str> + Sync>(
+        &mut self,
+        gateway: Registered,
+        rows: &[CallRow<T>],
+        position: JournalPosition,
+        block: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let imported = match self.lent() {
+            Lent::Reader(_) => unreachable!("who writes is lent no reader"),
+            Lent::Writer(turn) => match turn.connection() {
+                Ok(connection) => {
+                    let import = gateway.import_rows(connection, rows, position, block);
+                    Box::pin(import).await
+                }
+                Err(_) => Err(sqlx::Error::PoolClosed),
+            },
+            Lent::Postgres(lent) => match lent.parts() {
+                Ok((connection, until)) => {
+                    let import =
+                        postgres::import::write(connection, gateway, rows, position, block);
+                    Box::pin(postgres::within(until, import)).await
+                }
+                Err(error) => Err(error),
+            },
+        };
+        imported.map_err(|error| self.failed(error))
     }
 
     /// Returns the time of day by the clock that all gateways on this database share.

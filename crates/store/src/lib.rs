@@ -9,12 +9,14 @@
 
 mod act;
 mod call;
+mod chain;
 mod clock;
 mod config;
 mod copy;
 mod database;
 mod error;
 mod gateway;
+mod hold;
 mod hosting;
 mod journal;
 mod postgres;
@@ -25,12 +27,20 @@ mod sqlite;
 mod store;
 
 pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
-pub use call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition, StatusError};
+pub use call::{
+    CallDetails, CallFilter, CallRow, CallStatus, CallUsage, Check, DetailError, ErrorKind,
+    JournalPosition, Phases, StatusError, UserSource,
+};
+pub use chain::{
+    AuditKey, Block, BlockKind, BlockKindError, ChainHead, ENTRY_BYTES, Entries, Entry, Hash,
+    Place, Removed, RowOrigin, Salt, SignedBlock, row_digest,
+};
 pub use clock::unix_ms;
 pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
 pub use copy::CopiedTable;
 pub use error::StoreError;
 pub use gateway::{Changes, Gateway, Lease};
+pub use hold::HoldRow;
 pub use hosting::{HOSTED_IDS, IDS_PER_SERVER, VolumeRow, WorkspaceInstance, WorkspaceRow};
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
 pub use project::{ProductRow, ProjectRow, RegistrationRow, RegistrationState};
@@ -38,3 +48,5 @@ pub use row::{
     AgentRow, AgentTools, CatalogRow, GrantRow, GroupRow, KeyRow, SealedRow, SecretRow, ServerRow,
 };
 pub use store::Store;
+pub use store::calls::StoredCall;
+pub use store::chain::{AuditFile, AuditSnapshot, FoundCall};

@@ -4,7 +4,7 @@
 //! statement has a deadline, here and on the server. A connection that did not end its work cleanly is
 //! closed, never used again. Entry point: `PostgresStore::open`.
 
-mod import;
+pub(crate) mod import;
 pub(crate) mod migrate;
 mod pool;
 #[cfg(test)]

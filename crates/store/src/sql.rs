@@ -8,11 +8,13 @@ pub(crate) mod acts;
 pub(crate) mod agents;
 pub(crate) mod calls;
 pub(crate) mod catalog;
+pub(crate) mod chain;
 pub(crate) mod clock;
 pub(crate) mod copy;
 pub(crate) mod events;
 pub(crate) mod gateways;
 pub(crate) mod grants;
+pub(crate) mod holds;
 pub(crate) mod hosting;
 pub(crate) mod journal;
 pub(crate) mod keys;
@@ -31,11 +33,13 @@ pub(crate) fn all() -> Vec<&'static str> {
         agents::ALL,
         calls::ALL,
         catalog::ALL,
+        chain::ALL,
         clock::ALL,
         copy::ALL,
         events::ALL,
         gateways::ALL,
         grants::ALL,
+        holds::ALL,
         hosting::ALL,
         journal::ALL,
         keys::ALL,

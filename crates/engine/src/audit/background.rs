@@ -293,11 +293,9 @@ impl Audit {
             return Ok(false);
         };
         store.put_clock(reached).await?;
-        let retention = u64::try_from(self.shared.policy.retention.as_millis());
-        let before = clock_ms.saturating_sub(retention.unwrap_or(u64::MAX));
-        let dropped = store.drop_calls_before(before, DROPPED_AT_ONCE).await?;
-        let may_go_on = self.retention().count(dropped);
-        Ok(may_go_on && dropped == u64::from(DROPPED_AT_ONCE))
+        let step = self.drop_step(clock_ms, DROPPED_AT_ONCE).await?;
+        let may_go_on = self.retention().count(step.dropped);
+        Ok(may_go_on && step.has_more)
     }
 
     /// Takes removed secrets out of the database's log where a reader was in the way before.

@@ -68,6 +68,15 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
+    /// The key that the audit is signed with cannot be used.
+    #[error("the audit's signing key `{}` cannot be used", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
     /// The database did not take or give rows.
     #[error("the audit's database does not answer")]
     Store(#[source] StoreError),
@@ -83,6 +92,7 @@ impl Diagnose for AuditError {
             Self::Write { .. } => "audit.write",
             Self::Sync { .. } => "audit.sync",
             Self::Read { .. } => "audit.read",
+            Self::Key { .. } => "audit.key",
             Self::Store(_) => "audit.store",
         }
     }
@@ -116,6 +126,11 @@ impl Diagnose for AuditError {
             }
             Self::Sync { path, .. } => format!(
                 "check the disk under `{}`, then restart the gateway: it replays what the disk holds",
+                path.display()
+            ),
+            Self::Key { path, .. } => format!(
+                "bring `{}` back from a backup, readable by its owner only; if it is lost, remove the file: \
+                 the gateway makes another, and the chain goes on with that",
                 path.display()
             ),
             Self::Store(error) => format!(

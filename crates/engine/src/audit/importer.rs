@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
-use gantry_store::{CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Store};
+use gantry_store::{
+    CallDetails, CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Place, Store,
+};
 use parking_lot::Mutex;
 
 mod join;
@@ -19,11 +21,15 @@ use super::chain::{Finding, SegmentCalls, WholeUpTo};
 use super::codes::RowCode;
 use super::damage::DamageLog;
 use super::error::AuditError;
+use super::evidence::{Batch, ChainWriter};
 use super::journal::{Journal, Position};
 use super::policy::Durability;
 use super::scan::{Chunk, scan};
 use crate::clock::unix_ms;
 use join::{IntentLocation, Joined};
+
+/// Calls that are settled at once.
+const SETTLED_AT_ONCE: u32 = 500;
 
 /// Which calls get a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +79,7 @@ pub(super) struct PriorState {
 #[derive(Debug)]
 struct RowWriter {
     store: Store,
+    chain: Arc<tokio::sync::Mutex<ChainWriter>>,
     journal: Arc<Journal>,
     durability: Durability,
     /// The position that the database has.
@@ -99,12 +106,14 @@ struct OpenCall {
     at: Position,
     /// The database has a `running` row of it.
     stored: bool,
+    /// Where the chain has that row.
+    place: Option<Place>,
 }
 
 impl JournalImporter {
     /// Makes a folder that goes on where the former gateway's ended.
     pub(super) fn new(
-        store: Store,
+        (store, chain): (Store, Arc<tokio::sync::Mutex<ChainWriter>>),
         journal: Arc<Journal>,
         durability: Durability,
         former: PriorState,
@@ -118,6 +127,7 @@ impl JournalImporter {
         };
         let keeper = RowWriter {
             store,
+            chain,
             journal: Arc::clone(&journal),
             durability,
             saved: position,
@@ -210,15 +220,27 @@ impl JournalImporter {
             .values()
             .map(|call| cut_off(&call.row, RowCode::Died, now))
             .collect();
-        self.keeper.save(&rows, self.at).await?;
+        self.keeper.save(Batch::repeated(&rows), self.at).await?;
         self.open.clear();
-        self.keeper
-            .store
-            .settle_running(CallStatus::Unknown, RowCode::Died.code(), now)
-            .await
-            .map_err(AuditError::Store)?;
+        self.settle_running(now).await?;
         self.former_until = None;
         Ok(())
+    }
+
+    /// Ends the calls that former starts of this gateway left running, and whose records are imported.
+    async fn settle_running(&mut self, now_ms: u64) -> Result<(), AuditError> {
+        loop {
+            let left = self.keeper.store.left_running(SETTLED_AT_ONCE).await;
+            let left = left.map_err(AuditError::Store)?;
+            let rows: Vec<_> = left
+                .iter()
+                .map(|call| cut_off(&call.row, RowCode::Died, now_ms))
+                .collect();
+            if rows.is_empty() {
+                return Ok(());
+            }
+            self.keeper.save(Batch::repeated(&rows), self.at).await?;
+        }
     }
 
     async fn read_until(&mut self, bound: Position) -> Result<(), AuditError> {
@@ -316,12 +338,19 @@ impl JournalImporter {
         orphans: &HashMap<CallId, CallRow>,
     ) -> Result<(), AuditError> {
         let mut rows = Vec::with_capacity(joined.ended.len() + joined.whole.len());
+        let mut replaced = Vec::new();
+        let mut may_repeat = self.former_until.is_some();
         rows.extend(joined.whole.iter().filter_map(|mark| chunk.whole(*mark)));
         for (begun, outcome) in &joined.ended {
             let row = match begun {
                 IntentLocation::Here(intent) => chunk.intent(*intent),
-                IntentLocation::Open => self.open.get(&outcome.id).map(|call| call.row.borrowed()),
+                IntentLocation::Open => {
+                    let call = self.open.get(&outcome.id);
+                    replaced.extend(call.and_then(|call| call.place));
+                    call.map(|call| call.row.borrowed())
+                }
                 IntentLocation::Before => {
+                    may_repeat = true;
                     let at = chunk.position(*outcome);
                     orphan(orphans.get(&outcome.id), outcome.id, at)
                 }
@@ -334,7 +363,12 @@ impl JournalImporter {
         let held = self.open.iter().filter(unstored).map(|(_, call)| call.at);
         let begun = joined.begun.values().map(|mark| chunk.position(*mark));
         let first = held.chain(begun).min().unwrap_or(chunk.next);
-        self.keeper.save(&rows, first.min(chunk.next)).await?;
+        let batch = Batch {
+            rows: &rows,
+            replaced,
+            may_repeat,
+        };
+        self.keeper.save(batch, first.min(chunk.next)).await?;
         drop(rows);
         for id in &joined.closed {
             self.open.remove(id);
@@ -342,8 +376,14 @@ impl JournalImporter {
         for (id, mark) in &joined.begun {
             if let Some(row) = chunk.intent(*mark) {
                 let (row, at) = (row.owned(), chunk.position(*mark));
-                let stored = false;
-                self.open.insert(*id, OpenCall { row, at, stored });
+                let (stored, place) = (false, None);
+                let call = OpenCall {
+                    row,
+                    at,
+                    stored,
+                    place,
+                };
+                self.open.insert(*id, call);
             }
         }
         self.at = chunk.next;
@@ -371,10 +411,18 @@ impl JournalImporter {
             return Ok(());
         }
         let rows: Vec<_> = now.iter().map(|call| call.row.borrowed()).collect();
+        let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
         let position = later.iter().map(|call| call.at).min().unwrap_or(self.at);
-        self.keeper.save(&rows, position).await?;
-        for call in self.open.values_mut() {
-            call.stored |= wanted(call);
+        let batch = Batch {
+            rows: &rows,
+            replaced: Vec::new(),
+            may_repeat: self.former_until.is_some(),
+        };
+        let places = self.keeper.save(batch, position).await?;
+        for (id, place) in ids.iter().zip(places) {
+            if let Some(call) = self.open.get_mut(id) {
+                (call.stored, call.place) = (true, place);
+            }
         }
         Ok(())
     }
@@ -392,7 +440,13 @@ impl JournalImporter {
         let unstored = |(id, call): &(&CallId, &OpenCall)| !call.stored && !lost.contains(id);
         let held = self.open.iter().filter(unstored).map(|(_, call)| call.at);
         let position = held.min().unwrap_or(self.at);
-        self.keeper.save(&rows, position).await?;
+        let places = lost.iter().filter_map(|id| self.open.get(id)?.place);
+        let batch = Batch {
+            replaced: places.collect(),
+            rows: &rows,
+            may_repeat: false,
+        };
+        self.keeper.save(batch, position).await?;
         self.open.retain(|id, _| !lost.contains(id));
         let mut all = self.lost.lock();
         all.retain(|id| !lost.contains(id));
@@ -402,15 +456,22 @@ impl JournalImporter {
 
 impl RowWriter {
     /// Stores rows, and the position before which the database now has everything.
-    async fn save(&mut self, rows: &[CallRow<&str>], position: Position) -> Result<(), AuditError> {
+    ///
+    /// Returns where the chain has each row.
+    async fn save(
+        &mut self,
+        batch: Batch<'_, '_>,
+        position: Position,
+    ) -> Result<Vec<Option<Place>>, AuditError> {
+        let rows = batch.rows;
         // Without rows, only leaving a segment is worth a transaction.
         if rows.is_empty() && position.segment == self.saved.segment {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.store
-            .import_calls(rows, position.stored())
-            .await
-            .map_err(AuditError::Store)?;
+        let mut chain = self.chain.lock().await;
+        let places = chain.import(batch, position.stored()).await;
+        drop(chain);
+        let places = places.map_err(AuditError::Store)?;
         if let Some(hook) = self.on_saved.0.as_ref().filter(|_| !rows.is_empty()) {
             hook(rows);
         }
@@ -419,7 +480,7 @@ impl RowWriter {
         }
         self.saved = position;
         self.journal.forget_before(position.segment);
-        Ok(())
+        Ok(places)
     }
 
     /// Stores that everything before the position is imported and that nothing follows.
@@ -499,5 +560,6 @@ fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
         output: None,
         output_bytes: 0,
         repeats: 1,
+        details: CallDetails::default(),
     }
 }

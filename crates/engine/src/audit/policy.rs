@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gantry_model::settings::{AuditSettings, BodyPolicy};
+
 use super::record;
 
 /// When a record counts as written.
@@ -17,7 +19,7 @@ pub enum Durability {
 }
 
 /// What is kept of arguments and results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Bodies {
     /// Nothing but their sizes.
     Off,
@@ -26,6 +28,32 @@ pub enum Bodies {
     /// Their beginning, with secrets and sensitive members masked.
     #[default]
     Redacted,
+}
+
+/// What is kept of the bodies of one project's calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BodyLimit {
+    pub(super) bodies: Bodies,
+    pub(super) body_bytes: usize,
+}
+
+impl BodyLimit {
+    /// Returns what a project keeps: what it chose, and never more than the gateway.
+    pub(super) fn within(self, chosen: &AuditSettings) -> Self {
+        let bodies = match chosen.bodies {
+            None => self.bodies,
+            Some(BodyPolicy::Off) => Bodies::Off,
+            Some(BodyPolicy::Hash) => Bodies::Hash,
+            Some(BodyPolicy::Redacted) => Bodies::Redacted,
+        };
+        let body_bytes = chosen
+            .body_bytes
+            .map_or(self.body_bytes, |bytes| bytes as usize);
+        Self {
+            bodies: bodies.min(self.bodies),
+            body_bytes: body_bytes.min(self.body_bytes),
+        }
+    }
 }
 
 /// What the operator chose about the audit.
@@ -77,6 +105,14 @@ impl AuditPolicy {
         // Two segments are the least the journal can work with.
         self.journal_bytes = self.journal_bytes.max(2 * self.segment_bytes);
         self
+    }
+
+    /// Returns what is kept of bodies where a project chose nothing.
+    pub(super) fn body_limit(&self) -> BodyLimit {
+        BodyLimit {
+            bodies: self.bodies,
+            body_bytes: self.body_bytes,
+        }
     }
 
     /// Returns how many bytes one recorded body can take.

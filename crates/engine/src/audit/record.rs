@@ -6,7 +6,9 @@
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::{CallId, ServerId};
-use gantry_store::{CallRow, CallStatus};
+use gantry_store::{CallRow, CallStatus, ErrorKind, UserSource};
+
+use super::measured::Measurements;
 
 mod fields;
 
@@ -20,8 +22,8 @@ pub(super) const HEADER: usize = 32;
 pub(super) const LONGEST_BODY: usize = 64 << 10;
 /// The largest record that any policy allows: a former gateway may have had another.
 const LARGEST: usize = largest_record(LONGEST_BODY) as usize;
-/// Version 1 had no id of the server.
-const VERSION: u8 = 2;
+/// Version 1 had no id of the server, version 2 no details of a call.
+const VERSION: u8 = 3;
 
 /// What a record tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,10 @@ pub(super) struct IntentFields<'a> {
     pub(super) schema_version: Option<&'a str>,
     pub(super) input: Option<&'a str>,
     pub(super) input_bytes: u64,
+    pub(super) policy_revision: Option<u64>,
+    pub(super) grant: Option<&'a str>,
+    pub(super) parent: Option<&'a str>,
+    pub(super) user_source: Option<UserSource>,
 }
 
 impl IntentFields<'_> {
@@ -78,6 +84,8 @@ pub(super) struct OutcomeFields<'a> {
     pub(super) error: Option<&'a str>,
     pub(super) output: Option<&'a str>,
     pub(super) output_bytes: u64,
+    pub(super) measured: Measurements,
+    pub(super) error_kind: Option<ErrorKind>,
 }
 
 /// A record read back; its texts are those of the bytes it was read from.
@@ -100,6 +108,8 @@ pub(super) struct Ending<'a> {
     pub(super) error: Option<&'a str>,
     pub(super) output: Option<&'a str>,
     pub(super) output_bytes: u64,
+    pub(super) measured: Measurements,
+    pub(super) error_kind: Option<ErrorKind>,
 }
 
 /// The random part of a segment's seal.
@@ -232,19 +242,19 @@ pub(super) fn read(bytes: &[u8], salt: Salt, offset: u64) -> Found {
 pub(super) fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     let record = bytes.get(..word(bytes, 4) as usize)?;
     let (kind, version, status, surface) = (record[12], record[13], record[14], record[15]);
-    if !matches!(version, 1 | VERSION) {
+    if !(1..=VERSION).contains(&version) {
         return None;
     }
     let (id, status) = (id_of(record), status_of(status)?);
     let mut fields = Fields(&record[HEADER..]);
     Some(match Kind::of(kind)? {
         Kind::Intent => Entry::Intent(fields.row(id, surface, version)?),
-        Kind::Outcome => Entry::Outcome(fields.ending(status)?),
+        Kind::Outcome => Entry::Outcome(fields.ending(status, version)?),
         Kind::Whole => {
             let repeats = fields.number()?;
             let mut row = fields.row(id, surface, version)?;
             row.repeats = repeats;
-            fields.ending(status)?.complete(&mut row);
+            fields.ending(status, version)?.complete(&mut row);
             Entry::Whole(row)
         }
     })
@@ -296,6 +306,11 @@ impl<'a> Ending<'a> {
         row.error = self.error;
         row.output = self.output;
         row.output_bytes = self.output_bytes;
+        row.details.phases = self.measured.phases;
+        row.details.attempts = self.measured.attempts;
+        row.details.input_check = self.measured.input_check;
+        row.details.output_check = self.measured.output_check;
+        row.details.error_kind = self.error_kind;
     }
 }
 

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use super::chain::{self, Finding, ReadableSegment, SegmentCalls, WholeUpTo};
 use super::damage::DamageLog;
 use super::error::AuditError;
+use super::evidence::ChainWriter;
 use super::ids::random_bits;
 use super::importer::{JournalImporter, LostOutcomes, PriorState, RowPolicy};
 use super::journal::{Beginning, Journal, Position};
@@ -72,8 +73,12 @@ pub(super) async fn open(
         own,
         segments: survey.segments,
     };
-    let importer = JournalImporter::new(
+    let chain = Arc::new(tokio::sync::Mutex::new(ChainWriter::open(
+        path.parent().unwrap_or(path),
         store.clone(),
+    )?));
+    let importer = JournalImporter::new(
+        (store.clone(), Arc::clone(&chain)),
         Arc::clone(&journal),
         policy.durability,
         former,
@@ -85,6 +90,7 @@ pub(super) async fn open(
         journal,
         policy,
         importer: tokio::sync::Mutex::new(importer),
+        chain,
         refusals: Mutex::new(Refusals::default()),
         lost,
         damage,
@@ -93,6 +99,7 @@ pub(super) async fn open(
         store_error: Mutex::new(None),
         cutting_off: AtomicBool::new(false),
         retention: Mutex::default(),
+        body_limits: Default::default(),
     };
     let audit = Audit {
         shared: Arc::new(shared),

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use gantry_model::id::CallId;
 use tokio::time::Instant;
 
 /// How far the clock may be ahead of what is known of it: a machine that slept or was off.
@@ -20,6 +21,8 @@ pub(super) struct Retention {
     ahead: Option<Duration>,
     /// What the run under way has dropped.
     dropped: u64,
+    /// How far the run under way has looked: the project, and its last call that was looked at.
+    pub(super) looked_at: Option<(String, CallId)>,
 }
 
 /// What a look at the clock changed.
@@ -84,6 +87,7 @@ impl Retention {
     /// Begins a run.
     pub(super) fn begin(&mut self) {
         self.dropped = 0;
+        self.looked_at = None;
     }
 
     /// Counts what was dropped, and tells whether the run may go on.

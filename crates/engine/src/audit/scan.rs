@@ -59,6 +59,22 @@ pub(super) fn scan(journal: &Journal, from: Position, bound: Position) -> io::Re
     Ok(chunk)
 }
 
+/// Counts the records of a segment and returns from where to where there is none.
+pub(super) fn records_in(segment: &Segment) -> io::Result<(u64, Vec<(u64, u64)>)> {
+    let (mut records, mut gaps) = (0, Vec::new());
+    let mut at = Position::start_of(segment.id);
+    loop {
+        let mut chunk = Chunk::empty(at, at);
+        let reached_end = chunk.read(segment, segment.end())?;
+        records += chunk.marks.len() as u64;
+        gaps.append(&mut chunk.gaps);
+        if reached_end || chunk.next.offset <= at.offset {
+            return Ok((records, gaps));
+        }
+        at = chunk.next;
+    }
+}
+
 /// Returns how many bytes hold nothing before the next step that holds something. Most of a segment
 /// was never written, and no record begins with zeroes only: its length is among them.
 fn empty_bytes(bytes: &[u8]) -> usize {

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering;
 use gantry_model::caller::KeyValidity;
 use gantry_model::id::CallId;
 use gantry_model::secret::Redactor;
-use gantry_store::CallStatus;
+use gantry_store::{CallStatus, ErrorKind};
 use tokio::time::Instant;
 
+use super::measured::{Measured, Measurements};
+use super::policy::BodyLimit;
 use super::{Audit, Outcome, RowCode};
 
 /// Stands for a call that was recorded and has not ended yet.
@@ -16,7 +18,7 @@ use super::{Audit, Outcome, RowCode};
 /// `on_drop` set; dropped by a panic, or by a gateway that stops at once, it says so.
 #[derive(Debug)]
 #[must_use = "a dropped ticket ends its call as unknown"]
-pub(crate) struct Ticket {
+pub(crate) struct Ticket<'m> {
     audit: Audit,
     id: CallId,
     begun: Instant,
@@ -24,11 +26,15 @@ pub(crate) struct Ticket {
     code: RowCode,
     /// The validity of the key that made the call: if it is over, that is what ended the call.
     key: Option<KeyValidity>,
+    /// What the call was measured by, so that it is recorded also if its caller leaves.
+    measured: Option<&'m Measured>,
+    /// What is kept of the result.
+    bodies: BodyLimit,
     open: bool,
 }
 
-impl Ticket {
-    pub(super) fn new(audit: Audit, id: CallId, begun: Instant) -> Self {
+impl<'m> Ticket<'m> {
+    pub(super) fn new(audit: Audit, id: CallId, begun: Instant, bodies: BodyLimit) -> Self {
         let (status, code) = (CallStatus::Unknown, RowCode::Dropped);
         Self {
             audit,
@@ -37,6 +43,8 @@ impl Ticket {
             status,
             code,
             key: None,
+            measured: None,
+            bodies,
             open: true,
         }
     }
@@ -58,13 +66,18 @@ impl Ticket {
         self.key = Some(key.clone());
     }
 
+    /// Names what the call is measured by.
+    pub(crate) fn measured_by(&mut self, measured: &'m Measured) {
+        self.measured = Some(measured);
+    }
+
     /// Records how the call ended; the reply may be sent afterwards.
     ///
     /// Space was set aside with the intent. If the disk fails all the same, that is logged and the
     /// call's row will be `unknown`.
     pub(crate) async fn outcome(mut self, outcome: &Outcome<'_>) {
         self.open = false;
-        if let Some(segment) = self.audit.write_outcome(self.id, outcome)
+        if let Some(segment) = self.audit.write_outcome(self.id, outcome, self.bodies)
             && let Err(error) = self.audit.shared.journal.settle(segment).await
         {
             let error = super::chain(&error);
@@ -73,7 +86,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         if !self.open {
             return;
@@ -95,8 +108,15 @@ impl Drop for Ticket {
             output: None,
             duration: self.begun.elapsed(),
             redactor: Redactor::own_keys(),
+            measured: self
+                .measured
+                .map_or_else(Measurements::default, Measured::read),
+            error_kind: Some(match status {
+                CallStatus::Cancelled => ErrorKind::Caller,
+                _ => ErrorKind::Gateway,
+            }),
         };
-        if let Some(segment) = self.audit.write_outcome(self.id, &outcome) {
+        if let Some(segment) = self.audit.write_outcome(self.id, &outcome, self.bodies) {
             self.audit.shared.journal.settle_soon(segment);
         }
     }

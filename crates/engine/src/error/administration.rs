@@ -35,6 +35,18 @@ pub enum AdminError {
     /// Too much waits for a second person already.
     #[error("too many registrations wait for a second person")]
     TooManyPending,
+    /// Too many holds are in force.
+    #[error("the project has {limit} holds on its audit already")]
+    TooManyHolds {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// No such hold, or it was released.
+    #[error("no hold `{id}` is in force")]
+    UnknownHold {
+        /// The id as asked for.
+        id: String,
+    },
     /// No such registration.
     #[error("no registration `{id}`")]
     UnknownRegistration {
@@ -174,6 +186,8 @@ impl Diagnose for AdminError {
             Self::Policy(error) => error.code(),
             Self::NeedsSecondPerson { .. } | Self::PolicyOfInstallation => "registration.approval",
             Self::TooManyPending => "registration.too_many",
+            Self::TooManyHolds { .. } => "audit.too_many_holds",
+            Self::UnknownHold { .. } => "audit.unknown_hold",
             Self::UnknownRegistration { .. } => "registration.unknown",
             Self::OwnRegistration { .. } => "registration.own",
             Self::RegistrationDecided { .. } => "registration.decided",
@@ -215,6 +229,8 @@ impl Diagnose for AdminError {
             Self::TooManyPending => {
                 Some("`gantry registration ls` lists them; approve or refuse some".into())
             }
+            Self::TooManyHolds { .. } => Some("release some: `gantry audit holds` lists them".into()),
+            Self::UnknownHold { .. } => Some("`gantry audit holds` lists them".into()),
             Self::UnknownRegistration { .. } => {
                 Some("`gantry registration ls` lists them".into())
             }

@@ -20,6 +20,7 @@ fn caller(grants: &[(&str, &str)]) -> Caller {
         users: Default::default(),
         validity: Default::default(),
         token: None,
+        authenticated_in: std::time::Duration::ZERO,
     }
 }
 
@@ -51,6 +52,7 @@ async fn the_grant_is_judged_before_the_arguments() {
                 "add",
                 Some((&add, &Permits::default())),
                 arguments,
+                &Measured::default(),
             )
             .await
         }

@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 use super::Project;
 use crate::acts::values::difference;
 use crate::acts::{Actor, Draft};
+use crate::audit::Audit;
 use crate::error::{AdminError, EngineError};
 
 /// The settings that hold now.
@@ -26,16 +27,23 @@ pub(crate) struct SettingsHolder {
     revision: AtomicU64,
     /// One change at a time.
     changing: Mutex<()>,
+    /// Records calls as the settings say.
+    audit: Audit,
 }
 
 impl SettingsHolder {
     /// Reads the settings of a project. One that cannot be read is an error: a policy never falls back
     /// to allowing more.
-    pub(crate) async fn load(store: &Store, project: &ProjectName) -> Result<Self, EngineError> {
+    pub(crate) async fn load(
+        store: &Store,
+        project: &ProjectName,
+        audit: Audit,
+    ) -> Result<Self, EngineError> {
         let holder = Self {
             now: ArcSwap::default(),
             revision: AtomicU64::new(0),
             changing: Mutex::default(),
+            audit,
         };
         holder.reload(store, project).await?;
         Ok(holder)
@@ -60,9 +68,15 @@ impl SettingsHolder {
         let revision = store.changes(project).await?.settings;
         let stored = store.settings(project).await?;
         let settings = ProjectSettings::from_stored(stored).map_err(AdminError::from)?;
-        self.now.store(Arc::new(settings));
+        self.hold(project, settings);
         self.revision.store(revision, Ordering::Release);
         Ok(())
+    }
+
+    /// Has settings hold from now on.
+    fn hold(&self, project: &ProjectName, settings: ProjectSettings) {
+        self.audit.set_project(project.as_str(), &settings.audit);
+        self.now.store(Arc::new(settings));
     }
 }
 
@@ -112,7 +126,7 @@ impl Project {
                 }
             };
             if changed.is_ok() {
-                holder.now.store(Arc::new(after));
+                holder.hold(&project.name, after);
                 // Some settings decide what grants mean.
                 project.access.reread().await?;
                 project.regranted();

@@ -9,10 +9,12 @@ use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Edit, ErrorBody, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
+use gantry_store::Check;
 
 use super::record::Output;
 use super::target::Target;
 use crate::answers::{AnswerBudget, AnswerPermit};
+use crate::audit::Measured;
 use crate::error::CallError;
 use crate::guard;
 use crate::request::Reply;
@@ -84,13 +86,24 @@ impl Reply {
     }
 
     /// Checks the result against the tool's output schema.
-    pub(super) async fn check(&self, target: &Target<'_>) -> Result<(), CallError> {
+    pub(super) async fn check(
+        &self,
+        target: &Target<'_>,
+        measured: &Measured,
+    ) -> Result<(), CallError> {
         let Some(tool) = target.tool().filter(|tool| tool.has_output()) else {
+            measured.output_checked(Check::Skipped);
             return Ok(());
         };
         let result = readable(&self.result);
         let checked = guard::check_output((tool, target.permits()), result, self.is_error);
-        Box::pin(checked).await.map_err(|issues| CallError::Output {
+        let checked = Box::pin(checked).await;
+        measured.output_checked(match &checked {
+            Ok(()) if self.is_error => Check::Skipped,
+            Ok(()) => Check::Passed,
+            Err(_) => Check::Failed,
+        });
+        checked.map_err(|issues| CallError::Output {
             server: target.server_name(),
             tool: target.item.to_string(),
             issues,

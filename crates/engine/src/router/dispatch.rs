@@ -18,11 +18,12 @@ use tokio::time::Instant;
 
 use super::target::{self, Target};
 use super::{Call, Router, answer};
+use crate::audit::{Measured, Phase, Timing};
 use crate::error::CallError;
 use crate::request::{Client, Reply};
 use crate::server::handle::ServerHandle;
 use crate::server::link::{CallMessage, Deadline, InFlight, Link, LinkRefusal};
-use crate::server::pending::Answer;
+use crate::server::pending::{Answer, LaneTime};
 use crate::server::profiles::{InstanceLease, InstanceOwner, InstanceRequest};
 use crate::server::server_requests::{
     CallForwarder, CallerChannel, InputResponses, UrlVisits, input_required, resume, url_required,
@@ -84,7 +85,9 @@ impl<'a> Dispatch<'a> {
     }
 
     async fn attempt(&self) -> Result<Reply, CallError> {
+        let waiting = self.call.measured.during(Phase::Queue);
         let route = self.route().await?;
+        drop(waiting);
         let mut again = None;
         let mut visits = UrlVisits::default();
         let mut left = self.server.spec.calls.timeout_max;
@@ -266,8 +269,10 @@ impl<'a> Dispatch<'a> {
             client: Arc::clone(client),
             asks,
         });
+        let timing = self.call.measured.during(Phase::Queue);
         let sent = link.call(&self.call.caller.agent, id, line, caller_channel);
         let sent = sent.map_err(|refusal| refused(self.server, refusal))?;
+        let _timing = SentTiming::new(self.call.measured, timing, sent.lane_time());
         match (self.client(), asked) {
             (Some(client), Some((lease, asked))) => {
                 let forwarder = self.forwarder(client);
@@ -339,6 +344,37 @@ impl<'a> Dispatch<'a> {
             self.router
                 .timed_out(self.server, self.call.limit.passed().unwrap_or(own))
         })
+    }
+}
+
+/// Measures how long a call waits for a lane, and how long for its answer, also if nobody waits to the end.
+struct SentTiming<'m> {
+    measured: &'m Measured,
+    timing: Timing<'m>,
+    /// Set while it is not known whether the call got its lane.
+    lane_time: Option<LaneTime>,
+}
+
+impl<'m> SentTiming<'m> {
+    fn new(measured: &'m Measured, mut timing: Timing<'m>, lane_time: Option<LaneTime>) -> Self {
+        if lane_time.is_none() {
+            measured.sent();
+            timing.turn_to(Phase::Server);
+        }
+        Self {
+            measured,
+            timing,
+            lane_time,
+        }
+    }
+}
+
+impl Drop for SentTiming<'_> {
+    fn drop(&mut self) {
+        if let Some(at) = self.lane_time.as_ref().and_then(|time| time.get()) {
+            self.measured.sent();
+            self.timing.turned_to(Phase::Server, *at);
+        }
     }
 }
 

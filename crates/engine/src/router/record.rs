@@ -11,12 +11,12 @@ use gantry_model::grant::Decision;
 use gantry_model::id::CallId;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::Redactor;
-use gantry_store::CallStatus;
+use gantry_store::{CallStatus, ErrorKind, UserSource};
 use tokio::time::Instant;
 
 use super::target::Target;
 use super::{Router, answer, until_key_ends};
-use crate::audit::{Intent, Outcome, RowCode};
+use crate::audit::{Intent, Measured, Outcome, RowCode};
 use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::request::{Announced, Request};
@@ -28,6 +28,8 @@ pub(super) struct Record<'a> {
     announced: Announced,
     /// What the caller's grants say.
     decision: Option<Decision<'a>>,
+    /// What the request is measured by.
+    measured: &'a Measured,
     /// When the request came.
     pub(super) begun: Instant,
 }
@@ -46,6 +48,7 @@ impl<'a> Record<'a> {
         router: &'a Router,
         caller: &'a Caller,
         announced: Option<Announced>,
+        measured: &'a Measured,
     ) -> Self {
         let announce = || Announced::unheard(router.ids.next(unix_ms()));
         Self {
@@ -53,6 +56,7 @@ impl<'a> Record<'a> {
             caller,
             announced: announced.unwrap_or_else(announce),
             decision: None,
+            measured,
             begun: Instant::now(),
         }
     }
@@ -85,6 +89,7 @@ impl<'a> Record<'a> {
         drop(redactor);
         ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
         ticket.made_with(&caller.validity);
+        ticket.measured_by(self.measured);
         self.announced.record();
         let counted = router.metrics.begin(self.begun);
         let ended = until_key_ends(caller, work).await;
@@ -95,10 +100,14 @@ impl<'a> Record<'a> {
             Ok(_) => (CallStatus::Ok, None, None),
             Err(error) => describe(error),
         };
+        let error_kind = ended.as_ref().err().map(error_kind);
         let output = ended.as_ref().map(output).unwrap_or_default();
-        let (status, code) = match output.is_error {
-            true => (CallStatus::Error, Some(RowCode::ToolError.code().into())),
-            false => (status, code),
+        let (status, code, error_kind) = match output.is_error {
+            true => {
+                let code = RowCode::ToolError.code().into();
+                (CallStatus::Error, Some(code), Some(ErrorKind::Tool))
+            }
+            false => (status, code, error_kind),
         };
         if matches!(ended, Err(CallError::Panicked)) {
             router.metrics.panicked();
@@ -110,6 +119,8 @@ impl<'a> Record<'a> {
             output: output.result,
             duration: counted.end(status),
             redactor: &redactor,
+            measured: self.measured.read(),
+            error_kind,
         };
         ticket.outcome(&outcome).await;
         match ended {
@@ -151,6 +162,8 @@ impl<'a> Record<'a> {
                 .begin(self.begun)
                 .end(CallStatus::Refused),
             redactor: &redactor,
+            measured: self.measured.read(),
+            error_kind: Some(error_kind(&error)),
         };
         match self.router.audit.refusal(&intent, &outcome).await {
             Ok(true) => {
@@ -198,6 +211,12 @@ impl<'a> Record<'a> {
                 .or(request.params.whole)
                 .map(Raw::text),
             redactor,
+            policy_revision: self.decision.as_ref().map(|decision| decision.revision),
+            grant: self.decision.as_ref().and_then(Decision::grant_id),
+            user_source: Some(match caller.token {
+                Some(_) => UserSource::Token,
+                None => UserSource::Agent,
+            }),
         }
     }
 }
@@ -222,6 +241,42 @@ fn describe(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
         error.code().to_owned()
     };
     (status, Some(code), Some(error.to_string()))
+}
+
+/// Tells whose error it was.
+fn error_kind(error: &CallError) -> ErrorKind {
+    match error {
+        CallError::Rpc { .. } => ErrorKind::JsonRpc,
+        CallError::Arguments { .. } | CallError::Output { .. } | CallError::BadParams { .. } => {
+            ErrorKind::Schema
+        }
+        CallError::UnknownTool { .. }
+        | CallError::UnknownItem { .. }
+        | CallError::UnknownServer { .. }
+        | CallError::UnknownMethod { .. }
+        | CallError::Unbound { .. }
+        | CallError::Forbidden { .. }
+        | CallError::Suspended { .. }
+        | CallError::Busy { .. }
+        | CallError::TooManyHeld { .. }
+        | CallError::TooMuchHeld { .. }
+        | CallError::TooManySubscriptions { .. }
+        | CallError::KeyEnded { .. } => ErrorKind::Policy,
+        CallError::Down { .. }
+        | CallError::Timeout { .. }
+        | CallError::Exited { .. }
+        | CallError::Protocol { .. }
+        | CallError::Remote { .. }
+        | CallError::NotReading { .. }
+        | CallError::ResponseTooLarge { .. } => ErrorKind::Transport,
+        CallError::Cancelled | CallError::Declined { .. } | CallError::Unanswered { .. } => {
+            ErrorKind::Caller
+        }
+        CallError::Undelivered { .. }
+        | CallError::Audit(_)
+        | CallError::Stopping
+        | CallError::Panicked => ErrorKind::Gateway,
+    }
 }
 
 /// Tells whether a call that was recorded was never sent, because it may not be or has no room.

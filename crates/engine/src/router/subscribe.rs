@@ -13,6 +13,7 @@ use super::Router;
 use super::limit::Limit;
 use super::record::{Output, Record};
 use super::target::{NameLocation, Target};
+use crate::audit::Measured;
 use crate::catalog::Resolution;
 use crate::error::{CallError, CallFailure};
 use crate::guard;
@@ -31,7 +32,8 @@ impl Router {
         request: Request<'_>,
         callback: UpdateCallback,
     ) -> Result<Subscription, CallFailure> {
-        let mut record = Record::open(self, caller, None);
+        let measured = Measured::begin(caller.authenticated_in);
+        let mut record = Record::open(self, caller, None, &measured);
         if let Err(error) = self.has_server(&request.scope) {
             return Err(record.refuse(&request, None, error).await);
         }
@@ -42,7 +44,7 @@ impl Router {
         };
         let decision = target.decide(caller);
         record.decided(decision);
-        let admitted = self.admit(caller, &target, &decision).await;
+        let admitted = self.admit(caller, &target, &decision, &measured).await;
         let asks = || guard::asks(caller, &decision, &target.server_name(), &target.item);
         let admitted = admitted.and_then(|()| asks());
         if let Err(error) = admitted.and_then(|()| self.has_room(caller, &target)) {

@@ -27,7 +27,7 @@ use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
 use super::logs::{LogStream, Logs};
 use super::pending::{
-    Answer, CallerPresence, Entered, Failure, Finished, Outgoing, Pending, QueueView,
+    Answer, CallerPresence, Entered, Failure, Finished, LaneTime, Outgoing, Pending, QueueView,
 };
 use super::server_requests::{CallerChannel, Elicitations, SessionRequests};
 use super::topics::Topics;
@@ -156,6 +156,8 @@ pub(crate) struct InFlight {
     farewell: CancelNotice,
     admitted: Admitted,
     reason: Option<CancelReason>,
+    /// Set if the call had to wait for a lane.
+    lane_time: Option<LaneTime>,
 }
 
 /// Whether the server is notified when nobody waits for a response any more.
@@ -261,12 +263,16 @@ impl Link {
             .as_ref()
             .map(|caller_channel| Arc::clone(&caller_channel.client));
         let (entered, answer) = self.pending.enter(agent, call, caller_channel);
+        let mut lane_time = None;
         let entered = match entered {
             Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {
                 SendError::NotReading => LinkRefusal::NotReading,
                 SendError::Closed => LinkRefusal::Ended(unsent(error)),
             }),
-            Entered::Queued => Ok(()),
+            Entered::Queued(time) => {
+                lane_time = Some(time);
+                Ok(())
+            }
             Entered::Full => Err(LinkRefusal::Busy),
             Entered::Ended(failure) => Err(LinkRefusal::Ended(failure)),
         };
@@ -279,6 +285,7 @@ impl Link {
         entered.map(|()| {
             let mut call = self.in_flight(id, answer, CancelNotice::Cancelled, admitted);
             call.reason = reason;
+            call.lane_time = lane_time;
             call
         })
     }
@@ -299,6 +306,7 @@ impl Link {
             farewell,
             admitted,
             reason: None,
+            lane_time: None,
         }
     }
 
@@ -535,6 +543,11 @@ pub(crate) struct Deadline {
 }
 
 impl InFlight {
+    /// Returns where it will be known when the call got its lane, if it had to wait for one.
+    pub(crate) fn lane_time(&self) -> Option<LaneTime> {
+        self.lane_time.clone()
+    }
+
     /// Returns the upstream id.
     pub(crate) fn id(&self) -> u64 {
         self.id

@@ -11,7 +11,7 @@ mod recipient;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -85,13 +85,16 @@ pub(crate) struct Outgoing {
 pub(crate) enum Entered {
     /// It has a lane: write the line now; with how many others are on the link.
     Write(Outgoing, usize),
-    /// It waits for a lane.
-    Queued,
+    /// It waits for a lane, and will know when it got one.
+    Queued(LaneTime),
     /// Too many wait already.
     Full,
     /// The link has ended, this way.
     Ended(Failure),
 }
+
+/// When a call that had to wait got its lane, if it did.
+pub(crate) type LaneTime = Arc<OnceLock<Instant>>;
 
 /// What follows the end of a call.
 #[derive(Default)]
@@ -148,6 +151,8 @@ struct PendingCall {
     last_activity: Instant,
     pause: Pause,
     lane: Lane,
+    /// Set if the call has to wait for a lane.
+    lane_time: Option<LaneTime>,
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -249,12 +254,20 @@ impl Pending {
             return (Entered::Ended(failure.clone()), receiver);
         }
         let (id, method) = (call.id, call.method);
-        let (entered, lane) = if state.free > 0 {
+        let (entered, lane, lane_time) = if state.free > 0 {
             state.free -= 1;
-            (Entered::Write(call, state.entries.len()), Lane::Taken)
+            let entered = Entered::Write(call, state.entries.len());
+            (entered, Lane::Taken, None)
         } else {
             match state.queue.push(agent, call) {
-                Ok(()) => (Entered::Queued, Lane::Waiting),
+                Ok(()) => {
+                    let time = LaneTime::default();
+                    (
+                        Entered::Queued(Arc::clone(&time)),
+                        Lane::Waiting,
+                        Some(time),
+                    )
+                }
                 Err(_) => return (Entered::Full, receiver),
             }
         };
@@ -273,6 +286,7 @@ impl Pending {
                 last_activity,
                 pause,
                 lane,
+                lane_time,
             },
         );
         (entered, receiver)
@@ -300,6 +314,7 @@ impl Pending {
                 "subscriptions/listen" => Lane::Standing,
                 _ => Lane::None,
             },
+            lane_time: None,
         };
         state.entries.insert(id, entry);
         Ok(receiver)
@@ -494,6 +509,9 @@ impl PendingState {
         while let Some(next) = self.queue.pop() {
             if let Some(waiting) = self.entries.get_mut(&next.id) {
                 waiting.lane = Lane::Handed;
+                if let Some(time) = &waiting.lane_time {
+                    time.get_or_init(Instant::now);
+                }
                 return Some(next);
             }
         }

@@ -188,6 +188,7 @@ mod tests {
             users: Default::default(),
             validity: Default::default(),
             token: None,
+            authenticated_in: std::time::Duration::ZERO,
         };
         let request = http::Request::builder().header(CONTENT_TYPE, kind);
         let request = request.extension(caller).body(Body::from(text)).unwrap();

@@ -294,6 +294,7 @@ mod tests {
             users: Default::default(),
             validity: Default::default(),
             token: None,
+            authenticated_in: Duration::ZERO,
         }
     }
 

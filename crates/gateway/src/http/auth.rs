@@ -121,9 +121,12 @@ impl Gate {
     }
 
     fn known(&self, parts: &Parts, surface: Surface) -> Result<Caller, Problem> {
+        let begun = Instant::now();
         let key = bearer(&parts.headers, parts.uri.query());
         let caller = key.and_then(|key| self.judge(parts, key, surface));
-        caller.map_err(|problem| self.point_to_issuers(problem))
+        let mut caller = caller.map_err(|problem| self.point_to_issuers(problem))?;
+        caller.authenticated_in = begun.elapsed();
+        Ok(caller)
     }
 
     /// Tells a client that is refused where it finds out how to sign in, if that is possible (RFC 9728).

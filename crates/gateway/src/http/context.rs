@@ -1,4 +1,4 @@
-//! The context of a request: user, session, run, step and trace.
+//! The context of a request: user, session, run, step, parent call and trace.
 //!
 //! Read from headers or from the same keys in `_meta`, which take precedence, since the caller's
 //! own library writes them per call. Texts are truncated and control characters refused. All of it
@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use gantry_model::caller::Context;
-use gantry_model::era::meta::{RUN_ID, SESSION_ID, STEP, USER_ID};
+use gantry_model::era::meta::{PARENT_CALL_ID, RUN_ID, SESSION_ID, STEP, USER_ID};
 use gantry_model::jsonrpc::{Raw, RawKind};
 use http::{HeaderMap, HeaderName};
 
@@ -18,16 +18,20 @@ use super::error::Problem;
 const LONGEST: usize = 256;
 
 /// Header and `_meta` key of each text, in the order of [`Found`].
-static KEYS: [(HeaderName, &str); 4] = [
+static KEYS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("x-gantry-user-id"), USER_ID),
     (HeaderName::from_static("x-gantry-session-id"), SESSION_ID),
     (HeaderName::from_static("x-gantry-run-id"), RUN_ID),
     (HeaderName::from_static("x-gantry-step"), STEP),
+    (
+        HeaderName::from_static("x-gantry-parent-call-id"),
+        PARENT_CALL_ID,
+    ),
 ];
 const TRACE: &str = "traceparent";
 static TRACE_HEADER: HeaderName = HeaderName::from_static(TRACE);
 
-type Found = [Option<Box<str>>; 4];
+type Found = [Option<Box<str>>; 5];
 
 /// Reads the context of a request from its headers and the `_meta` of its params.
 pub(crate) fn read(headers: &HeaderMap, meta: Option<Raw<'_>>) -> Result<Context, Problem> {
@@ -56,13 +60,14 @@ pub(crate) fn read(headers: &HeaderMap, meta: Option<Raw<'_>>) -> Result<Context
             }
         }
     }
-    let [user, session, run, step] = found;
+    let [user, session, run, step, parent] = found;
     Ok(Context {
         user,
         session,
         run,
         step,
         trace,
+        parent,
     })
 }
 

@@ -9,6 +9,7 @@
 
 mod administration;
 mod asks;
+mod audit_chain;
 mod cli;
 mod clients;
 mod config;

@@ -4,6 +4,7 @@
 mod acts;
 mod agents;
 mod browser;
+mod call_details;
 mod calls;
 mod defaults;
 mod documents;

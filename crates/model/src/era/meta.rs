@@ -35,6 +35,8 @@ pub const SESSION_ID: &str = "io.gantry/session-id";
 pub const RUN_ID: &str = "io.gantry/run-id";
 /// The step of the run, a label of the agent's.
 pub const STEP: &str = "io.gantry/step";
+/// The call that a call is made for, by its id.
+pub const PARENT_CALL_ID: &str = "io.gantry/parent-call-id";
 /// How many secrets were taken out of a result.
 pub const REDACTED: &str = "io.gantry/redacted";
 /// What all names of Gantry's begin with, in whatever case a server reads them.

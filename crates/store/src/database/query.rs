@@ -232,6 +232,12 @@ impl<'q> Bind<'q> for &'q [u8] {
     }
 }
 
+impl<'q> Bind<'q> for Vec<u8> {
+    fn value(this: Option<Self>) -> Value<'q> {
+        Value::Bytes(this.map(Cow::Owned))
+    }
+}
+
 impl<'q> Bind<'q> for &'q Vec<u8> {
     fn value(this: Option<Self>) -> Value<'q> {
         Value::Bytes(this.map(|bytes| Cow::Borrowed(bytes.as_slice())))

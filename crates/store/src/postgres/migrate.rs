@@ -40,6 +40,16 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         include_str!("../../migrations/postgres/0014_id_ranges.sql"),
     ),
     (
+        15,
+        "call details",
+        include_str!("../../migrations/postgres/0015_call_details.sql"),
+    ),
+    (
+        16,
+        "audit chain",
+        include_str!("../../migrations/postgres/0016_audit_chain.sql"),
+    ),
+    (
         18,
         "grants",
         include_str!("../../migrations/postgres/0018_grants.sql"),

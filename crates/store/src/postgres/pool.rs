@@ -220,7 +220,7 @@ impl Lent<'_> {
     }
 
     /// Begins a transaction.
-    pub(super) async fn begin(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
+    pub(crate) async fn begin(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
         let (connection, until) = self.parts()?;
         let begin = Transactions::begin(connection, Some(statement.into_sql_str()));
         within(until, begin).await

@@ -3,19 +3,16 @@
 //! Binds many rows to one statement, because a round trip to the connection's thread costs more
 //! than a row. Most rows of a burst differ in a few columns only: what they have in common is bound
 //! once for all of them. Placeholders are bare `?`: SQLite looks numbered ones up one by one.
-//! Entry point `SqliteStore::import_calls`.
+//! Entry point `Registered::import_rows`.
 
 use std::sync::{Arc, LazyLock};
 
+use sqlx::Sqlite;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
-use sqlx::{Connection, Sqlite};
 
-use super::SqliteStore;
-use crate::call::{CallRow, JournalPosition};
-use crate::database::Durability;
+use crate::call::{CallRow, Check, ErrorKind, JournalPosition, UserSource};
 use crate::database::row::signed;
-use crate::error::StoreError;
 use crate::sql::calls as sql;
 use crate::store::Registered;
 
@@ -33,47 +30,38 @@ static IMPORT_MANY: LazyLock<String> = LazyLock::new(|| statement(MANY));
 static IMPORT_ALIKE: LazyLock<String> = LazyLock::new(|| alike_statement(ALIKE));
 static IMPORT_FEW: LazyLock<String> = LazyLock::new(|| alike_statement(FEW));
 
-impl SqliteStore {
-    pub(crate) async fn import_calls<T: AsRef<str> + Sync>(
-        &self,
-        gateway: Registered,
-        rows: &[CallRow<T>],
-        position: JournalPosition,
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "import the journal";
-        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
-        let imported = async {
-            let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-            gateway
-                .import_rows(&mut transaction, rows, position)
-                .await?;
-            transaction.commit().await
-        };
-        imported.await.map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(())
-    }
+/// Who writes rows, and the block that covers them.
+struct RowWriter {
+    gateway: Registered,
+    block: Option<i64>,
 }
 
 impl Registered {
-    async fn import_rows<T: AsRef<str> + Sync>(
-        &self,
+    /// Writes rows and the position; `block` covers them.
+    pub(crate) async fn import_rows<T: AsRef<str> + Sync>(
+        self,
         connection: &mut SqliteConnection,
         rows: &[CallRow<T>],
         position: JournalPosition,
+        block: Option<u64>,
     ) -> Result<(), sqlx::Error> {
+        let writer = RowWriter {
+            gateway: self,
+            block: signed_option(block),
+        };
         let Kinds { kinds, mut others } = Kinds::of(rows);
         for kind in &kinds {
             let (alike, rest) = kind.as_chunks::<ALIKE>();
             for chunk in alike {
-                self.bind_alike(&IMPORT_ALIKE, chunk)
+                writer
+                    .bind_alike(&IMPORT_ALIKE, chunk)
                     .execute(&mut *connection)
                     .await?;
             }
             let (few, rest) = rest.as_chunks::<FEW>();
             for chunk in few {
-                self.bind_alike(&IMPORT_FEW, chunk)
+                writer
+                    .bind_alike(&IMPORT_FEW, chunk)
                     .execute(&mut *connection)
                     .await?;
             }
@@ -82,14 +70,13 @@ impl Registered {
         let (many, rest) = others.as_chunks::<MANY>();
         for chunk in many {
             let statement = sqlx::query(IMPORT_MANY.as_str());
-            let statement = chunk
-                .iter()
-                .copied()
-                .fold(statement, |statement, row| self.bind_whole(statement, row));
+            let statement = chunk.iter().copied().fold(statement, |statement, row| {
+                writer.bind_whole(statement, row)
+            });
             statement.execute(&mut *connection).await?;
         }
         for row in rest {
-            let statement = self.bind_whole(sqlx::query(IMPORT_ONE.as_str()), row);
+            let statement = writer.bind_whole(sqlx::query(IMPORT_ONE.as_str()), row);
             statement.execute(&mut *connection).await?;
         }
         let put = sqlx::query(sql::PUT_POSITION)
@@ -101,7 +88,9 @@ impl Registered {
             .await
             .map(drop)
     }
+}
 
+impl RowWriter {
     /// Binds all columns in the order of `sql::IMPORT_HEAD`.
     fn bind_whole<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         let query = query.bind(row.id.to_string()).bind(signed(row.seq));
@@ -116,7 +105,8 @@ impl Registered {
             .bind(signed(row.output_bytes))
             .bind(signed(row.repeats))
             .bind(row.user_trust.is_trusted());
-        self.bind_writer(query, row)
+        let query = bind_phases(self.bind_writer(query, row), row);
+        bind_decided(query, row).bind(self.block)
     }
 
     /// Binds rows of one kind to a statement for so many.
@@ -134,15 +124,15 @@ impl Registered {
         let query = bind_ended(bind_asked(query, row), row)
             .bind(signed(row.repeats))
             .bind(row.user_trust.is_trusted());
-        self.bind_writer(query, row)
+        bind_decided(self.bind_writer(query, row), row).bind(self.block)
     }
 
     /// Binds the server's id and which gateway writes.
     fn bind_writer<'q, T>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         query
             .bind(row.server_id.map(|id| id.to_string()))
-            .bind(self.number)
-            .bind(self.boot)
+            .bind(self.gateway.number)
+            .bind(self.gateway.boot)
     }
 }
 
@@ -213,6 +203,14 @@ fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
         && agree(&a.code, &b.code)
         && agree(&a.error, &b.error)
         && a.repeats == b.repeats
+        && a.details.attempts == b.details.attempts
+        && a.details.input_check == b.details.input_check
+        && a.details.output_check == b.details.output_check
+        && a.details.error_kind == b.details.error_kind
+        && a.details.policy_revision == b.details.policy_revision
+        && agree(&a.details.grant, &b.details.grant)
+        && agree(&a.details.parent, &b.details.parent)
+        && a.details.user_source == b.details.user_source
 }
 
 type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -243,9 +241,31 @@ fn bind_ended<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.error.as_ref().map(copied))
 }
 
+/// Binds how long each phase took.
+fn bind_phases<'q, T>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    let phases = row.details.phases.in_order();
+    phases
+        .into_iter()
+        .fold(query, |query, (_, us)| query.bind(us.map(i64::from)))
+}
+
+/// Binds what was decided on the way.
+fn bind_decided<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    let details = &row.details;
+    query
+        .bind(details.attempts.map(i64::from))
+        .bind(details.input_check.map(Check::as_str))
+        .bind(details.output_check.map(Check::as_str))
+        .bind(details.error_kind.map(ErrorKind::as_str))
+        .bind(signed_option(details.policy_revision))
+        .bind(details.grant.as_ref().map(copied))
+        .bind(details.parent.as_ref().map(copied))
+        .bind(details.user_source.map(UserSource::as_str))
+}
+
 /// Binds what a row has of its own, in the order of the columns in `sql::ALIKE_COLUMNS`.
 fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
-    query
+    let query = query
         .bind(row.id.to_string())
         .bind(signed(row.seq))
         .bind(signed(row.started_ms))
@@ -254,7 +274,8 @@ fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> 
         .bind(row.input.as_ref().map(copied))
         .bind(signed(row.input_bytes))
         .bind(row.output.as_ref().map(copied))
-        .bind(signed(row.output_bytes))
+        .bind(signed(row.output_bytes));
+    bind_phases(query, row)
 }
 
 /// Copies a text in one piece; bound as a borrowed one it would be copied into two.

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
 /// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 12] = [
+const MIGRATIONS: [(i64, &str, &str); 14] = [
     (
         1,
         "first",
@@ -77,6 +77,16 @@ const MIGRATIONS: [(i64, &str, &str); 12] = [
         14,
         "id ranges",
         include_str!("../../migrations/sqlite/0014_id_ranges.sql"),
+    ),
+    (
+        15,
+        "call details",
+        include_str!("../../migrations/sqlite/0015_call_details.sql"),
+    ),
+    (
+        16,
+        "audit chain",
+        include_str!("../../migrations/sqlite/0016_audit_chain.sql"),
     ),
     (
         18,

@@ -4,9 +4,12 @@
 use gantry_model::id::CallId;
 
 use super::Store;
-use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition};
+use crate::call::{CallDetails, CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, Phases};
+use crate::chain::RowOrigin;
 use crate::database::query::{Query, query};
-use crate::database::row::{Row, column, parsed, parsed_option, unsigned, unsigned_option};
+use crate::database::row::{
+    Row, column, narrow_option, parsed, parsed_option, unsigned, unsigned_option,
+};
 use crate::database::{Database, Durability};
 use crate::error::StoreError;
 use crate::sql::{calls as sql, clock};
@@ -16,40 +19,6 @@ use crate::sql::{calls as sql, clock};
 const SLACK_MS: u64 = 600_000;
 
 impl Store {
-    /// Writes rows of the audit and the journal's position in one transaction.
-    ///
-    /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and importing the
-    /// same rows again changes nothing.
-    pub async fn import_calls<T: AsRef<str> + Sync>(
-        &self,
-        rows: &[CallRow<T>],
-        position: JournalPosition,
-    ) -> Result<(), StoreError> {
-        let gateway = self.shared.gateway;
-        match self.database() {
-            Database::Sqlite(store) => store.import_calls(gateway, rows, position).await,
-            Database::Postgres(store) => store.import_calls(gateway, rows, position).await,
-        }
-    }
-
-    /// Ends every call that a former start of this gateway left running and tells how many there were.
-    pub async fn settle_running(
-        &self,
-        as_status: CallStatus,
-        code: &str,
-        ended_ms: u64,
-    ) -> Result<u64, StoreError> {
-        const WHAT: &str = "settle calls left running";
-        let settle = query(sql::SETTLE_RUNNING)
-            .bind(as_status.as_str())
-            .bind(code)
-            .bind(ended_ms)
-            .bind(self.number())
-            .bind(self.boot());
-        let database = self.database();
-        database.execute(WHAT, Durability::Process, settle).await
-    }
-
     /// Returns the calls that pass the filter, newest first.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
         let page = page(filter, self.database().is_sqlite());
@@ -72,16 +41,60 @@ impl Store {
         counted.await
     }
 
-    /// Drops calls that came in before `ms`, oldest first, and tells how many; ask again if it is
-    /// `at_most`.
-    pub async fn drop_calls_before(&self, ms: u64, at_most: u32) -> Result<u64, StoreError> {
-        let drop = query(sql::DROP_BEFORE)
+    /// Returns the oldest calls of a project that came in before `ms` and have ended, behind `after`.
+    pub async fn old_calls(
+        &self,
+        project: &str,
+        after: Option<CallId>,
+        ms: u64,
+        at_most: u32,
+    ) -> Result<Vec<StoredCall>, StoreError> {
+        let mut old = query(sql::SELECT);
+        old.push(sql::OLD);
+        let old = old
+            .bind(project)
+            .bind(after.map(|id| id.to_string()).unwrap_or_default())
             .bind(first_after(ms))
             .bind(ms)
             .bind(at_most);
-        let database = self.database();
-        let dropped = database.execute("drop old calls", Durability::Process, drop);
-        dropped.await
+        self.database().rows("list old calls", old, stored).await
+    }
+
+    /// Returns the calls on behalf of a person that have ended, oldest first, behind `after`.
+    pub async fn calls_of_user(
+        &self,
+        project: &str,
+        user: &str,
+        after: Option<CallId>,
+        at_most: u32,
+    ) -> Result<Vec<StoredCall>, StoreError> {
+        const WHAT: &str = "list the calls of a user";
+        let mut of_user = query(sql::SELECT);
+        of_user.push(match self.database().is_sqlite() {
+            true => sql::OF_USER_SQLITE,
+            false => sql::OF_USER_POSTGRES,
+        });
+        let of_user = of_user
+            .bind(project)
+            .bind(user)
+            .bind(after.map(|id| id.to_string()).unwrap_or_default())
+            .bind(at_most);
+        self.database().rows(WHAT, of_user, stored).await
+    }
+
+    /// Returns the names of all projects that have calls, in order; projects may be gone that had them.
+    pub async fn projects_with_calls(&self) -> Result<Vec<String>, StoreError> {
+        const WHAT: &str = "list projects with calls";
+        let mut found: Vec<String> = Vec::new();
+        loop {
+            let last = found.last().map_or("", String::as_str);
+            let next = query(sql::NEXT_PROJECT).bind(last.to_owned());
+            let next = self.database().optional(WHAT, next, |row| column(row, 0));
+            match next.await? {
+                Some(next) => found.push(next),
+                None => return Ok(found),
+            }
+        }
     }
 
     /// Returns how many calls there are, from when, and what the database takes. On PostgreSQL more than
@@ -160,6 +173,12 @@ fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bo
         ("run_id", filter.run.as_deref(), true),
         ("session_id", filter.session.as_deref(), true),
         ("trace_id", filter.trace.as_deref(), true),
+        ("user_id", filter.user.as_deref(), true),
+        (
+            "error_kind",
+            filter.error_kind.map(ErrorKind::as_str),
+            false,
+        ),
     ];
     for (column, wanted, by_beginning) in equal {
         let Some(wanted) = wanted else { continue };
@@ -203,6 +222,9 @@ fn index_for(filter: &CallFilter) -> Option<&'static str> {
     match (&filter.run, &filter.project, &filter.server) {
         // The calls of a run are few, whatever else they are asked for.
         (Some(_), _, _) => Some("mcp_tool_call_log_run"),
+        // So are those on behalf of one person, and those that failed in one way.
+        (None, Some(_), _) if filter.user.is_some() => Some("mcp_tool_call_log_user"),
+        (None, Some(_), _) if filter.error_kind.is_some() => Some("mcp_tool_call_log_error_kind"),
         (None, Some(_), Some(_)) => Some("mcp_tool_call_log_server"),
         (None, Some(_), None) => Some("mcp_tool_call_log_project"),
         (None, None, _) => None,
@@ -225,7 +247,31 @@ fn first_after(ms: u64) -> String {
     CallId::new(ms.saturating_add(SLACK_MS).min(LATEST), 0).to_string()
 }
 
-fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
+/// A call as it is stored: who wrote it, and which block of the chain covers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredCall {
+    /// The row.
+    pub row: CallRow,
+    /// Which start of which gateway wrote it.
+    pub origin: RowOrigin,
+    /// The block that covers it; none in rows of earlier releases.
+    pub block: Option<u64>,
+}
+
+/// Reads a call with who wrote it.
+pub(crate) fn stored(row: &Row) -> Result<StoredCall, sqlx::Error> {
+    Ok(StoredCall {
+        row: call(row)?,
+        origin: RowOrigin {
+            gateway: column(row, 42)?,
+            boot: column(row, 43)?,
+        },
+        block: unsigned_option(row, 44)?,
+    })
+}
+
+/// Reads a call.
+pub(crate) fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
     Ok(CallRow {
         id: parsed(row, 0)?,
         seq: unsigned(row, 1)?,
@@ -255,5 +301,27 @@ fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
         output: column(row, 23)?,
         output_bytes: unsigned(row, 24)?,
         repeats: unsigned(row, 25)?,
+        details: details(row)?,
+    })
+}
+
+fn details(row: &Row) -> Result<CallDetails, sqlx::Error> {
+    Ok(CallDetails {
+        phases: Phases {
+            auth_us: narrow_option(row, 28)?,
+            grant_us: narrow_option(row, 29)?,
+            schema_us: narrow_option(row, 30)?,
+            queue_us: narrow_option(row, 31)?,
+            server_us: narrow_option(row, 32)?,
+            output_us: narrow_option(row, 33)?,
+        },
+        attempts: narrow_option(row, 34)?,
+        input_check: parsed_option(row, 35)?,
+        output_check: parsed_option(row, 36)?,
+        error_kind: parsed_option(row, 37)?,
+        policy_revision: unsigned_option(row, 38)?,
+        grant: column(row, 39)?,
+        parent: column(row, 40)?,
+        user_source: parsed_option(row, 41)?,
     })
 }

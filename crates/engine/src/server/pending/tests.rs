@@ -34,7 +34,7 @@ async fn one_lane_lets_one_call_through_at_a_time() {
     let (first, first_answer) = pending.enter(&agent("a"), call(1), None);
     assert!(matches!(first, Entered::Write(..)));
     let (second, second_answer) = pending.enter(&agent("a"), call(2), None);
-    assert!(matches!(second, Entered::Queued));
+    assert!(matches!(second, Entered::Queued(_)));
     let (_third, _) = pending.enter(&agent("a"), call(3), None);
     let (fourth, _) = pending.enter(&agent("a"), call(4), None);
     assert!(matches!(fourth, Entered::Full)); // fault A5

@@ -12,9 +12,9 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, auth, call, calls, errors, events, grants, groups, health, history, images, keys,
-    policy, products, projects, registrations, secrets, servers, session, settings, suspensions,
-    tools, volumes, welcome,
+    acts, agents, audit, auth, call, calls, errors, events, grants, groups, health, history,
+    images, keys, policy, products, projects, registrations, secrets, servers, session, settings,
+    suspensions, tools, volumes, welcome,
 };
 
 /// Returns the generated document.
@@ -44,6 +44,7 @@ pub(super) fn generated() -> String {
         history::logs, history::events, history::all_events, events::stream,
         session::sign_in, session::show, session::sign_out, session::new_code,
         acts::list, acts::confirm_clock,
+        audit::verify, audit::key, audit::holds, audit::hold, audit::release, audit::erase,
         tools::list, tools::call::call, tools::why::why, call::call_server,
         calls::list, calls::export::export, calls::one, calls::take_back,
         agents::list, agents::create, agents::one, agents::change, agents::remove,
@@ -68,6 +69,7 @@ pub(super) fn generated() -> String {
         (name = "volumes", description = "What hosted servers keep. Admin keys only."),
         (name = "tools", description = "Tools, calls, and explanations of grants. Any key; `why` takes admin keys only."),
         (name = "calls", description = "The record of every call. An agent sees its own."),
+        (name = "audit", description = "The chain of the record, holds on it, and erasure. Admin keys only."),
         (name = "agents", description = "Agents, their grants and filters. Admin keys only."),
         (name = "grants", description = "Grants for agents, keys and all agents, and groups of servers. Admin keys only."),
         (name = "keys", description = "Keys of agents and administrators. Admin keys only."),

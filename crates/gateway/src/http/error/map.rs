@@ -308,6 +308,7 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::OwnRegistration { .. } => StatusCode::FORBIDDEN,
         AdminError::Setting(_) => StatusCode::UNPROCESSABLE_ENTITY,
         AdminError::UnknownRegistration { .. }
+        | AdminError::UnknownHold { .. }
         | AdminError::UnknownProduct { .. }
         | AdminError::UnknownGrant { .. }
         | AdminError::UnknownKey { .. }
@@ -315,6 +316,7 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::UnknownProject { .. } => StatusCode::NOT_FOUND,
         AdminError::TooManyPending => StatusCode::TOO_MANY_REQUESTS,
         AdminError::ProductChanged { .. }
+        | AdminError::TooManyHolds { .. }
         | AdminError::OfProduct { .. }
         | AdminError::RegistrationDecided { .. }
         | AdminError::RegistrationLost { .. }

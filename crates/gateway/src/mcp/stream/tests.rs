@@ -188,6 +188,7 @@ async fn a_session_that_ends_leaves_no_question_open() {
             users: Default::default(),
             validity: Default::default(),
             token: None,
+            authenticated_in: std::time::Duration::ZERO,
         };
         services.sessions.open(&who, Scope::All, told).unwrap()
     };

@@ -57,7 +57,23 @@ fn one_call_is_shown_whole() {
           "input_bytes": 13,
           "output": "{\"content\":[{\"type\":\"text\",\"text\":\"{\\\"sum\\\":3}\"}],\"structuredContent\":{\"sum\":3},\"resultType\":\"complete\",\"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"a\",\"version\":\"[version]\"}}}",
           "output_bytes": 182,
-          "repeats": 1
+          "repeats": 1,
+          "phases": {
+            "auth_us": "[figure]",
+            "grant_us": "[figure]",
+            "schema_us": "[figure]",
+            "queue_us": "[figure]",
+            "server_us": "[figure]",
+            "output_us": "[figure]"
+          },
+          "attempts": 1,
+          "input_check": "passed",
+          "output_check": "passed",
+          "error_kind": null,
+          "policy_revision": null,
+          "grant": null,
+          "parent": null,
+          "user_source": null
         }
         --- exit 0
         "#);
@@ -90,7 +106,20 @@ fn one_call_is_shown_whole() {
           "input_bytes": 7,
           "output": null,
           "output_bytes": 0,
-          "repeats": 1
+          "repeats": 1,
+          "phases": {
+            "auth_us": "[figure]",
+            "grant_us": "[figure]",
+            "schema_us": "[figure]"
+          },
+          "attempts": 0,
+          "input_check": "failed",
+          "output_check": null,
+          "error_kind": "schema",
+          "policy_revision": null,
+          "grant": null,
+          "parent": null,
+          "user_source": null
         }
         --- exit 0
         "#);
