@@ -1,8 +1,9 @@
 //! Keys.
 
 use gantry_model::caller::{KeyKind, Role};
-use gantry_model::id::KeyId;
-use gantry_store::{GrantRow, KeyRow, KeyUse, Principal, StoreError};
+use gantry_model::grant::{Effect, Principal};
+use gantry_model::id::{GrantId, KeyId};
+use gantry_store::{GrantRow, KeyRow, KeyUse, StoreError};
 
 use crate::harness::{NOON, local, on_each};
 
@@ -74,9 +75,14 @@ async fn a_rotated_key_has_another_end_and_a_successor_with_grants() {
         let grant = GrantRow {
             project: local(),
             principal: Principal::Key(new.id),
+            id: GrantId::from_random(7),
+            effect: Effect::Allow,
             server: "files".into(),
             item: "*".into(),
             alias: None,
+            conditions: None,
+            created_ms: NOON,
+            last_used_ms: None,
         };
         let grants = std::slice::from_ref(&grant);
         assert!(store.rotate_key(&new, grants, &old).await.unwrap());
