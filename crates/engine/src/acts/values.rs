@@ -129,11 +129,12 @@ pub(crate) fn key_change(change: &KeyChange) -> Value {
     Value::Object(value)
 }
 
-/// Returns what stands on record of a key and the one that replaces it.
+/// Returns what stands on record of a key that replaces another.
 pub(crate) fn rotated(made: &MadeKey, old: &KeyView) -> Value {
     let mut value = key(old);
-    value["replaced_by"] = made.id.to_string().into();
-    value["new_expires_ms"] = made.expires_ms.into();
+    value["expires_ms"] = made.expires_ms.into();
+    value["replaces"] = old.id.to_string().into();
+    value["replaced_expires_ms"] = old.expires_ms.into();
     value
 }
 

@@ -112,9 +112,11 @@ impl Project {
                 Ok(()) => project.access.rotate(id, overlap, policy).await,
                 Err(refused) => Err(refused),
             };
-            let after = rotated.as_ref().ok();
-            let after = after.map(|(made, old)| values::rotated(made, old));
-            act.end_with(&rotated, None, after).await;
+            let done = rotated.as_ref().ok();
+            // Who rotates a key has made the new one, which is what the act is about.
+            let target = done.map(|(made, _)| made.id.to_string());
+            let after = done.map(|(made, old)| values::rotated(made, old));
+            act.end_with(&rotated, target, after).await;
             rotated
         })
         .await

@@ -199,9 +199,10 @@ fn a_rotated_key_goes_on_beside_its_successor_and_then_ends() {
         refused(&gantry.rest("POST", &path, None), 404, "key.unknown");
         let acts = gantry.rest("GET", "/api/v1/acts", None).json();
         let mut acts = acts["items"].as_array().unwrap().iter();
-        let act = acts.find(|act| act["act"] == "key.rotate" && act["outcome"] == "ok");
+        let act = acts.find(|act| act["act"] == "key.rotate" && act["outcome"] == "done");
         let act = act.unwrap();
-        assert_eq!(act["after"]["replaced_by"], made["id"], "{act:#}");
+        assert_eq!(act["target"], made["id"], "{act:#}");
+        assert_eq!(act["after"]["replaces"], id, "{act:#}");
         assert!(!act.to_string().contains(next), "no key is on record");
     });
 }
