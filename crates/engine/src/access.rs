@@ -45,7 +45,7 @@ use self::grants::TrackedUse;
 pub use self::grants::{FILES_GROUP, GrantView, GroupView, PolicyChange};
 pub use self::issuing::{KeyChange, KeyView, MadeKey, NewKey};
 use self::keys::{KeyDigest, KeyEntry, Keys};
-use self::uses::Uses;
+use self::uses::KeyUses;
 pub use self::uses::{KeyUse, SourceRefused};
 
 /// How long keys and grants are believed that a remote store could not confirm. Another gateway may have
@@ -78,7 +78,7 @@ pub(crate) struct Access {
     /// What keys, agents and the project may use.
     limits: Arc<CallLimits>,
     /// When keys were last used.
-    uses: Uses,
+    key_uses: KeyUses,
     /// The revision of keys, agents and grants in the store that was read last.
     revision: AtomicU64,
     /// Moves whenever keys are others than before, or one has ended.
@@ -116,7 +116,7 @@ impl Access {
             suspended: ArcSwap::default(),
             callers: Arc::default(),
             limits: Arc::new(CallLimits::new()),
-            uses: Uses::default(),
+            key_uses: KeyUses::default(),
             revision: AtomicU64::new(0),
             changed: watch::Sender::new(0),
             any_changed,
@@ -185,7 +185,10 @@ impl Access {
         self.replace_agents(&policy);
         let own_keys = rows.iter().filter(|row| row.project == self.project);
         self.limits.set_callers(
-            policy.agents.iter().map(|agent| (&agent.name, &agent.limits)),
+            policy
+                .agents
+                .iter()
+                .map(|agent| (&agent.name, &agent.limits)),
             own_keys.map(|key| (key.id, &key.limits)),
         );
         let suspended = self.store.suspensions(&self.project).await?;
@@ -228,7 +231,7 @@ impl Access {
             keys
         });
         self.count_callers();
-        self.forget_uses();
+        self.forget_key_uses();
         self.revision.store(changes.access, Ordering::Release);
         Ok(())
     }
@@ -245,7 +248,7 @@ impl Access {
         callers.extend(with_key.map(|entry| &entry.caller.agent));
         let may_call = |name: &&&AgentName| {
             let grants = agents.get(**name);
-            grants.is_some_and(|grants| !grants.grants().is_empty())
+            grants.is_some_and(|grants| grants.grants().next().is_some())
         };
         self.callers.set(callers.iter().filter(may_call).count());
     }

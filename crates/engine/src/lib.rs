@@ -52,8 +52,8 @@ mod view;
 mod web_fetch;
 
 pub use access::{
-    AgentChange, AgentView, FILES_GROUP, FirstKeys, GrantView, GroupView, KeyChange, KeyUse, KeyView,
-    MadeKey, NewAgent, NewKey, PolicyChange, SourceRefused,
+    AgentChange, AgentView, FILES_GROUP, FirstKeys, GrantView, GroupView, KeyChange, KeyUse,
+    KeyView, MadeKey, NewAgent, NewKey, PolicyChange, SourceRefused,
 };
 pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};

@@ -22,15 +22,15 @@ pub struct SourceRefused;
 
 /// The last uses of keys that this gateway has seen.
 #[derive(Debug, Default)]
-pub(super) struct Uses(Mutex<UsesState>);
+pub(super) struct KeyUses(Mutex<KeyUsesState>);
 
 #[derive(Debug, Default)]
-struct UsesState {
+struct KeyUsesState {
     last: HashMap<KeyId, KeyUse>,
     unwritten: HashSet<KeyId>,
 }
 
-impl Uses {
+impl KeyUses {
     fn note(&self, used: KeyUse) {
         let mut state = self.0.lock();
         state.last.insert(used.key, used);
@@ -74,19 +74,19 @@ impl Access {
         let minute = at_ms / 60_000 + 1;
         if entry.used_minute.swap(minute, Ordering::Relaxed) != minute {
             let key = caller.key;
-            self.uses.note(KeyUse { key, at_ms, from });
+            self.key_uses.note(KeyUse { key, at_ms, from });
         }
         Ok(())
     }
 
     /// Writes the uses that were noted since; what cannot be written is tried again.
     pub(crate) async fn write_key_uses(&self) -> Result<(), EngineError> {
-        let uses = self.uses.unwritten();
+        let uses = self.key_uses.unwritten();
         if uses.is_empty() {
             return Ok(());
         }
         self.store.note_key_uses(&uses).await?;
-        self.uses.written(&uses);
+        self.key_uses.written(&uses);
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl Access {
     pub(super) async fn last_uses(&self) -> Result<HashMap<KeyId, KeyUse>, EngineError> {
         let stored = self.store.key_uses(&self.project).await?;
         let mut uses: HashMap<_, _> = stored.into_iter().map(|used| (used.key, used)).collect();
-        for used in self.uses.0.lock().last.values() {
+        for used in self.key_uses.0.lock().last.values() {
             let known = uses.entry(used.key).or_insert(*used);
             if known.at_ms < used.at_ms {
                 *known = *used;
@@ -104,9 +104,9 @@ impl Access {
     }
 
     /// Forgets the uses of keys that are gone.
-    pub(super) fn forget_uses(&self) {
+    pub(super) fn forget_key_uses(&self) {
         let keys = self.keys.load();
-        let mut state = self.uses.0.lock();
+        let mut state = self.key_uses.0.lock();
         state.last.retain(|key, _| keys.with_id(*key).is_some());
         state.unwritten.retain(|key| keys.with_id(*key).is_some());
     }
