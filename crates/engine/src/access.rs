@@ -1,12 +1,15 @@
 //! Keys and agents. A key is 256 random bits behind a prefix that shows its kind; only its SHA-256 is
 //! stored, looked up in memory and compared in constant time. `agents` has the agents that keys
-//! belong to. Each key has a [`KeyValidity`] that every caller of it carries; revocation and the
+//! belong to, `issuing` makes and rotates keys, `uses` knows from where they may be used and last were.
+//! Each key has a [`KeyValidity`] that every caller of it carries; revocation and the
 //! removal of its agent end it here, expiry in `expiry`.
 
 mod agents;
 mod expiry;
 mod grants;
+mod issuing;
 mod keys;
+mod uses;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,6 +24,7 @@ use gantry_model::caller::{
 };
 use gantry_model::grant::{Grant, GrantSet, Principal};
 use gantry_model::id::{AgentName, GrantId, KeyId, ProjectName, ServerName};
+use gantry_model::limits::RateLimits;
 use gantry_model::suspension::Suspensions;
 use gantry_store::{AgentRow, KeyRow, Store};
 use parking_lot::Mutex;
@@ -31,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::clock::unix_ms;
 use crate::error::EngineError;
+use crate::limits::{CallLimits, CallerCount};
 use crate::random::random;
 use crate::tokens::Verified;
 
@@ -38,7 +43,10 @@ pub use self::agents::{AgentChange, AgentView, NewAgent};
 pub(crate) use self::grants::PolicyRows;
 use self::grants::TrackedUse;
 pub use self::grants::{FILES_GROUP, GrantView, GroupView, PolicyChange};
+pub use self::issuing::{KeyChange, KeyView, MadeKey, NewKey};
 use self::keys::{KeyDigest, KeyEntry, Keys};
+use self::uses::KeyUses;
+pub use self::uses::{KeyUse, SourceRefused};
 
 /// How long keys and grants are believed that a remote store could not confirm. Another gateway may have
 /// revoked one meanwhile.
@@ -56,36 +64,6 @@ pub struct FirstKeys {
     pub agent: String,
 }
 
-/// A key as it may be shown.
-#[derive(Debug, Clone)]
-pub struct KeyView {
-    /// Its identity.
-    pub id: KeyId,
-    /// Which doors it opens.
-    pub kind: KeyKind,
-    /// Who it speaks for.
-    pub agent: AgentName,
-    /// What a person called it.
-    pub label: String,
-    /// When it was made, in milliseconds since 1970.
-    pub created_ms: u64,
-    /// When it ends by itself, in milliseconds since 1970.
-    pub expires_ms: Option<u64>,
-}
-
-/// A key that is to be made.
-#[derive(Debug, Clone)]
-pub struct NewKey {
-    /// Which doors it opens.
-    pub kind: KeyKind,
-    /// Who it speaks for.
-    pub agent: AgentName,
-    /// What a person calls it.
-    pub label: String,
-    /// When it ends by itself, in milliseconds since 1970.
-    pub expires_ms: Option<u64>,
-}
-
 /// All keys that are valid now, in memory.
 pub(crate) struct Access {
     store: Store,
@@ -95,6 +73,12 @@ pub(crate) struct Access {
     agents: ArcSwap<HashMap<AgentName, Arc<GrantSet>>>,
     /// What is suspended, for callers without a key in `keys`.
     suspended: ArcSwap<Suspensions>,
+    /// How many agents may call.
+    callers: Arc<CallerCount>,
+    /// What keys, agents and the project may use.
+    limits: Arc<CallLimits>,
+    /// When keys were last used.
+    key_uses: KeyUses,
     /// The revision of keys, agents and grants in the store that was read last.
     revision: AtomicU64,
     /// Moves whenever keys are others than before, or one has ended.
@@ -130,6 +114,9 @@ impl Access {
             keys: ArcSwap::default(),
             agents: ArcSwap::default(),
             suspended: ArcSwap::default(),
+            callers: Arc::default(),
+            limits: Arc::new(CallLimits::new()),
+            key_uses: KeyUses::default(),
             revision: AtomicU64::new(0),
             changed: watch::Sender::new(0),
             any_changed,
@@ -196,6 +183,14 @@ impl Access {
         let policy = self.policy_rows(changes.policy).await?;
         let rows = self.store.keys().await?;
         self.replace_agents(&policy);
+        let own_keys = rows.iter().filter(|row| row.project == self.project);
+        self.limits.set_callers(
+            policy
+                .agents
+                .iter()
+                .map(|agent| (&agent.name, &agent.limits)),
+            own_keys.map(|key| (key.id, &key.limits)),
+        );
         let suspended = self.store.suspensions(&self.project).await?;
         let suspended: Arc<Suspensions> = Arc::new(suspended.into_iter().collect());
         self.suspended.store(Arc::clone(&suspended));
@@ -203,10 +198,13 @@ impl Access {
         self.replace(|old| {
             let mut keys = Keys::default();
             for row in rows.into_iter().filter(|row| row.project == self.project) {
-                let validity = match old.get(&row.digest) {
+                let known = old.get(&row.digest);
+                let known = known.filter(|entry| entry.caller.key == row.id);
+                let validity = match known {
                     // What runs with the key goes on, and must still hear of its end.
-                    Some(entry) if entry.caller.key == row.id => entry.caller.validity.clone(),
-                    _ => KeyValidity::default(),
+                    Some(entry) if *entry.sources == *row.sources => entry.caller.validity.clone(),
+                    // It may run from where the key may not be used any more.
+                    Some(_) | None => KeyValidity::default(),
                 };
                 let is_agent = row.kind == KeyKind::Agent;
                 let is_suspended = is_agent && suspended.of_agent(&row.agent).is_some();
@@ -226,12 +224,44 @@ impl Access {
                     digest: row.digest,
                     caller,
                     expires_ms: row.expires_ms,
+                    sources: row.sources.into(),
+                    used_minute: known
+                        .map_or_else(Default::default, |entry| Arc::clone(&entry.used_minute)),
                 });
             }
             keys
         });
+        self.count_callers();
+        self.forget_key_uses();
         self.revision.store(changes.access, Ordering::Release);
         Ok(())
+    }
+
+    /// Counts the agents that may call: those with grants and a key for `/mcp`, and those without any
+    /// key, who may come with a token.
+    pub(super) fn count_callers(&self) {
+        let (keys, agents) = (self.keys.load(), self.agents.load());
+        let mut callers: BTreeSet<&AgentName> = agents.keys().collect();
+        for entry in keys.all().filter(|entry| entry.caller.kind.is_admin()) {
+            callers.remove(&entry.caller.agent);
+        }
+        let with_key = keys.all().filter(|entry| !entry.caller.kind.is_admin());
+        callers.extend(with_key.map(|entry| &entry.caller.agent));
+        let may_call = |name: &&&AgentName| {
+            let grants = agents.get(**name);
+            grants.is_some_and(|grants| grants.grants().next().is_some())
+        };
+        self.callers.set(callers.iter().filter(may_call).count());
+    }
+
+    /// Returns what keys, agents and the project may use, as it is at any time.
+    pub(crate) fn limits(&self) -> Arc<CallLimits> {
+        Arc::clone(&self.limits)
+    }
+
+    /// Returns how many agents may call, as it is at any time.
+    pub(crate) fn callers(&self) -> Arc<CallerCount> {
+        Arc::clone(&self.callers)
     }
 
     /// Remembers what each agent may do.
@@ -376,16 +406,6 @@ impl Access {
         self.changed.subscribe()
     }
 
-    /// Makes a key, stores its digest, and returns the key itself, which is never shown again.
-    pub(crate) async fn create(&self, new: &NewKey) -> Result<(KeyId, String), EngineError> {
-        let (mut row, key) = self.new_key(new.kind, &new.agent, &new.label);
-        row.expires_ms = new.expires_ms;
-        let _one = self.changing.lock().await;
-        self.store.put_key(&row).await?;
-        self.reload().await?;
-        Ok((row.id, key))
-    }
-
     fn new_key(&self, kind: KeyKind, agent: &AgentName, label: &str) -> (KeyRow, String) {
         let prefix = match kind {
             KeyKind::Admin(_) => ADMIN_PREFIX,
@@ -402,6 +422,9 @@ impl Access {
             created_ms: unix_ms(),
             revoked_ms: None,
             expires_ms: None,
+            sources: Vec::new(),
+            limits: RateLimits::default(),
+            replaces: None,
         };
         (row, key)
     }
@@ -437,26 +460,6 @@ impl Access {
     /// Tells whether there is any key.
     pub(crate) fn has_keys(&self) -> bool {
         !self.keys.load().is_empty()
-    }
-
-    pub(crate) async fn list(&self) -> Result<Vec<KeyView>, EngineError> {
-        let now_ms = unix_ms();
-        let is_valid = |row: &KeyRow| row.expires_ms.is_none_or(|at_ms| now_ms < at_ms);
-        let rows = self
-            .store
-            .keys()
-            .await?
-            .into_iter()
-            .filter(|row| row.project == self.project && is_valid(row));
-        let view = |row: KeyRow| KeyView {
-            id: row.id,
-            kind: row.kind,
-            agent: row.agent,
-            label: row.label,
-            created_ms: row.created_ms,
-            expires_ms: row.expires_ms,
-        };
-        Ok(rows.map(view).collect())
     }
 
     pub(crate) async fn revoke(&self, id: KeyId) -> Result<bool, EngineError> {
@@ -541,12 +544,18 @@ mod tests {
             .unwrap()
     }
 
+    fn pair(made: MadeKey) -> (KeyId, String) {
+        (made.id, made.key)
+    }
+
     fn new(agent: &AgentName) -> NewKey {
         NewKey {
             kind: KeyKind::Agent,
             agent: agent.clone(),
             label: String::new(),
             expires_ms: None,
+            sources: Vec::new(),
+            limits: RateLimits::default(),
         }
     }
 
@@ -562,11 +571,11 @@ mod tests {
         let admin = access.authenticate(&digest(&keys.admin)).unwrap();
         let mut over = new(&admin.agent);
         (over.kind, over.expires_ms) = (KeyKind::Admin(Role::Installation), Some(unix_ms() - 1));
-        let (_, text) = access.create(&over).await.unwrap();
+        let (_, text) = pair(access.create(&over).await.unwrap());
         assert!(access.authenticate(&digest(&text)).is_none());
         assert_eq!(access.list().await.unwrap().len(), 2);
         over.expires_ms = Some(unix_ms() + 3_600_000);
-        let (soon, text) = access.create(&over).await.unwrap();
+        let (soon, text) = pair(access.create(&over).await.unwrap());
         assert!(access.authenticate(&digest(&text)).is_some());
         let refused = access.revoke(admin.key).await.unwrap_err();
         assert!(matches!(refused, EngineError::LastAdmin), "{refused:?}");
@@ -587,7 +596,7 @@ mod tests {
         let agent: AgentName = "default".parse().unwrap();
         let mut timed = new(&agent);
         timed.expires_ms = Some(unix_ms() + HOUR_MS);
-        let (id, text) = access.create(&timed).await.unwrap();
+        let (id, text) = pair(access.create(&timed).await.unwrap());
         let first = access.authenticate(&digest(&text)).unwrap();
         assert!(access.current(&first).is_some());
         let mut changes = access.changes();
@@ -618,14 +627,14 @@ mod tests {
         let agent: AgentName = "default".parse().unwrap();
         let (mut old, mut changes) = (Vec::new(), tokio::task::JoinSet::new());
         for _ in 0..8 {
-            old.push(access.create(&new(&agent)).await.unwrap());
+            old.push(pair(access.create(&new(&agent)).await.unwrap()));
         }
         for (id, _) in &old {
             let (id, revoking) = (*id, Arc::clone(&access));
             changes.spawn(async move { assert!(revoking.revoke(id).await.unwrap()) });
             let (agent, making) = (agent.clone(), Arc::clone(&access));
             changes.spawn(async move {
-                let (_, key) = making.create(&new(&agent)).await.unwrap();
+                let (_, key) = pair(making.create(&new(&agent)).await.unwrap());
                 assert!(making.authenticate(&digest(&key)).is_some());
             });
         }

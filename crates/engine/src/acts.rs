@@ -67,6 +67,16 @@ impl Via {
 }
 
 impl Actor {
+    /// Tells whether it acts with this key.
+    pub fn acts_with(&self, key: KeyId) -> bool {
+        self.key == Some(key)
+    }
+
+    /// Returns where it acts from, if that is known.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
     fn named(name: impl Into<String>, via: Via) -> Self {
         Self {
             key: None,

@@ -10,6 +10,7 @@ mod sampling;
 mod tag_checks;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ use tracing::{info, warn};
 
 pub use self::projects::ProjectView;
 
-use crate::access::{Access, digest};
+use crate::access::{Access, SourceRefused, digest};
 use crate::acts::Actor;
 use crate::answers::AnswerPool;
 use crate::audit::{Audit, CallIds};
@@ -368,6 +369,7 @@ impl Engine {
     async fn close(&self) {
         for project in self.inner.projects.load_full().values() {
             project.acts.settle().await;
+            project.write_key_uses().await;
         }
         let disks = self.inner.machine.hosted.disks().clone();
         // What stays mounted is found by the next start.
@@ -432,6 +434,15 @@ impl Engine {
     /// revoked or has expired. Nothing is hashed.
     pub fn current(&self, caller: &Caller) -> Option<Caller> {
         self.of(caller)?.access.current(caller)
+    }
+
+    /// Notes that a caller's key is used from an address; refuses one that it may not be used from.
+    pub fn enter(&self, caller: &Caller, from: Option<IpAddr>) -> Result<(), SourceRefused> {
+        match self.of(caller) {
+            Some(project) => project.access.enter(caller, from),
+            // Who is in no open project is refused further on.
+            None => Ok(()),
+        }
     }
 
     /// Returns a counter that moves whenever keys were made or changed, or one has ended.

@@ -13,6 +13,7 @@ use gantry_model::caller::KeyEnd;
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::grant::GrantError;
 use gantry_model::id::{AgentName, CallId, GrantId, NameError, ServerName};
+use gantry_model::limits::Limited;
 use gantry_model::spec::{SpecError, period};
 use gantry_model::suspension::Suspendable;
 use gantry_store::StoreError;
@@ -25,6 +26,7 @@ use crate::credentials::SignInError;
 use crate::disk::VolumeError;
 use crate::driver::DriverError;
 use crate::image_store::RegistryLoginError;
+use crate::limits::LimitExceeded;
 use crate::request::SuspendedBytes;
 use crate::secrets::SecretError;
 use crate::transport::http::HttpError;
@@ -146,6 +148,9 @@ pub enum CallError {
         /// When to try again.
         retry_after: Duration,
     },
+    /// The caller has used as much as its key, its agent or its project may.
+    #[error("the {} is limited to {}", .0.owner.as_str(), .0.what)]
+    Limited(LimitExceeded),
     /// The server is not there now.
     #[error("server `{server}` is down: {reason}{}", next_try_text(*next_try))]
     Down {
@@ -350,6 +355,13 @@ impl Diagnose for CallError {
             Self::Output { .. } => "schema.output",
             Self::BadParams { .. } => "request.params",
             Self::Busy { .. } => "server.busy",
+            Self::Limited(exceeded) => match exceeded.what {
+                Limited::Concurrency(_) => "limit.concurrency",
+                Limited::CallsPerMinute(_)
+                | Limited::CallsPerHour(_)
+                | Limited::BytesPerMinute(_)
+                | Limited::BytesPerHour(_) => "limit.rate",
+            },
             Self::Down { .. } => "server.down",
             Self::Exited { .. } => "server.exited",
             Self::Remote { error, .. } => error.code(),
@@ -384,6 +396,7 @@ impl Diagnose for CallError {
             | Self::Arguments { .. }
             | Self::BadParams { .. }
             | Self::Busy { .. }
+            | Self::Limited(_)
             | Self::Unanswered { .. }
             | Self::Declined { .. }
             | Self::TooManyHeld { .. }
@@ -416,6 +429,10 @@ impl Diagnose for CallError {
             Self::Busy {
                 full, retry_after, ..
             } => Some(full.hint(*retry_after)),
+            Self::Limited(exceeded) => Some(format!(
+                "the call was not made; try again in {}",
+                period::about(exceeded.retry_after.max(Duration::from_millis(100)))
+            )),
             // Models read these two: whether and when to retry, and what else to do. row 3.4
             Self::Timeout { .. } => Some(
                 "the server may still be working; retry only if the tool is safe to repeat, otherwise \

@@ -31,6 +31,7 @@ mod image_store;
 mod known_secrets;
 mod leases;
 mod library;
+mod limits;
 mod machine;
 mod native;
 mod project;
@@ -51,8 +52,8 @@ mod view;
 mod web_fetch;
 
 pub use access::{
-    AgentChange, AgentView, FILES_GROUP, FirstKeys, GrantView, GroupView, KeyView, NewAgent,
-    NewKey, PolicyChange,
+    AgentChange, AgentView, FILES_GROUP, FirstKeys, GrantView, GroupView, KeyChange, KeyUse,
+    KeyView, MadeKey, NewAgent, NewKey, PolicyChange, SourceRefused,
 };
 pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};
@@ -90,6 +91,7 @@ pub use image_store::{
     ChangedTag, Images, RegistryCredentialsError, RegistryLogin, RegistryLoginError,
 };
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
+pub use limits::LimitExceeded;
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
 pub use project::audit::NewHold;

@@ -239,6 +239,7 @@ fn render(answer: Result<NativeOutput, String>) -> Result<Reply, CallError> {
         upstream: None,
         is_error,
         is_odd,
+        warning: None,
         permit: Default::default(),
     })
 }

@@ -41,6 +41,7 @@ use gantry_store::{CallFilter, CallRow};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use self::settings::SettingsHolder;
 use crate::access::Access;
@@ -94,6 +95,7 @@ impl Project {
         let changed = machine.keys_changed.clone();
         let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
         let settings = SettingsHolder::load(&store, &name, machine.audit.clone()).await?;
+        access.limits().set_project(&settings.now().limits);
         let suspended = Arc::new(Suspended::load(&store, &name).await?);
         machine.make_folders(&name)?;
         // From here on tasks run; nothing below fails before they can be ended.
@@ -165,6 +167,8 @@ impl Project {
             refreshes: Refreshes::default(),
             draining: machine.draining.clone(),
             suspended: Arc::clone(&suspended),
+            callers: access.callers(),
+            limits: access.limits(),
         };
         Ok(Arc::new(Self {
             name,
@@ -187,7 +191,15 @@ impl Project {
     pub(crate) async fn shut(&self) {
         self.supervisor.unload().await;
         self.acts.settle().await;
+        self.write_key_uses().await;
         self.stop.cancel();
+    }
+
+    /// Writes the last uses of keys that are not written yet.
+    pub(crate) async fn write_key_uses(&self) {
+        if let Err(error) = self.access.write_key_uses().await {
+            debug!(%error, "last uses of keys cannot be written");
+        }
     }
 
     /// Returns its name.

@@ -291,6 +291,8 @@ pub struct Reply {
     pub is_error: bool,
     /// It has parts for which clients of the handshake era reject the whole of it.
     pub is_odd: bool,
+    /// What the output schema has against it, if it was passed on all the same.
+    pub warning: Option<String>,
     /// What the result takes of the budget for answers; to be kept as long as anything of it is.
     pub permit: AnswerPermit,
 }

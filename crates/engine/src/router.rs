@@ -30,6 +30,7 @@ use crate::catalog::{Catalog, ListKind};
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
 use crate::guard;
+use crate::limits::{CallLimits, CallerCount, LimitPermit};
 use crate::request::{Announced, Client, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
@@ -67,6 +68,10 @@ pub(crate) struct Router {
     pub(crate) draining: CancellationToken,
     /// What no call may reach.
     pub(crate) suspended: Arc<Suspended>,
+    /// How many agents share the lanes of servers.
+    pub(crate) callers: Arc<CallerCount>,
+    /// What keys, agents and the project may use.
+    pub(crate) limits: Arc<CallLimits>,
 }
 
 /// A call that is made: who asks for what, and how long it may take.
@@ -112,10 +117,13 @@ impl Router {
         };
         let decision = measured.timed(Phase::Grant, || target.decide(caller));
         record.decided(decision);
-        if let Err(error) = self.admit(caller, &target, &decision, &measured).await {
-            let refused = record.refuse(request, Some(&target), error);
-            return Err(Box::pin(refused).await);
-        }
+        let permit = match self.admit(caller, &target, &decision, &measured).await {
+            Ok(permit) => permit,
+            Err(error) => {
+                let refused = record.refuse(request, Some(&target), error);
+                return Err(Box::pin(refused).await);
+            }
+        };
         let limit = Limit::of(record.begun, request.timeout);
         let call = Call {
             caller,
@@ -131,6 +139,7 @@ impl Router {
         let (id, mut reply) = record
             .carry_out(request, &target, Reply::output, work)
             .await?;
+        permit.charge(reply.result.len());
         reply.call = Some(id);
         Ok(reply)
     }
@@ -187,8 +196,7 @@ impl Router {
             }
         };
         let checking = call.measured.during(Phase::Output);
-        reply.check(target, call.measured).await?;
-        let reply = reply.redact(target);
+        let reply = reply.check(target, call.measured).await?.redact(target);
         drop(checking);
         if let NameLocation::Server(server) = &target.place {
             let named = (&*reply.result, target.item.as_ref());
@@ -198,20 +206,29 @@ impl Router {
         reply.charge(&self.answers, &call.caller.agent, target)
     }
 
-    /// Decides whether a call may be made now.
+    /// Decides whether a call may be made now, and counts it against the limits of who makes it.
     async fn admit(
         &self,
         caller: &Caller,
         target: &Target<'_>,
         decision: &Decision<'_>,
         measured: &Measured,
-    ) -> Result<(), CallError> {
+    ) -> Result<LimitPermit, CallError> {
+        // What is not granted counts for nothing, and what is asked for too often is not checked.
+        guard::permit(caller, decision, &target.server_name(), &target.item)?;
+        let bytes = target
+            .arguments
+            .map_or(0, |arguments| arguments.text().len());
+        let permit = self.limits.admit(caller, bytes).map_err(|exceeded| {
+            self.metrics.limited(exceeded.owner);
+            CallError::Limited(exceeded)
+        })?;
         judge(caller, target, decision, measured).await?;
         self.suspended.check(&target.server_name(), &target.item)?;
         match &target.place {
             // Known before the record, so that a flood is counted and not recorded one by one.
             NameLocation::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),
-            NameLocation::Server(_) | NameLocation::Native(_) => Ok(()),
+            NameLocation::Server(_) | NameLocation::Native(_) => Ok(permit),
         }
     }
 

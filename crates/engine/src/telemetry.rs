@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gantry_model::id::ProjectName;
+use gantry_model::limits::LimitOwner;
 use gantry_store::CallStatus;
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -29,6 +30,7 @@ pub(crate) struct Metrics {
     /// One rendering at a time, since the servers are counted for each.
     rendering: Mutex<()>,
     panics: Counter<u64, AtomicU64>,
+    limited: [Counter<u64, AtomicU64>; LimitOwner::ALL.len()],
 }
 
 /// The metrics of the gateway, which are of no project.
@@ -107,6 +109,17 @@ impl Metrics {
         registry.register("servers", "Servers by state", servers.clone());
         let panics = Counter::default();
         registry.register("panics", "Calls that a panic ended", panics.clone());
+        let limited = Family::<Label, Counter<u64, AtomicU64>>::default();
+        registry.register(
+            "calls_limited",
+            "Calls refused because a key, an agent or the project is limited",
+            limited.clone(),
+        );
+        let limited = LimitOwner::ALL.map(|owner| {
+            limited
+                .get_or_create(&[("limit", owner.as_str().to_owned())])
+                .clone()
+        });
         Self {
             registry,
             by_status,
@@ -114,6 +127,7 @@ impl Metrics {
             servers,
             rendering: Mutex::default(),
             panics,
+            limited,
         }
     }
 
@@ -129,6 +143,14 @@ impl Metrics {
     /// Counts a call that a panic ended, of ours or of a native tool's. fault P12
     pub(crate) fn panicked(&self) {
         self.panics.inc();
+    }
+
+    /// Counts a call that was refused because somebody is limited.
+    pub(crate) fn limited(&self, owner: LimitOwner) {
+        let known = LimitOwner::ALL.iter().zip(&self.limited);
+        for (_, counter) in known.filter(|(known, _)| **known == owner) {
+            counter.inc();
+        }
     }
 
     /// Counts a call that ended.

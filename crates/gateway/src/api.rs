@@ -25,6 +25,7 @@ mod html;
 mod images;
 mod jobs;
 mod keys;
+mod limits;
 mod openapi;
 mod permissions;
 mod policy;

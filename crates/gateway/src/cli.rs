@@ -30,6 +30,7 @@ mod hardening;
 mod images;
 mod import;
 mod key;
+mod limits;
 mod logging;
 mod logs;
 mod ls;

@@ -5,6 +5,7 @@
 //! form; everything else reaches people through the gateway's own views.
 #![warn(missing_docs)]
 
+pub mod address_range;
 pub mod backoff;
 pub mod breaker;
 pub mod caller;
@@ -16,6 +17,7 @@ pub mod grant;
 pub mod hex;
 pub mod id;
 pub mod jsonrpc;
+pub mod limits;
 pub mod mcp;
 pub mod naming;
 pub mod reconnect;

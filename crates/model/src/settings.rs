@@ -7,6 +7,7 @@
 
 mod audit;
 mod default_grant;
+mod keys;
 mod package;
 mod registration;
 
@@ -15,9 +16,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::diagnose::{Diagnose, Fault};
+use crate::limits::RateLimits;
 
 pub use self::audit::{AuditSettings, BodyPolicy};
 pub use self::default_grant::DefaultGrant;
+pub use self::keys::{KeyPolicy, MaxLifetime};
 pub use self::registration::{Patterns, Policed, PolicyError, RegistrationPolicy, Sensitive};
 
 /// All settings of one project.
@@ -31,6 +34,10 @@ pub struct ProjectSettings {
     pub trust_annotations: Patterns,
     /// What is kept of calls, and for how long.
     pub audit: AuditSettings,
+    /// How long keys may be valid.
+    pub keys: KeyPolicy,
+    /// What all agents of the project may use together.
+    pub limits: RateLimits,
 }
 
 /// The definition of one setting.
@@ -121,6 +128,45 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How many bytes of each argument and result are recorded at most. Never more than the gateway \
               records.",
         field: |settings| &mut settings.audit.body_bytes,
+    },
+    Setting {
+        name: "keys.max_lifetime",
+        values: "a time such as `720h`, or null",
+        doc: "How long a key may be valid at most. It holds for keys that are made or rotated from then \
+              on: one without an end of its own gets this one, and a longer time is refused.",
+        field: |settings| &mut settings.keys.max_lifetime,
+    },
+    Setting {
+        name: "limits.calls_per_minute",
+        values: "a number, or null",
+        doc: "How many calls all agents of the project may make in a minute, counted by each gateway; the \
+              next is refused with `limit.rate`. So are the following.",
+        field: |settings| &mut settings.limits.calls_per_minute,
+    },
+    Setting {
+        name: "limits.calls_per_hour",
+        values: "a number, or null",
+        doc: "How many calls all agents of the project may make in an hour.",
+        field: |settings| &mut settings.limits.calls_per_hour,
+    },
+    Setting {
+        name: "limits.bytes_per_minute",
+        values: "a number, or null",
+        doc: "How many bytes of arguments and results all agents of the project may use in a minute.",
+        field: |settings| &mut settings.limits.bytes_per_minute,
+    },
+    Setting {
+        name: "limits.bytes_per_hour",
+        values: "a number, or null",
+        doc: "How many bytes of arguments and results all agents of the project may use in an hour.",
+        field: |settings| &mut settings.limits.bytes_per_hour,
+    },
+    Setting {
+        name: "limits.concurrency",
+        values: "a number, or null",
+        doc: "How many calls all agents of the project may have under way; the next is refused with \
+              `limit.concurrency`.",
+        field: |settings| &mut settings.limits.concurrency,
     },
 ];
 

@@ -27,7 +27,7 @@ use crate::id::ServerName;
 use crate::status::ServerState;
 
 pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
-pub use self::calls::CallPolicy;
+pub use self::calls::{CallPolicy, OutputCheck};
 pub use self::check::SpecError;
 pub use self::filter::{ToolFilter, ToolSettings};
 pub use self::hosting::{

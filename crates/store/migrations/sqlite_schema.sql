@@ -27,7 +27,7 @@ CREATE TABLE kb.agents (
     project_id  TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
     id          TEXT NOT NULL, -- its name
     description TEXT,
-    created_at  INTEGER NOT NULL, tools TEXT, trusted_user_ids INTEGER NOT NULL DEFAULT 0,
+    created_at  INTEGER NOT NULL, tools TEXT, trusted_user_ids INTEGER NOT NULL DEFAULT 0, limits TEXT NOT NULL DEFAULT '{}',
     PRIMARY KEY (project_id, id)
 ) STRICT;
 CREATE TABLE kb.agent_workspaces (
@@ -79,7 +79,7 @@ CREATE TABLE kb.mcp_api_keys (
     label      TEXT NOT NULL,
     created_at INTEGER NOT NULL,
     revoked_at INTEGER, expires_at INTEGER, role TEXT
-    CHECK (role IN ('installation', 'admin', 'operator', 'approver', 'auditor')),
+    CHECK (role IN ('installation', 'admin', 'operator', 'approver', 'auditor')), sources TEXT NOT NULL DEFAULT '[]', limits TEXT NOT NULL DEFAULT '{}', replaces TEXT,
     FOREIGN KEY (project_id, agent_id) REFERENCES agents (project_id, id) ON DELETE CASCADE
 ) STRICT;
 CREATE TABLE kb.mcp_secrets (
@@ -456,3 +456,8 @@ CREATE TRIGGER kb.mcp_server_groups_deleted AFTER DELETE ON mcp_server_groups BE
     INSERT INTO mcp_revisions VALUES (OLD.project_id, 'groups', 1)
     ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
 END;
+CREATE TABLE kb.mcp_key_uses (
+    key_id    TEXT NOT NULL PRIMARY KEY REFERENCES mcp_api_keys (id) ON DELETE CASCADE,
+    used_at   INTEGER NOT NULL,
+    used_from TEXT -- an address
+) STRICT;

@@ -45,7 +45,8 @@ pub use hosting::{HOSTED_IDS, IDS_PER_SERVER, VolumeRow, WorkspaceInstance, Work
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
 pub use project::{ProductRow, ProjectRow, RegistrationRow, RegistrationState};
 pub use row::{
-    AgentRow, AgentTools, CatalogRow, GrantRow, GroupRow, KeyRow, SealedRow, SecretRow, ServerRow,
+    AgentRow, AgentTools, CatalogRow, GrantRow, GroupRow, KeyRow, KeyUse, SealedRow, SecretRow,
+    ServerRow,
 };
 pub use store::Store;
 pub use store::calls::StoredCall;

@@ -2,9 +2,13 @@
 //!
 //! Times are milliseconds since 1970. Nothing here knows SQL.
 
+use std::net::IpAddr;
+
+use gantry_model::address_range::AddressRange;
 use gantry_model::caller::{KeyKind, UserTrust};
 use gantry_model::grant::{Effect, Principal};
 use gantry_model::id::{AgentName, GrantId, KeyId, ProjectName, ServerId};
+use gantry_model::limits::RateLimits;
 use gantry_model::spec::ServerSpec;
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +86,23 @@ pub struct KeyRow {
     pub revoked_ms: Option<u64>,
     /// When it ends by itself, if it does.
     pub expires_ms: Option<u64>,
+    /// From which addresses it may be used; from all if there is none.
+    pub sources: Vec<AddressRange>,
+    /// What it may use.
+    pub limits: RateLimits,
+    /// The key that it was made to replace.
+    pub replaces: Option<KeyId>,
+}
+
+/// When and from where a key was last used (`kb.mcp_key_uses`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyUse {
+    /// The key.
+    pub key: KeyId,
+    /// When.
+    pub at_ms: u64,
+    /// From which address.
+    pub from: Option<IpAddr>,
 }
 
 /// One agent (`kb.agents`).
@@ -97,6 +118,8 @@ pub struct AgentRow {
     pub tools: AgentTools,
     /// Whether the user ids it gives are believed.
     pub users: UserTrust,
+    /// What all its keys together may use.
+    pub limits: RateLimits,
     /// When it was first known.
     pub created_ms: u64,
 }

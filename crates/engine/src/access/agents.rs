@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, Principal, ToolFilter};
 use gantry_model::id::AgentName;
+use gantry_model::limits::RateLimits;
 use gantry_store::{AgentRow, AgentTools, GrantRow, StoreError};
 
 use super::grants::read;
@@ -30,6 +31,8 @@ pub struct AgentView {
     pub filter: ToolFilter,
     /// Whether the user ids it gives are believed.
     pub users: UserTrust,
+    /// What all its keys together may use.
+    pub limits: RateLimits,
     /// Its valid keys.
     pub keys: Vec<KeyView>,
 }
@@ -47,6 +50,8 @@ pub struct NewAgent {
     pub filter: ToolFilter,
     /// Whether the user ids it gives are believed.
     pub users: UserTrust,
+    /// What all its keys together may use.
+    pub limits: RateLimits,
 }
 
 /// What is to be another about an agent; what is `None` stays.
@@ -60,6 +65,8 @@ pub struct AgentChange {
     pub filter: Option<ToolFilter>,
     /// Whether the user ids it gives are believed.
     pub users: Option<UserTrust>,
+    /// What all its keys together may use.
+    pub limits: Option<RateLimits>,
 }
 
 impl Access {
@@ -71,6 +78,7 @@ impl Access {
             grants: granted(&row.name, &grants),
             filter: filter_of(&row.tools).unwrap_or_default(),
             users: row.users,
+            limits: row.limits,
             keys: keys
                 .iter()
                 .filter(|key| key.agent == row.name)
@@ -88,6 +96,7 @@ impl Access {
             project: self.project.clone(),
             tools: tools_of(&new.filter),
             users: new.users,
+            limits: new.limits,
             name: new.name,
             label: new.label,
             created_ms: unix_ms(),
@@ -129,6 +138,9 @@ impl Access {
         if let Some(users) = change.users {
             row.users = users;
         }
+        if let Some(limits) = change.limits {
+            row.limits = limits;
+        }
         let grants = match change.grants {
             Some(grants) => {
                 for grant in &grants {
@@ -156,6 +168,7 @@ impl Access {
             agents.remove(name);
             agents
         });
+        self.count_callers();
         Ok(known)
     }
 

@@ -1,7 +1,10 @@
 //! The keys in memory, found by the digest of their text or by their id.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use gantry_model::address_range::AddressRange;
 use gantry_model::caller::Caller;
 use gantry_model::id::KeyId;
 
@@ -22,6 +25,10 @@ pub(super) struct KeyEntry {
     pub(super) digest: KeyDigest,
     pub(super) caller: Caller,
     pub(super) expires_ms: Option<u64>,
+    /// From where it may be used; from everywhere if there is none.
+    pub(super) sources: Arc<[AddressRange]>,
+    /// The minute in which a use was last noted.
+    pub(super) used_minute: Arc<AtomicU64>,
 }
 
 impl KeyEntry {

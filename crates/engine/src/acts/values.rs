@@ -8,7 +8,7 @@ use gantry_model::secret::REDACTED;
 use gantry_model::spec::ServerSpec;
 use serde_json::{Map, Value, json};
 
-use crate::access::{AgentChange, AgentView, KeyView, NewAgent, NewKey};
+use crate::access::{AgentChange, AgentView, KeyChange, KeyView, MadeKey, NewAgent, NewKey};
 use crate::credentials::Vault;
 
 /// Makes values that may be kept.
@@ -48,12 +48,15 @@ pub(crate) fn agent(agent: &AgentView) -> Value {
     keys.sort();
     let mut value = described(&agent.label, &agent.grants, &agent.filter, agent.users);
     value["keys"] = keys.into();
+    value["limits"] = json!(agent.limits);
     value
 }
 
 /// Returns what an agent is to be.
 pub(crate) fn new_agent(agent: &NewAgent) -> Value {
-    described(&agent.label, &agent.grants, &agent.filter, agent.users)
+    let mut value = described(&agent.label, &agent.grants, &agent.filter, agent.users);
+    value["limits"] = json!(agent.limits);
+    value
 }
 
 /// Returns what of an agent is to be another.
@@ -70,6 +73,9 @@ pub(crate) fn change(change: &AgentChange) -> Value {
     }
     if let Some(users) = change.users {
         value.insert("trusted_user_ids".into(), users.is_trusted().into());
+    }
+    if let Some(limits) = &change.limits {
+        value.insert("limits".into(), json!(limits));
     }
     Value::Object(value)
 }
@@ -96,7 +102,7 @@ fn filter(tools: &ToolFilter) -> Value {
 pub(crate) fn key(key: &KeyView) -> Value {
     json!({
         "kind": kind(key.kind), "role": key.kind.role(), "agent": key.agent.as_str(),
-        "label": key.label, "expires_ms": key.expires_ms,
+        "label": key.label, "expires_ms": key.expires_ms, "sources": key.sources, "limits": key.limits,
     })
 }
 
@@ -104,8 +110,32 @@ pub(crate) fn key(key: &KeyView) -> Value {
 pub(crate) fn new_key(key: &NewKey) -> Value {
     json!({
         "kind": kind(key.kind), "role": key.kind.role(), "agent": key.agent.as_str(),
-        "label": key.label, "expires_ms": key.expires_ms,
+        "label": key.label, "expires_ms": key.expires_ms, "sources": key.sources, "limits": key.limits,
     })
+}
+
+/// Returns what of a key is to be another.
+pub(crate) fn key_change(change: &KeyChange) -> Value {
+    let mut value = Map::new();
+    if let Some(label) = &change.label {
+        value.insert("label".into(), label.as_str().into());
+    }
+    if let Some(sources) = &change.sources {
+        value.insert("sources".into(), json!(sources));
+    }
+    if let Some(limits) = &change.limits {
+        value.insert("limits".into(), json!(limits));
+    }
+    Value::Object(value)
+}
+
+/// Returns what stands on record of a key that replaces another.
+pub(crate) fn rotated(made: &MadeKey, old: &KeyView) -> Value {
+    let mut value = key(old);
+    value["expires_ms"] = made.expires_ms.into();
+    value["replaces"] = old.id.to_string().into();
+    value["replaced_expires_ms"] = old.expires_ms.into();
+    value
 }
 
 fn kind(kind: KeyKind) -> &'static str {

@@ -1,10 +1,13 @@
 //! Errors of administering projects: roles, settings, projects, the registration policy, products, and
 //! whatever else an administrator may not do or got wrong.
 
+use std::time::Duration;
+
 use gantry_model::caller::Role;
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::settings::{PolicyError, Sensitive, SettingError};
+use gantry_model::spec::period;
 
 /// Why an administrator's change was refused.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +82,26 @@ pub enum AdminError {
         /// By whom, and why.
         why: String,
     },
+    /// No such key, or it has ended.
+    #[error("no key `{id}`")]
+    UnknownKey {
+        /// The id as asked for.
+        id: String,
+    },
+    /// The key was replaced by another already.
+    #[error("key `{id}` was rotated already: `{by}` replaces it")]
+    KeyRotated {
+        /// Its id.
+        id: String,
+        /// The id of the key that replaces it.
+        by: String,
+    },
+    /// A key may not be valid for so long in this project.
+    #[error("keys of this project are valid for at most {}", period::show(*longest))]
+    KeyLifetime {
+        /// The longest time.
+        longest: Duration,
+    },
     /// No such product.
     #[error("no product `{name}` is installed")]
     UnknownProduct {
@@ -102,12 +125,6 @@ pub enum AdminError {
     /// No such grant.
     #[error("no grant `{id}`")]
     UnknownGrant {
-        /// The id as asked for.
-        id: String,
-    },
-    /// No agent has such a key.
-    #[error("no agent has a key `{id}`")]
-    UnknownKey {
         /// The id as asked for.
         id: String,
     },
@@ -193,6 +210,8 @@ impl Diagnose for AdminError {
             Self::RegistrationDecided { .. } => "registration.decided",
             Self::RegistrationLost { .. } => "registration.lost",
             Self::ServerSuspended { .. } => "server.suspended",
+            Self::KeyRotated { .. } => "key.rotated",
+            Self::KeyLifetime { .. } => "key.lifetime",
             Self::UnknownProduct { .. } => "product.unknown",
             Self::ProductChanged { .. } => "product.changed",
             Self::OfProduct { .. } => "server.of_product",
@@ -246,13 +265,17 @@ impl Diagnose for AdminError {
             Self::ServerSuspended { server, .. } => {
                 Some(format!("resume it: `gantry resume server {server}`"))
             }
+            Self::UnknownKey { .. } => Some("`gantry key ls` lists the active keys by id".into()),
+            Self::KeyRotated { by, .. } => Some(format!("rotate `{by}` instead")),
+            Self::KeyLifetime { .. } => {
+                Some("ask for a shorter time, or change the setting `keys.max_lifetime`".into())
+            }
             Self::UnknownProduct { .. } => Some("`gantry product ls` lists them".into()),
             Self::ProductChanged { .. } => Some("show the plan again".into()),
             Self::OfProduct { product, .. } => Some(format!(
                 "change its manifest and run `gantry product upgrade`, or `gantry product uninstall {product}`"
             )),
             Self::UnknownGrant { .. } => Some("`gantry grant ls` lists them".into()),
-            Self::UnknownKey { .. } => Some("`gantry key ls` lists them".into()),
             Self::TooManyGrants { .. } => {
                 Some("use patterns and groups; `gantry grant ls --unused 90d` lists unused ones".into())
             }

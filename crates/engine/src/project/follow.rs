@@ -69,11 +69,15 @@ impl Project {
                 ),
             }
             let settings = self.settings.refresh(store, &self.name, changes.settings);
-            if let Err(error) = settings.await {
-                warn!(
+            match settings.await {
+                Ok(()) => access.limits().set_project(&self.settings().limits),
+                Err(error) => warn!(
                     error = &error as &dyn std::error::Error,
                     "changed settings cannot be read; the last ones hold"
-                );
+                ),
+            }
+            if let Err(error) = access.write_key_uses().await {
+                debug!(%error, "last uses of keys cannot be written");
             }
             if changes.suspensions != self.suspended.revision()
                 && let Err(error) = self.follow_suspensions().await

@@ -5,7 +5,7 @@
 //! Who manages the installation can do everything alone. Entry point: `Project::is_second_person`.
 
 use gantry_model::caller::Role;
-use gantry_store::{ActFilter, ActOutcome};
+use gantry_store::{ActFilter, ActOutcome, ActRow};
 
 use super::Project;
 use crate::acts::Actor;
@@ -51,14 +51,7 @@ impl Project {
     async fn may_have_made(&self, asker: &Asker<'_>, key: String) -> Result<bool, EngineError> {
         let mut made = key;
         for step in 0..DEEPEST {
-            let filter = ActFilter {
-                act: Some("key.create".to_owned()),
-                target: Some(made),
-                outcome: Some(ActOutcome::Done),
-                limit: 1,
-                ..ActFilter::default()
-            };
-            let Some(act) = self.acts.list(&filter).await?.pop() else {
+            let Some(act) = self.making_of(&made).await? else {
                 return Ok(step == 0);
             };
             if asker.is(&act.key, &act.actor) {
@@ -67,5 +60,22 @@ impl Project {
             made = act.key;
         }
         Ok(true)
+    }
+
+    /// Returns the act that made a key: who rotates one has made the key that replaces it.
+    async fn making_of(&self, key: &str) -> Result<Option<ActRow>, EngineError> {
+        for act in ["key.create", "key.rotate"] {
+            let filter = ActFilter {
+                act: Some(act.to_owned()),
+                target: Some(key.to_owned()),
+                outcome: Some(ActOutcome::Done),
+                limit: 1,
+                ..ActFilter::default()
+            };
+            if let Some(act) = self.acts.list(&filter).await?.pop() {
+                return Ok(Some(act));
+            }
+        }
+        Ok(None)
     }
 }

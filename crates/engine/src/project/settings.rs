@@ -49,6 +49,11 @@ impl SettingsHolder {
         Ok(holder)
     }
 
+    /// Returns them as they are now.
+    pub(crate) fn now(&self) -> Arc<ProjectSettings> {
+        self.now.load_full()
+    }
+
     /// Reads them again if another gateway has changed them since.
     pub(crate) async fn refresh(
         &self,
@@ -83,7 +88,7 @@ impl SettingsHolder {
 impl Project {
     /// Returns the settings of the project as they are now.
     pub fn settings(&self) -> Arc<ProjectSettings> {
-        self.settings.now.load_full()
+        self.settings.now()
     }
 
     /// Changes settings, all of them or none; `null` brings a default back.
@@ -126,6 +131,7 @@ impl Project {
                 }
             };
             if changed.is_ok() {
+                project.access.limits().set_project(&after.limits);
                 holder.hold(&project.name, after);
                 // Some settings decide what grants mean.
                 project.access.reread().await?;

@@ -9,13 +9,15 @@ use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Edit, ErrorBody, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
+use gantry_model::spec::OutputCheck;
 use gantry_store::Check;
+use serde_json::{Value, json};
 
 use super::record::Output;
 use super::target::Target;
 use crate::answers::{AnswerBudget, AnswerPermit};
 use crate::audit::Measured;
-use crate::error::CallError;
+use crate::error::{CallError, Issue};
 use crate::guard;
 use crate::request::Reply;
 use crate::server::handle::ServerHandle;
@@ -32,6 +34,7 @@ impl Reply {
             upstream: None,
             is_error: false,
             is_odd: false,
+            warning: None,
             permit: AnswerPermit::default(),
         }
     }
@@ -81,19 +84,22 @@ impl Reply {
             upstream: era,
             is_error,
             is_odd,
+            warning: None,
             permit,
         })
     }
 
-    /// Checks the result against the tool's output schema.
+    /// Checks the result against the tool's output schema, as the server's configuration wants it. row 3.3
     pub(super) async fn check(
-        &self,
+        self,
         target: &Target<'_>,
         measured: &Measured,
-    ) -> Result<(), CallError> {
-        let Some(tool) = target.tool().filter(|tool| tool.has_output()) else {
+    ) -> Result<Self, CallError> {
+        let mode = target.output_check();
+        let tool = target.tool().filter(|tool| tool.has_output());
+        let Some(tool) = tool.filter(|_| mode != OutputCheck::Off) else {
             measured.output_checked(Check::Skipped);
-            return Ok(());
+            return Ok(self);
         };
         let result = readable(&self.result);
         let checked = guard::check_output((tool, target.permits()), result, self.is_error);
@@ -103,16 +109,44 @@ impl Reply {
             Ok(()) => Check::Passed,
             Err(_) => Check::Failed,
         });
-        checked.map_err(|issues| CallError::Output {
-            server: target.server_name(),
-            tool: target.item.to_string(),
-            issues,
-        })
+        match checked {
+            Ok(()) => Ok(self),
+            Err(issues) if mode == OutputCheck::Warn => Ok(self.with_issues(&issues)),
+            Err(issues) => Err(CallError::Output {
+                server: target.server_name(),
+                tool: target.item.to_string(),
+                issues,
+            }),
+        }
+    }
+
+    /// Says in the result and for the record what the output schema has against it.
+    fn with_issues(mut self, issues: &[Issue]) -> Self {
+        let told = |issue: &Issue| match issue.path.as_str() {
+            "" => issue.message.clone(),
+            path => format!("`{path}`: {}", issue.message),
+        };
+        let told: Vec<String> = issues.iter().map(told).collect();
+        let listed = issues
+            .iter()
+            .map(|issue| json!({"path": issue.path, "message": issue.message}));
+        let listed = Value::Array(listed.collect()).to_string();
+        let mut noted = Edit::new(readable(&self.result));
+        noted.set_meta_buf(meta::OUTPUT_ISSUES, RawBuf::trusted(listed));
+        let result = Bytes::from(noted.to_buf().into_text());
+        self.result = result;
+        self.warning = Some(told.join("; "));
+        self
     }
 
     /// Takes out the server's secrets; a result that had some says how many in its `_meta`.
     pub(super) fn redact(mut self, target: &Target<'_>) -> Self {
         let redactor = target.redactor();
+        if let Some(warning) = &mut self.warning
+            && let Cow::Owned(clean) = redactor.redact(warning)
+        {
+            *warning = clean;
+        }
         if redactor.may_hide(&self.result)
             && let Ok(text) = std::str::from_utf8(&self.result)
             && let Some((clean, count)) = redactor.redact_counted(text)
@@ -147,6 +181,7 @@ impl Reply {
         Output {
             result: Some(&self.result),
             is_error: self.is_error,
+            warning: self.warning.as_deref(),
         }
     }
 }
@@ -198,6 +233,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::Arguments { .. }
         | CallError::BadParams { .. }
         | CallError::Busy { .. }
+        | CallError::Limited(_)
         | CallError::Timeout { .. }
         | CallError::Unanswered { .. }
         | CallError::Declined { .. }
@@ -254,7 +290,6 @@ mod tests {
     use gantry_model::secret::SecretText;
 
     use super::*;
-    use crate::error::Issue;
 
     #[test]
     fn a_failure_tells_no_secret() {

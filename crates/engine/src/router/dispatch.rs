@@ -257,6 +257,7 @@ impl<'a> Dispatch<'a> {
             head: link.has_heads().then(|| self.target.head(request)),
             method: self.call.method,
             reason: request.reason.clone(),
+            others: self.router.callers.others(),
         };
         let (asks, asked) = match &route.lease {
             Some(lease) => {

@@ -21,6 +21,9 @@ use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::request::{Announced, Request};
 
+/// The code of a result that does not fit its output schema.
+const OUTPUT: &str = "schema.output";
+
 /// A request that is not on record yet.
 pub(super) struct Record<'a> {
     router: &'a Router,
@@ -40,6 +43,8 @@ pub(super) struct Output<'a> {
     pub(super) result: Option<&'a [u8]>,
     /// The tool says that it failed.
     pub(super) is_error: bool,
+    /// What its output schema has against it.
+    pub(super) warning: Option<&'a str>,
 }
 
 impl<'a> Record<'a> {
@@ -107,6 +112,8 @@ impl<'a> Record<'a> {
                 let code = RowCode::ToolError.code().into();
                 (CallStatus::Error, Some(code), Some(ErrorKind::Tool))
             }
+            // It was passed on, and the row says what was wrong with it.
+            false if output.warning.is_some() => (status, Some(OUTPUT.into()), error_kind),
             false => (status, code, error_kind),
         };
         if matches!(ended, Err(CallError::Panicked)) {
@@ -115,7 +122,7 @@ impl<'a> Record<'a> {
         let outcome = Outcome {
             status,
             code: code.as_deref(),
-            error: error.as_deref(),
+            error: error.as_deref().or(output.warning),
             output: output.result,
             duration: counted.end(status),
             redactor: &redactor,
@@ -284,6 +291,7 @@ fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,
         CallError::Busy { .. }
+            | CallError::Limited(_)
             | CallError::TooManySubscriptions { .. }
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }

@@ -45,11 +45,16 @@ impl Router {
         let decision = target.decide(caller);
         record.decided(decision);
         let admitted = self.admit(caller, &target, &decision, &measured).await;
-        let asks = || guard::asks(caller, &decision, &target.server_name(), &target.item);
-        let admitted = admitted.and_then(|()| asks());
-        if let Err(error) = admitted.and_then(|()| self.has_room(caller, &target)) {
-            return Err(record.refuse(&request, Some(&target), error).await);
-        }
+        let admitted = admitted.and_then(|permit| {
+            guard::asks(caller, &decision, &target.server_name(), &target.item)?;
+            self.has_room(caller, &target)?;
+            Ok(permit)
+        });
+        // Counted as a call until the subscription has begun.
+        let _permit = match admitted {
+            Ok(permit) => permit,
+            Err(error) => return Err(record.refuse(&request, Some(&target), error).await),
+        };
         let joining = pin!(self.join((caller, &request), &target, callback, record.begun));
         let joined = record
             .carry_out(&request, &target, no_output, joining)

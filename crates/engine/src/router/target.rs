@@ -11,6 +11,7 @@ use gantry_model::id::{ServerId, ServerName};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
+use gantry_model::spec::OutputCheck;
 use gantry_model::suspension::Suspendable;
 
 use super::Router;
@@ -325,6 +326,18 @@ impl Target<'_> {
         match &self.place {
             NameLocation::Server(server) => &server.permits,
             NameLocation::Native(native) => native.permits(),
+        }
+    }
+
+    /// Returns what happens to a result that does not fit the tool's output schema.
+    pub(super) fn output_check(&self) -> OutputCheck {
+        match &self.place {
+            NameLocation::Server(server) => {
+                let settings = server.spec.tools.settings.get(self.item.as_ref());
+                let own = settings.and_then(|settings| settings.output_check);
+                own.unwrap_or(server.spec.calls.output_check)
+            }
+            NameLocation::Native(_) => OutputCheck::Strict,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Why a value does not match a schema, in a form that a model can repair its call from.
 //!
-//! Shows names of fields and what the schema wants, never values, since they may be secrets.
+//! Names the field, what the schema wants there, and of what was given its kind and length: never a value
+//! itself, since it may be a secret.
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -96,10 +97,12 @@ fn tell(error: &ValidationError<'_>) -> Issue {
             )
         }
         ValidationErrorKind::Enum { options } => {
-            format!("must be one of {}", cut(&options.to_string(), LONGEST_PART))
+            let options = cut(&options.to_string(), LONGEST_PART);
+            format!("must be one of {options}, not {}", given(error.instance()))
         }
         ValidationErrorKind::Constant { expected_value } => {
-            format!("must be {}", cut(&expected_value.to_string(), LONGEST_PART))
+            let wanted = cut(&expected_value.to_string(), LONGEST_PART);
+            format!("must be {wanted}, not {}", given(error.instance()))
         }
         ValidationErrorKind::Custom { message, .. } => message.clone(),
         ValidationErrorKind::FalseSchema => "is not allowed here".to_owned(),
@@ -109,7 +112,10 @@ fn tell(error: &ValidationError<'_>) -> Issue {
         ValidationErrorKind::OneOfMultipleValid { .. } => {
             "fits more than one of the alternatives, of which exactly one is wanted".to_owned()
         }
-        _ => error.masked_with("the value").to_string(),
+        _ => {
+            let wrong = cut(&error.masked_with("the value").to_string(), LONGEST_PART);
+            format!("{wrong}; given was {}", given(error.instance()))
+        }
     };
     Issue {
         path: cut(&path, 2 * LONGEST),
@@ -167,6 +173,16 @@ fn kind_of(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
+    }
+}
+
+/// Describes what was given without saying it: its kind, and its length.
+fn given(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("a string of length {}", text.chars().count()),
+        Value::Array(items) => format!("an array of length {}", items.len()),
+        Value::Object(members) => format!("an object with {} fields", members.len()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => kind_of(value).to_owned(),
     }
 }
 

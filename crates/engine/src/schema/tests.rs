@@ -51,7 +51,7 @@ fn each_wrong_field_is_named_and_no_value_is_shown() {
     for wanted in [
         "/city: required field `city` is missing",
         "/days: must be an integer, not a string",
-        "/unit: must be one of [\"c\",\"f\"]",
+        "/unit: must be one of [\"c\",\"f\"], not a string of length 7",
         "/at/zip: must match the pattern `^[0-9]+$`",
         "/at/co~1de: required field `co/de` is missing",
         ": has fields the tool does not know: `extra`",
@@ -69,6 +69,92 @@ fn each_wrong_field_is_named_and_no_value_is_shown() {
         issues(&schema, &json!({"city": "Bern", "days": 9})).len(),
         1
     );
+}
+
+#[test]
+fn every_kind_of_issue_says_what_is_wanted_and_what_was_given() {
+    // row 3.3
+    let cases = [
+        (json!({"minimum": 5}), json!(4), "5", "a number"),
+        (json!({"exclusiveMaximum": 5}), json!(5), "5", "a number"),
+        (json!({"multipleOf": 3}), json!(4), "3", "a number"),
+        (
+            json!({"minLength": 9}),
+            json!("hunter2"),
+            "9",
+            "a string of length 7",
+        ),
+        (
+            json!({"maxLength": 3}),
+            json!("hunter2"),
+            "3",
+            "a string of length 7",
+        ),
+        (
+            json!({"minItems": 2}),
+            json!(["hunter2"]),
+            "2",
+            "an array of length 1",
+        ),
+        (
+            json!({"maxItems": 1}),
+            json!([1, 2]),
+            "1",
+            "an array of length 2",
+        ),
+        (
+            json!({"uniqueItems": true}),
+            json!(["hunter2", "hunter2"]),
+            "unique",
+            "an array of length 2",
+        ),
+        (
+            json!({"contains": {"const": 1}}),
+            json!(["hunter2"]),
+            "",
+            "an array of length 1",
+        ),
+        (
+            json!({"minProperties": 2}),
+            json!({"a": "hunter2"}),
+            "2",
+            "an object with 1 fields",
+        ),
+        (
+            json!({"maxProperties": 0}),
+            json!({"a": "hunter2"}),
+            "0",
+            "an object with 1 fields",
+        ),
+        (
+            json!({"const": true}),
+            json!("hunter2"),
+            "must be true",
+            "a string of length 7",
+        ),
+        (
+            json!({"enum": [1, 2]}),
+            json!(true),
+            "must be one of [1,2]",
+            "a boolean",
+        ),
+        (
+            json!({"type": ["integer", "null"]}),
+            json!("hunter2"),
+            "an integer or null",
+            "a string",
+        ),
+    ];
+    for (wanted, value, expected, given) in cases {
+        let schema = json!({"type": "object", "properties": {"field": wanted}});
+        let found = issues(&schema, &json!({"field": value}));
+        let told = &found[0];
+        assert!(
+            told.starts_with("/field: ") && told.contains(expected),
+            "{told}"
+        );
+        assert!(told.ends_with(given) && !told.contains("hunter2"), "{told}");
+    }
 }
 
 #[test]

@@ -132,6 +132,8 @@ pub(crate) struct CallMessage {
     pub(crate) method: Option<Method>,
     /// The reason that its caller gives when it cancels the call.
     pub(crate) reason: Option<CancelReason>,
+    /// How many other agents may call the server.
+    pub(crate) others: u32,
 }
 
 impl From<OneLine> for CallMessage {
@@ -141,6 +143,7 @@ impl From<OneLine> for CallMessage {
             head: None,
             method: None,
             reason: None,
+            others: 0,
         }
     }
 }
@@ -250,7 +253,10 @@ impl Link {
             head,
             method,
             reason,
+            others,
         } = line.into();
+        // An instance of one client's is shared with nobody.
+        let others = if self.limits.asks { 0 } else { others };
         let call = Outgoing {
             id,
             line: line.into_bytes(),
@@ -262,7 +268,7 @@ impl Link {
         let client = caller_channel
             .as_ref()
             .map(|caller_channel| Arc::clone(&caller_channel.client));
-        let (entered, answer) = self.pending.enter(agent, call, caller_channel);
+        let (entered, answer) = self.pending.enter((agent, others), call, caller_channel);
         let mut lane_time = None;
         let entered = match entered {
             Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {

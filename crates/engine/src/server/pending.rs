@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use self::abandoned::AbandonedCalls;
 use self::pause::Pause;
 pub(crate) use self::recipient::{ReachableCall, Recipient};
-use super::fair::FairQueue;
+use super::fair::{FairQueue, may_take};
 use super::server_requests::CallerChannel;
 use crate::answers::{AnswerBudget, AnswerPermit};
 pub(crate) use crate::transport::Failure;
@@ -128,7 +128,10 @@ pub(crate) struct Pending {
 struct PendingState {
     entries: HashMap<u64, PendingCall, BuildHasherDefault<IdHasher>>,
     queue: FairQueue<Outgoing>,
+    lanes: u32,
     free: u32,
+    /// How many agents may call beside one that does, as last heard.
+    others: u32,
     closed_lanes: u32,
     abandoned: AbandonedCalls,
     /// Questions to its client that may be for any call.
@@ -203,7 +206,9 @@ impl Pending {
             state: Mutex::new(PendingState {
                 entries: HashMap::default(),
                 queue: FairQueue::new(queue),
+                lanes,
                 free: lanes,
+                others: 0,
                 closed_lanes: 0,
                 abandoned: AbandonedCalls::new(late),
                 questions: 0,
@@ -241,10 +246,10 @@ impl Pending {
         Answer::Result(body)
     }
 
-    /// Enters a call of an agent's, which needs a lane.
+    /// Enters a call of an agent's, which needs a lane; `others` is how many other agents may call.
     pub(crate) fn enter(
         &self,
-        agent: &AgentName,
+        (agent, others): (&AgentName, u32),
         call: Outgoing,
         caller_channel: Option<CallerChannel>,
     ) -> (Entered, oneshot::Receiver<Answer>) {
@@ -254,8 +259,12 @@ impl Pending {
             return (Entered::Ended(failure.clone()), receiver);
         }
         let (id, method) = (call.id, call.method);
-        let (entered, lane, lane_time) = if state.free > 0 {
+        state.others = others;
+        // Its own calls that wait already go first.
+        let is_next = state.queue.waiting(agent) == 0;
+        let (entered, lane, lane_time) = if is_next && state.may_take(state.queue.held(agent)) {
             state.free -= 1;
+            state.queue.hold(agent);
             let entered = Entered::Write(call, state.entries.len());
             (entered, Lane::Taken, None)
         } else {
@@ -470,7 +479,7 @@ impl Pending {
     /// Tells whether a call of the agent's that is entered now would get a lane or wait for one.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         let state = self.lock();
-        state.free > 0 || state.queue.has_room(agent)
+        state.may_take(state.queue.held(agent)) || state.queue.has_room(agent)
     }
 
     pub(crate) fn view(&self) -> QueueView {
@@ -506,17 +515,33 @@ impl PendingState {
         if entry.answer.is_none() {
             self.closed_lanes = self.closed_lanes.saturating_sub(1);
         }
-        while let Some(next) = self.queue.pop() {
+        if let Some((agent, _)) = &entry.owner {
+            self.queue.let_go(agent);
+        }
+        self.free += 1;
+        let (lanes, free, others) = (self.lanes, self.free, self.others);
+        let active = self.queue.active();
+        let may = |held: u32| may_take(lanes, free, held, (others, active));
+        while let Some(next) = self.queue.pop_if(may) {
             if let Some(waiting) = self.entries.get_mut(&next.id) {
                 waiting.lane = Lane::Handed;
                 if let Some(time) = &waiting.lane_time {
                     time.get_or_init(Instant::now);
                 }
+                if let Some((agent, _)) = &waiting.owner {
+                    self.queue.hold(agent);
+                }
+                self.free -= 1;
                 return Some(next);
             }
         }
-        self.free += 1;
         None
+    }
+
+    /// Tells whether an agent that holds so many lanes may take one more now.
+    fn may_take(&self, held: u32) -> bool {
+        let agents = (self.others, self.queue.active());
+        may_take(self.lanes, self.free, held, agents)
     }
 
     /// Notes that the server may still speak of a call that its caller has left.

@@ -12,12 +12,14 @@ use gantry_engine::{Actor, AgentChange, AgentView as Known, EngineError, NewAgen
 use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, GrantError, ToolFilter};
 use gantry_model::id::AgentName;
+use gantry_model::limits::RateLimits;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::body::{JsonBody, created, json};
 use super::keys::{KeyView, label};
+use super::limits::LimitsBody;
 use super::query::{Asked, Page, Paging};
 use super::registrations::{Wanted, hold};
 use super::views::rfc3339;
@@ -54,6 +56,9 @@ pub(super) struct AgentBody {
     /// Whether its user ids are trusted; otherwise they are recorded and forwarded as asserted.
     #[serde(default)]
     trusted_user_ids: bool,
+    /// How much all its keys together may use; by default as much as the project.
+    #[serde(default)]
+    limits: LimitsBody,
 }
 
 /// Changes to an agent; omitted members stay as they are.
@@ -69,6 +74,8 @@ pub(super) struct AgentPatch {
     tools: Option<ToolsBody>,
     /// Whether its user ids are trusted.
     trusted_user_ids: Option<bool>,
+    /// How much all its keys together may use, replacing the current limits.
+    limits: Option<LimitsBody>,
 }
 
 /// Grants: `"all"`, or a list of patterns such as `files:read_*`, `mail:*` or
@@ -126,6 +133,8 @@ pub(super) struct AgentView {
     tools: ToolsBody,
     /// Whether its user ids are trusted.
     trusted_user_ids: bool,
+    /// How much all its keys together may use.
+    limits: LimitsBody,
     /// Its valid keys.
     keys: Vec<KeyView>,
 }
@@ -145,6 +154,7 @@ impl AgentView {
                 exclude: texts(&mut agent.filter.exclude()),
             },
             trusted_user_ids: agent.users.is_trusted(),
+            limits: agent.limits.into(),
             keys: agent.keys.iter().map(KeyView::of).collect(),
         }
     }
@@ -279,6 +289,7 @@ impl AgentBody {
                 .unwrap_or_default(),
             filter: self.tools.unwrap_or_default().read()?,
             users: self.trusted_user_ids.into(),
+            limits: self.limits.into(),
         })
     }
 }
@@ -290,6 +301,7 @@ impl AgentPatch {
             grants: self.grant.map(GrantBody::read).transpose()?,
             filter: self.tools.map(|tools| tools.read()).transpose()?,
             users: self.trusted_user_ids.map(UserTrust::from),
+            limits: self.limits.map(RateLimits::from),
         })
     }
 }

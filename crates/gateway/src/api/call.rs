@@ -379,6 +379,7 @@ mod tests {
             upstream: None,
             is_error: false,
             is_odd: false,
+            warning: None,
             permit: Default::default(),
         };
         assert_eq!(answer(&reply), br#"{"is_error":false,"result":{"x":1.0}}"#);

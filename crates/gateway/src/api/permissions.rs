@@ -27,6 +27,7 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/groups", Read),
     ("GET", "/api/v1/groups/{group}", Read),
     ("GET", "/api/v1/keys", Read),
+    ("GET", "/api/v1/keys/{key}", Read),
     ("GET", "/api/v1/settings", Read),
     ("GET", "/api/v1/products", Read),
     ("GET", "/api/v1/products/{product}", Read),

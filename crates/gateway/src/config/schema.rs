@@ -2,6 +2,7 @@
 //! document; generated from the definitions of the options. Entry points: [`file()`], [`body`],
 //! [`view`].
 
+use gantry_model::spec::OutputCheck;
 use gantry_model::spec::options::{Drivers, Kind, ServerOption, options};
 use serde_json::{Value as Json, json};
 
@@ -224,6 +225,8 @@ fn written(kind: Kind) -> Json {
                 written(Kind::Period(std::time::Duration::ZERO)),
             );
             insert(&mut tool, "idempotent", written(Kind::Flag));
+            let modes = Kind::Choice(OutputCheck::NAMES);
+            insert(&mut tool, "output_check", written(modes));
             json!({"type": "object", "additionalProperties": tool})
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use gantry_engine::{Actor, Engine, Surface};
+use gantry_engine::{Actor, Engine, SourceRefused, Surface};
 use gantry_model::caller::{Caller, KeyEnd, KeyKind, Permission};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -105,7 +105,7 @@ impl Gate {
             self.sessions.end(&session);
             return Err(no_session());
         };
-        admit(parts, &caller);
+        self.enter(parts, &caller)?;
         let session = Some(session);
         Ok(Authenticated { caller, session })
     }
@@ -156,7 +156,7 @@ impl Gate {
                     Err(suspended())
                 }
                 Ok(caller) => {
-                    admit(parts, &caller);
+                    self.enter(parts, &caller)?;
                     Ok(caller)
                 }
                 Err(error) => Err(self
@@ -169,7 +169,7 @@ impl Gate {
                 Err(suspended())
             }
             Some(caller) => {
-                admit(parts, &caller);
+                self.enter(parts, &caller)?;
                 Ok(caller)
             }
             None => Err(self.refuse(parts, surface).unwrap_or_else(|| {
@@ -178,6 +178,23 @@ impl Gate {
                     .with_challenge(CHALLENGE_WRONG)
             })),
         }
+    }
+
+    /// Records the caller on the connection, unless its key may not be used from there.
+    fn enter(&self, parts: &Parts, caller: &Caller) -> Result<(), Problem> {
+        let Err(SourceRefused) = self.engine.enter(caller, address(parts)) else {
+            admit(parts, caller);
+            return Ok(());
+        };
+        let code = "auth.source";
+        self.engine.count_wrong_key();
+        if let Some(project) = self.engine.project(&caller.project) {
+            let by = actor(caller, parts);
+            drop(project.refuse_act(&by, "key.use", &caller.key.to_string(), code));
+        }
+        Err(Problem::new(code)
+            .with_detail("this key may not be used from this address")
+            .with_hint("use it from one of its ranges, or have an administrator change them"))
     }
 
     /// Returns the caller of a sign-in code, which is then used up.

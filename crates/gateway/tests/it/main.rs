@@ -26,6 +26,7 @@ mod hosting;
 mod hosting_floor;
 mod hosting_rest;
 mod image_registry;
+mod limits;
 mod matrix;
 mod mcp_registry;
 mod oauth;

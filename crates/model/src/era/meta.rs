@@ -39,6 +39,8 @@ pub const STEP: &str = "io.gantry/step";
 pub const PARENT_CALL_ID: &str = "io.gantry/parent-call-id";
 /// How many secrets were taken out of a result.
 pub const REDACTED: &str = "io.gantry/redacted";
+/// What a result that was passed on all the same has against its output schema.
+pub const OUTPUT_ISSUES: &str = "io.gantry/output-issues";
 /// What all names of Gantry's begin with, in whatever case a server reads them.
 const OURS: &str = "io.gantry/";
 

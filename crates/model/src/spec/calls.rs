@@ -30,6 +30,26 @@ pub struct CallPolicy {
     pub ask_timeout: Duration,
     /// Whether user, session, run, step and trace are passed on in `_meta`.
     pub pass_context: bool,
+    /// What happens to results that do not fit their output schemas.
+    pub output_check: OutputCheck,
+}
+
+/// What happens to a result that does not fit the output schema of its tool. row 3.3
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputCheck {
+    /// Results are not checked.
+    Off,
+    /// It is passed on; the record and its `_meta` say what is wrong.
+    Warn,
+    /// It is refused.
+    #[default]
+    Strict,
+}
+
+impl OutputCheck {
+    /// Their names, as written.
+    pub const NAMES: &'static [&'static str] = &["off", "warn", "strict"];
 }
 
 impl Default for CallPolicy {
@@ -42,6 +62,7 @@ impl Default for CallPolicy {
             late_grace: Duration::from_secs(10),
             ask_timeout: Duration::from_secs(600),
             pass_context: true,
+            output_check: OutputCheck::default(),
         }
     }
 }
@@ -99,4 +120,11 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         |spec| plain(&mut spec.calls.pass_context),
     )
     .old_names(&["calls.pass_context"]),
+    option(
+        "output_check",
+        Kind::Choice(OutputCheck::NAMES),
+        "What happens to a result that does not fit the output schema of its tool: `strict` refuses it, \
+         `warn` passes it on and says so in the record and in its `_meta`, `off` checks nothing.",
+        |spec| plain(&mut spec.calls.output_check),
+    ),
 ];

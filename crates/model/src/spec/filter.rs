@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::calls::OutputCheck;
 use super::options::{Kind, ServerOption, option, plain};
 use super::period;
 use crate::grant::Pattern;
@@ -36,6 +37,9 @@ pub struct ToolSettings {
     /// Whether calling it twice does no more than calling it once, so that a call that was cut off
     /// may be made again.
     pub idempotent: bool,
+    /// What happens to results that do not fit its output schema, in the place of the server's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_check: Option<OutputCheck>,
 }
 
 impl ToolFilter {
@@ -78,8 +82,8 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "tools.settings",
         Kind::Tools,
-        "Settings of single tools, by their own names: `timeout` in the place of the server's, and \
-         `idempotent`: whether a call that was cut off may be made once more.",
+        "Settings of single tools, by their own names: `timeout` and `output_check` in the place of the \
+         server's, and `idempotent`: whether a call that was cut off may be made once more.",
         |spec| plain(&mut spec.tools.settings),
     )
     .absent("none"),
@@ -113,7 +117,7 @@ mod tests {
     #[test]
     fn settings_of_tools_survive_their_stored_form() {
         // row 3.4
-        let text = r#"{"settings":{"search":{"timeout":"5s","idempotent":true},"x":{"idempotent":false}}}"#;
+        let text = r#"{"settings":{"search":{"timeout":"5s","idempotent":true},"x":{"idempotent":false,"output_check":"warn"}}}"#;
         let filter: ToolFilter = serde_json::from_str(text).unwrap();
         let search = &filter.settings["search"];
         assert_eq!(

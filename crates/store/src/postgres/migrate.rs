@@ -54,6 +54,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         "grants",
         include_str!("../../migrations/postgres/0018_grants.sql"),
     ),
+    (
+        22,
+        "keys",
+        include_str!("../../migrations/postgres/0022_keys.sql"),
+    ),
 ];
 
 /// What is there: whether the schema is, how many tables it has, whether the table of migrations is among

@@ -1,12 +1,13 @@
 //! Statements over agents. Run by `store::agents`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.agents \
-     (project_id, id, description, created_at, tools, trusted_user_ids) VALUES ($1, $2, $3, $4, $5, $6)";
+     (project_id, id, description, created_at, tools, trusted_user_ids, limits) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
-pub(crate) const REPLACE: &str = "UPDATE kb.agents SET description = $3, tools = $4, trusted_user_ids = $5 \
-     WHERE project_id = $1 AND id = $2";
+pub(crate) const REPLACE: &str = "UPDATE kb.agents SET description = $3, tools = $4, trusted_user_ids = $5, \
+     limits = $6 WHERE project_id = $1 AND id = $2";
 
-pub(crate) const OF_PROJECT: &str = "SELECT id, description, created_at, tools, trusted_user_ids \
+pub(crate) const OF_PROJECT: &str = "SELECT id, description, created_at, tools, trusted_user_ids, limits \
      FROM kb.agents WHERE project_id = $1 ORDER BY id";
 
 /// The keys of the agent go with it.

@@ -35,7 +35,8 @@ impl Store {
             .bind(row.label.as_str())
             .bind(row.created_ms)
             .bind(Json(&row.tools))
-            .bind(row.users.is_trusted());
+            .bind(row.users.is_trusted())
+            .bind(Json(&row.limits));
         let put = transaction.execute(put).await;
         put.map_err(|error| {
             error.or_conflict(|| format!("agent `{}` in project `{}`", row.name, row.project))
@@ -59,7 +60,8 @@ impl Store {
             .bind(row.name.as_str())
             .bind(row.label.as_str())
             .bind(Json(&row.tools))
-            .bind(row.users.is_trusted());
+            .bind(row.users.is_trusted())
+            .bind(Json(&row.limits));
         let changed = transaction.execute(update).await?;
         let principal = Principal::Agent(row.name.clone());
         replace_grants(&mut transaction, &row.project, &principal, grants).await?;
@@ -109,6 +111,7 @@ fn agent(project: &ProjectName, row: &Row) -> Result<AgentRow, sqlx::Error> {
         label: label.unwrap_or_default(),
         tools: tools.map(|Json(tools)| tools).unwrap_or_default(),
         users: column::<bool>(row, 4)?.into(),
+        limits: column::<Json<_>>(row, 5)?.0,
         created_ms: unsigned(row, 2)?,
     })
 }

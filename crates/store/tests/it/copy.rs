@@ -60,6 +60,9 @@ async fn fill(store: &Store) {
         created_ms: NOON,
         revoked_ms: None,
         expires_ms: Some(NOON + 1),
+        sources: Vec::new(),
+        limits: Default::default(),
+        replaces: None,
     };
     store.put_first(&[grant], &[key]).await.unwrap();
     let used = [(GrantId::from_random(1), NOON)];
@@ -77,6 +80,7 @@ async fn fill(store: &Store) {
         label: "«x»".into(),
         tools: AgentTools::default(),
         users: true.into(),
+        limits: Default::default(),
         created_ms: NOON,
     };
     store.put_agent(&agent, &[]).await.unwrap();

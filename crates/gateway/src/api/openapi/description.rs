@@ -51,7 +51,7 @@ pub(super) fn generated() -> String {
         grants::list, grants::add, grants::one, grants::remove,
         groups::list, groups::create, groups::one, groups::change, groups::remove,
         policy::test,
-        keys::list, keys::create, keys::revoke,
+        keys::list, keys::create, keys::one, keys::change, keys::rotate, keys::revoke,
         settings::list, settings::change,
         projects::list, projects::create, projects::one, projects::change, projects::remove,
         products::list, products::install, products::preview, products::one, products::uninstall,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gantry_model::secret::{Template, hide_arguments};
 use gantry_model::spec::options::Kind as Form;
-use gantry_model::spec::{period, size};
+use gantry_model::spec::{OutputCheck, period, size};
 use serde_json::{Value as Json, json};
 
 use super::diagnostics::{Diagnostics, shown};
@@ -186,15 +186,16 @@ impl<'t, 'd> Fields<'t, 'd> {
         for member in &table.members {
             let name = format!("{field}.{}", member.key);
             if member.node.as_table().is_none() {
-                let help = "known keys are `timeout`, `idempotent`";
+                let help = "known keys are `timeout`, `idempotent`, `output_check`";
                 self.diagnostics.wrong(&member.node, &name, "a table", help);
             }
             let mut tool = Fields::new(self.diagnostics, &member.node, &name, self.fill);
-            tool.known(&["timeout", "idempotent"]);
+            tool.known(&["timeout", "idempotent", "output_check"]);
             let mut said = serde_json::Map::new();
             for (key, form) in [
                 ("timeout", Form::Period(Duration::from_millis(1))),
                 ("idempotent", Form::Flag),
+                ("output_check", Form::Choice(OutputCheck::NAMES)),
             ] {
                 if let Some(value) = tool.value(form, key) {
                     said.insert(key.to_owned(), value);

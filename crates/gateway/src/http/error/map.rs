@@ -85,6 +85,7 @@ impl From<CallFailure> for Problem {
                 problem.with_issues(issues.into_iter().map(FieldIssue::from).collect())
             }
             CallError::Busy { retry_after, .. } => problem.with_retry_after(retry_after),
+            CallError::Limited(exceeded) => problem.with_retry_after(exceeded.retry_after),
             CallError::Down {
                 next_try: Some(wait),
                 ..
@@ -158,7 +159,9 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         CallError::KeyEnded { .. } => (StatusCode::UNAUTHORIZED, Carrier::Status),
         CallError::Arguments { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::ToolResult),
         CallError::BadParams { .. } => (StatusCode::BAD_REQUEST, Carrier::Answer),
-        CallError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),
+        CallError::Busy { .. } | CallError::Limited(_) => {
+            (StatusCode::TOO_MANY_REQUESTS, Carrier::Status)
+        }
         CallError::Down { .. } => (StatusCode::SERVICE_UNAVAILABLE, Carrier::Answer),
         CallError::Remote {
             error: HttpError::Silent { .. },
@@ -306,17 +309,18 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::NeedsSecondPerson { .. }
         | AdminError::PolicyOfInstallation
         | AdminError::OwnRegistration { .. } => StatusCode::FORBIDDEN,
-        AdminError::Setting(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        AdminError::Setting(_) | AdminError::KeyLifetime { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         AdminError::UnknownRegistration { .. }
         | AdminError::UnknownHold { .. }
+        | AdminError::UnknownKey { .. }
         | AdminError::UnknownProduct { .. }
         | AdminError::UnknownGrant { .. }
-        | AdminError::UnknownKey { .. }
         | AdminError::UnknownGroup { .. }
         | AdminError::UnknownProject { .. } => StatusCode::NOT_FOUND,
         AdminError::TooManyPending => StatusCode::TOO_MANY_REQUESTS,
         AdminError::ProductChanged { .. }
         | AdminError::TooManyHolds { .. }
+        | AdminError::KeyRotated { .. }
         | AdminError::OfProduct { .. }
         | AdminError::RegistrationDecided { .. }
         | AdminError::RegistrationLost { .. }

@@ -63,6 +63,7 @@ fn done() -> Reply {
         upstream: None,
         is_error: false,
         is_odd: false,
+        warning: None,
         permit: Default::default(),
     }
 }

@@ -77,10 +77,10 @@ fn reading_verbs_print_json() {
         tools: {items[{definition{description inputSchema{properties{delay_ms{type} nonce{type} text{type}} required type} name} id name server tool version}]}
         why default a__echo: {agent allowed reasons tool}
         calls: {items[{agent code duration_us ended_ms error id input input_bytes key method output output_bytes project repeats run schema_version seq server session started started_ms status step surface tool trace user user_trust}]}
-        key ls: {items[{agent created created_ms id kind label role}]}
+        key ls: {items[{agent created created_ms id kind label last_used last_used_from last_used_ms limits{} role sources}]}
         key new --label json: {agent id key}
-        agent new reader --grant a:*: {created created_ms grants keys label name tools{exclude include} trusted_user_ids}
-        agent ls: {items[{created created_ms grants keys[{agent created created_ms id kind label}] label name tools{exclude include} trusted_user_ids}]}
+        agent new reader --grant a:*: {created created_ms grants keys label limits{} name tools{exclude include} trusted_user_ids}
+        agent ls: {items[{created created_ms grants keys[{agent created created_ms id kind label last_used last_used_from last_used_ms limits{} sources}] label limits{} name tools{exclude include} trusted_user_ids}]}
         agent rm reader: {removed}
         logs a: {items[{at at_ms number stream text}]}
         restart a: {attempts[{ended_ms exit_code how number oom_killed pids_limit_hit signal started started_ms stderr was_ready}] breaker{next_try_in_ms state unanswered} command created_ms description dropped_notifications excluded file generation health_warning hidden hidden_resources hosting id image image_changed image_digest in_flight instructions isolation[{detail name state}] last_crash late_replies name next_try noise{last lines} pid profile prompts protocol_version provider{name reason} queue{closed_lanes in_flight lanes limit waiting} reason refused_requests refused_tools resources restart_count server_info{name version} sign_in since since_ms source spec start state tools transport unchecked unchecked_tools uptime_ms url usage_history usage waiting}

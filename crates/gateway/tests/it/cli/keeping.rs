@@ -202,8 +202,8 @@ fn keys_are_made_listed_and_revoked() {
     let gantry = Gantry::start(&["a"]);
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &["key", "ls"]), @"
-        KEY  KIND  ROLE  AGENT  MADE  ENDS  LABEL
-        [key]  admin  installation  operator  [time]  first start
+        KEY  KIND  ROLE  AGENT  MADE  ENDS  LAST USED  FROM  LIMITS  LABEL
+        [key]  admin  installation  operator  [time]  [time]  127.0.0.1  first start
         [key]  agent  default  [time]  first start
         --- exit 0
         ");
@@ -277,8 +277,8 @@ fn keys_are_made_listed_and_revoked() {
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &["key", "ls"]), @"
-        KEY  KIND  ROLE  AGENT  MADE  ENDS  LABEL
-        [key]  admin  installation  operator  [time]  first start
+        KEY  KIND  ROLE  AGENT  MADE  ENDS  LAST USED  FROM  LIMITS  LABEL
+        [key]  admin  installation  operator  [time]  [time]  127.0.0.1  first start
         [key]  agent  default  [time]  first start
         [key]  agent  default  [time]  laptop
         [key]  agent  default  [time]  notebook

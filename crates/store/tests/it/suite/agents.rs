@@ -17,6 +17,7 @@ fn agent(name: &str, include: &[&str]) -> AgentRow {
             exclude: vec!["*:delete_*".into()],
         },
         users: (name == "one").into(),
+        limits: serde_json::from_str(r#"{"calls_per_hour":9}"#).unwrap(),
         created_ms: NOON,
     }
 }
@@ -98,6 +99,9 @@ async fn an_agent_is_kept_changed_and_removed_with_all_that_is_its_own() {
             created_ms: NOON,
             revoked_ms: None,
             expires_ms: None,
+            sources: Vec::new(),
+            limits: Default::default(),
+            replaces: None,
         };
         store.put_key(&key).await.unwrap();
         store
@@ -126,6 +130,9 @@ async fn an_agent_that_a_key_made_known_has_no_filter() {
             created_ms: NOON,
             revoked_ms: None,
             expires_ms: None,
+            sources: Vec::new(),
+            limits: Default::default(),
+            replaces: None,
         };
         store.put_key(&key).await.unwrap();
         let agents = store.agents(&local()).await.unwrap();

@@ -141,6 +141,9 @@ async fn every_change_moves_its_revision() {
             created_ms: NOON,
             revoked_ms: None,
             expires_ms: None,
+            sources: Vec::new(),
+            limits: Default::default(),
+            replaces: None,
         };
         store.put_key(&key).await.unwrap();
         moved(&store, true, false, "a key", &mut seen).await;
@@ -152,6 +155,7 @@ async fn every_change_moves_its_revision() {
             label: String::new(),
             tools: AgentTools::default(),
             users: UserTrust::Asserted,
+            limits: Default::default(),
             created_ms: NOON,
         };
         let grant = GrantRow {

@@ -124,6 +124,7 @@ async fn grants_that_stay_with_an_agent_keep_their_ids() {
             label: String::new(),
             tools: AgentTools::default(),
             users: UserTrust::Asserted,
+            limits: Default::default(),
             created_ms: NOON,
         };
         let own = Principal::Agent(agent.name.clone());

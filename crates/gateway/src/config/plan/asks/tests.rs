@@ -64,7 +64,7 @@ fn every_member_is_shown_at_every_depth() {
         count += 1;
         put(&mut entry, name, json!(format!("mark-{count:03}")));
     }
-    let tool = marked(&["timeout", "idempotent"], &mut count);
+    let tool = marked(&["timeout", "idempotent", "output_check"], &mut count);
     put(&mut entry, "tools.settings", json!({ "search": tool }));
     put(&mut entry, "env", marked(&["A", "B"], &mut count).into());
     put(
