@@ -26,6 +26,7 @@ mod error;
 mod events;
 mod folder;
 mod guard;
+mod hooks;
 mod http_client;
 mod image_store;
 mod known_secrets;
@@ -33,6 +34,7 @@ mod leases;
 mod library;
 mod machine;
 mod native;
+mod pins;
 mod project;
 mod quota;
 mod random;
@@ -79,7 +81,7 @@ pub use gantry_model as model;
 pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
     JournalDamage, ProductRow, RegistrationRow, RegistrationState, Store, StoreConfig,
-    StoreConfigError, StoreError,
+    StoreConfigError, StoreError, ToolChangeRow, ToolVersionRow,
 };
 pub use image_store::{
     ChangedTag, Images, RegistryCredentialsError, RegistryLogin, RegistryLoginError,
@@ -90,6 +92,7 @@ pub use project::Project;
 pub use project::feed::{LogFollower, ServerLoad};
 pub use project::grants::ToolFacts;
 pub use project::images::tags::TagCheck;
+pub use project::pins::PinnedItem;
 pub use project::policy::{HeldChange, TakenRegistration};
 pub use project::policy_test::{PolicyReport, TestedCall};
 pub use project::products::{NewProduct, ProductPlan};

@@ -4,7 +4,7 @@
 //!
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
 //! here: `changes` and `files` (servers), `agents` (agents and keys), `grants`, `secrets`, `sign_in`, `record` (events
-//! and administrative acts), `volumes`, `images`, `settings`, `suspend`,
+//! and administrative acts), `volumes`, `images`, `settings`, `suspend`, `pins` (changed tools), `hooks`,
 //! `policy` (the registration policy), `policy_test`, `products`. `follow` applies what other gateways that share the
 //! store have changed.
 
@@ -14,7 +14,9 @@ pub(crate) mod feed;
 mod files;
 mod follow;
 pub(crate) mod grants;
+mod hooks;
 pub(crate) mod images;
+pub(crate) mod pins;
 pub(crate) mod policy;
 pub(crate) mod policy_test;
 pub(crate) mod products;
@@ -49,9 +51,11 @@ use crate::catalog::Catalog;
 use crate::driver::ImageReport;
 use crate::error::EngineError;
 use crate::events::Events;
+use crate::hooks::HookRunner;
 use crate::image_store::ChangedTag;
 use crate::machine::Machine;
 use crate::native::NativeTool;
+use crate::pins::Pins;
 use crate::random::random;
 use crate::router::{Links, Refreshes, Router};
 use crate::secrets::Secrets;
@@ -75,6 +79,7 @@ pub struct Project {
     pub(crate) acts: Acts,
     settings: SettingsHolder,
     suspended: Arc<Suspended>,
+    pins: Arc<Pins>,
     /// Ends the project's own tasks, before the engine's.
     stop: CancellationToken,
     pub(crate) secrets: Secrets,
@@ -94,6 +99,15 @@ impl Project {
         let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
         let settings = SettingsHolder::load(&store, &name).await?;
         let suspended = Arc::new(Suspended::load(&store, &name).await?);
+        let pins = Pins::load(store.clone(), name.clone(), settings.now().tools.clone()).await?;
+        let pins = Arc::new(pins);
+        let hooks = Arc::new(HookRunner::new(
+            name.clone(),
+            settings.now().hooks.clone(),
+            machine.drivers.clone(),
+            Arc::clone(&machine.clients),
+            Arc::clone(&machine.generations),
+        ));
         machine.make_folders(&name)?;
         // From here on tasks run; nothing below fails before they can be ended.
         let (tracker, stop) = (&machine.tracker, machine.stop_tasks.child_token());
@@ -113,11 +127,11 @@ impl Project {
         let changed = {
             // Weak: the catalog holds handles, whose runners hold this.
             let (catalog, servers) = (Arc::downgrade(&catalog), Arc::downgrade(&servers));
-            let suspended = Arc::clone(&suspended);
+            let (suspended, pins) = (Arc::clone(&suspended), Arc::clone(&pins));
             move || {
                 if let (Some(catalog), Some(servers)) = (Weak::upgrade(&catalog), servers.upgrade())
                 {
-                    refresh(&catalog, &servers, &suspended);
+                    refresh(&catalog, &servers, &suspended, &pins);
                 }
             }
         };
@@ -144,6 +158,7 @@ impl Project {
             topics: Arc::clone(&topics),
             answers: answers.clone(),
             kill_at: machine.kill_at.subscribe(),
+            pins: Arc::clone(&pins),
         });
         let supervisor =
             Supervisor::new(name.clone(), store, context, Arc::clone(&catalog), servers);
@@ -164,6 +179,8 @@ impl Project {
             refreshes: Refreshes::default(),
             draining: machine.draining.clone(),
             suspended: Arc::clone(&suspended),
+            pins: Arc::clone(&pins),
+            hooks: Arc::clone(&hooks),
         };
         Ok(Arc::new(Self {
             name,
@@ -175,6 +192,7 @@ impl Project {
             acts,
             settings,
             suspended,
+            pins,
             stop,
             secrets,
             metrics,
@@ -295,6 +313,7 @@ impl Project {
         let (nameless, collisions) = (self.catalog.nameless(), self.catalog.collisions());
         let views = servers.iter().map(|handle| ServerView::of(handle));
         let views = views.map(|view| view.without(&nameless).beside(&collisions));
+        let views = views.map(|view| view.with_pins(&self.pins));
         let changed = |image: &ImageReport| self.changed_tag(image);
         views.map(|view| view.with_changed_tag(changed)).collect()
     }
@@ -327,6 +346,15 @@ impl Project {
             if let Some(what) = what {
                 let reason = status.reason.clone().unwrap_or_default();
                 warnings.push(format!("server `{}` {what}: {reason}", handle.name));
+            }
+            // fault L3
+            let unapproved = self.pins.unapproved_of(handle.id);
+            if self.pins.undecided_of(handle.id) > 0 {
+                let name = &handle.name;
+                warnings.push(format!(
+                    "server `{name}` lists what nobody approved: {}; `gantry tools changes {name}` shows it",
+                    few(&unapproved)
+                ));
             }
             // fault C6
             let hosting = status.hosting.as_deref();
@@ -379,6 +407,16 @@ impl Project {
             .map(|handle| handle.status.borrow().state.as_str());
         let gateway = self.is_default().then_some(&self.machine.metrics);
         self.metrics.render(states, gateway)
+    }
+}
+
+/// Joins names, the first of them if there are many.
+fn few(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let first = names.iter().take(MOST).cloned().collect::<Vec<_>>();
+    match names.len().saturating_sub(MOST) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod answer;
 mod dispatch;
+mod hooked;
 mod limit;
 mod links;
 mod record;
@@ -20,7 +21,7 @@ use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
 use gantry_model::grant::Decision;
-use gantry_model::id::ServerName;
+use gantry_model::id::{CallId, ServerName};
 use gantry_model::mcp::Method;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,8 @@ use crate::catalog::{Catalog, ListKind};
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
 use crate::guard;
+use crate::hooks::HookRunner;
+use crate::pins::Pins;
 use crate::request::{Announced, Client, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
@@ -67,10 +70,15 @@ pub(crate) struct Router {
     pub(crate) draining: CancellationToken,
     /// What no call may reach.
     pub(crate) suspended: Arc<Suspended>,
+    /// What of the servers' tools is approved.
+    pub(crate) pins: Arc<Pins>,
+    /// What looks at requests and results.
+    pub(crate) hooks: Arc<HookRunner>,
 }
 
 /// A call that is made: who asks for what, and how long it may take.
 struct Call<'a> {
+    id: CallId,
     caller: &'a Caller,
     request: &'a Request<'a>,
     method: Option<Method>,
@@ -114,6 +122,7 @@ impl Router {
         }
         let limit = Limit::of(record.begun, request.timeout);
         let call = Call {
+            id: record.id(),
             caller,
             request,
             method,
@@ -161,7 +170,24 @@ impl Router {
                 learned = self.learned(call.caller, call.request, call.method)?;
                 let decision = learned.decide(call.caller);
                 Box::pin(judge(call.caller, &learned, &decision)).await?;
+                learned.check_approved(&self.pins)?;
                 (&learned, decision)
+            }
+        };
+        let (replaced, with_replaced);
+        let (target, decision) = match self.hooks.is_empty() {
+            true => (target, decision),
+            false => {
+                replaced = Box::pin(self.hooked_request(call, target)).await?;
+                match &replaced {
+                    None => (target, decision),
+                    Some(arguments) => {
+                        with_replaced = target.with_arguments(arguments.as_raw());
+                        let decision = with_replaced.decide(call.caller);
+                        Box::pin(judge(call.caller, &with_replaced, &decision)).await?;
+                        (&with_replaced, decision)
+                    }
+                }
             }
         };
         approve(call, target, &decision)?;
@@ -180,7 +206,11 @@ impl Router {
             }
         };
         reply.check(target).await?;
-        let reply = reply.redact(target);
+        let mut reply = reply.clean(target).redact(target);
+        if !self.hooks.is_empty() {
+            reply = Box::pin(self.hooked_result(call, target, reply)).await?;
+        }
+        let reply = reply.cut(target)?;
         if let NameLocation::Server(server) = &target.place {
             let named = (&*reply.result, target.item.as_ref());
             let client = (&call.caller.agent, call.request.identity.session());
@@ -198,6 +228,7 @@ impl Router {
     ) -> Result<(), CallError> {
         judge(caller, target, decision).await?;
         self.suspended.check(&target.server_name(), &target.item)?;
+        target.check_approved(&self.pins)?;
         match &target.place {
             // Known before the record, so that a flood is counted and not recorded one by one.
             NameLocation::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),

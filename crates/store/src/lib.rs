@@ -17,6 +17,7 @@ mod error;
 mod gateway;
 mod hosting;
 mod journal;
+mod pin;
 mod postgres;
 mod project;
 mod row;
@@ -33,6 +34,7 @@ pub use error::StoreError;
 pub use gateway::{Changes, Gateway, Lease};
 pub use hosting::{HOSTED_IDS, IDS_PER_SERVER, VolumeRow, WorkspaceInstance, WorkspaceRow};
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
+pub use pin::{CatalogPins, ListedDefinition, ToolChangeRow, ToolVersionRow, UnapprovedRow};
 pub use project::{ProductRow, ProjectRow, RegistrationRow, RegistrationState};
 pub use row::{
     AgentRow, AgentTools, CatalogRow, GrantRow, GroupRow, KeyRow, SealedRow, SecretRow, ServerRow,

@@ -67,6 +67,26 @@ pub enum AdminError {
         /// By whom, and why.
         why: String,
     },
+    /// No such hook.
+    #[error("no hook `{name}`")]
+    UnknownHook {
+        /// The name as asked for.
+        name: String,
+    },
+    /// No version of it is known.
+    #[error("no version of the {kind} `{tool}` is known")]
+    ToolVersionUnknown {
+        /// `tool`, `prompt` or `template`.
+        kind: String,
+        /// Its server and its name.
+        tool: String,
+    },
+    /// What its server lists now is not the version that was decided on.
+    #[error("`{tool}` is not listed in that version any more")]
+    ToolVersionChanged {
+        /// Its server and its name.
+        tool: String,
+    },
     /// No such product.
     #[error("no product `{name}` is installed")]
     UnknownProduct {
@@ -179,6 +199,9 @@ impl Diagnose for AdminError {
             Self::RegistrationDecided { .. } => "registration.decided",
             Self::RegistrationLost { .. } => "registration.lost",
             Self::ServerSuspended { .. } => "server.suspended",
+            Self::UnknownHook { .. } => "hook.unknown",
+            Self::ToolVersionUnknown { .. } => "tool.version_unknown",
+            Self::ToolVersionChanged { .. } => "tool.version_changed",
             Self::UnknownProduct { .. } => "product.unknown",
             Self::ProductChanged { .. } => "product.changed",
             Self::OfProduct { .. } => "server.of_product",
@@ -229,6 +252,13 @@ impl Diagnose for AdminError {
             Self::RegistrationLost { .. } => Some("ask for it again".into()),
             Self::ServerSuspended { server, .. } => {
                 Some(format!("resume it: `gantry resume server {server}`"))
+            }
+            Self::UnknownHook { .. } => Some("`gantry hook ls` lists them".into()),
+            Self::ToolVersionUnknown { .. } => {
+                Some("`gantry tools changes` lists what is new or changed".into())
+            }
+            Self::ToolVersionChanged { .. } => {
+                Some("look at it again: `gantry tools diff SERVER:TOOL`".into())
             }
             Self::UnknownProduct { .. } => Some("`gantry product ls` lists them".into()),
             Self::ProductChanged { .. } => Some("show the plan again".into()),

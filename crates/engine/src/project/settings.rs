@@ -41,6 +41,11 @@ impl SettingsHolder {
         Ok(holder)
     }
 
+    /// Returns the settings as they are now.
+    pub(super) fn now(&self) -> Arc<ProjectSettings> {
+        self.now.load_full()
+    }
+
     /// Reads them again if another gateway has changed them since.
     pub(crate) async fn refresh(
         &self,
@@ -69,7 +74,7 @@ impl SettingsHolder {
 impl Project {
     /// Returns the settings of the project as they are now.
     pub fn settings(&self) -> Arc<ProjectSettings> {
-        self.settings.now.load_full()
+        self.settings.now()
     }
 
     /// Changes settings, all of them or none; `null` brings a default back.
@@ -92,6 +97,7 @@ impl Project {
                 let value = (value != setting.default()).then_some(value);
                 rows.push((name, value));
             }
+            project.policed_hooks(&by, &after.hooks)?;
             let shown = |settings: &ProjectSettings| {
                 let values = rows.iter().filter_map(|(name, _)| {
                     let setting = Setting::named(name).ok()?;
@@ -120,6 +126,8 @@ impl Project {
             let changed = changed.map_err(EngineError::from);
             act.end(&changed).await;
             changed?;
+            project.follow_pin_policy().await?;
+            project.follow_hooks();
             Ok(project.settings())
         })
         .await

@@ -28,6 +28,7 @@ mod image_registry;
 mod matrix;
 mod mcp_registry;
 mod oauth;
+mod pins;
 mod projects;
 mod prompts;
 mod proof;

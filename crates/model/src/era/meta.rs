@@ -37,6 +37,10 @@ pub const RUN_ID: &str = "io.gantry/run-id";
 pub const STEP: &str = "io.gantry/step";
 /// How many secrets were taken out of a result.
 pub const REDACTED: &str = "io.gantry/redacted";
+/// How many places of a result nobody would have seen, and were taken out.
+pub const CLEANED: &str = "io.gantry/cleaned";
+/// What was cut off a result that is too long.
+pub const TRUNCATED: &str = "io.gantry/truncated";
 /// What all names of Gantry's begin with, in whatever case a server reads them.
 const OURS: &str = "io.gantry/";
 

@@ -30,6 +30,20 @@ pub struct CallPolicy {
     pub ask_timeout: Duration,
     /// Whether user, session, run, step and trace are passed on in `_meta`.
     pub pass_context: bool,
+    /// Whether what nobody sees is taken out of results.
+    #[serde(skip_serializing_if = "is_true")]
+    pub clean_results: bool,
+    /// The longest result that is passed on; a longer one is cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_bytes: Option<u32>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 impl Default for CallPolicy {
@@ -42,6 +56,8 @@ impl Default for CallPolicy {
             late_grace: Duration::from_secs(10),
             ask_timeout: Duration::from_secs(600),
             pass_context: true,
+            clean_results: true,
+            result_bytes: None,
         }
     }
 }
@@ -99,4 +115,18 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         |spec| plain(&mut spec.calls.pass_context),
     )
     .old_names(&["calls.pass_context"]),
+    option(
+        "clean_results",
+        Kind::Flag,
+        "Whether escape sequences, zero-width, bidirectional and tag characters are taken out of its \
+         results; `_meta` says how many.",
+        |spec| plain(&mut spec.calls.clean_results),
+    ),
+    option(
+        "result_bytes",
+        Kind::Whole(1024, 16 << 20),
+        "The longest result that is passed on, in bytes; a longer one is cut, and `_meta` says where.",
+        |spec| plain(&mut spec.calls.result_bytes),
+    )
+    .absent("not cut"),
 ];

@@ -44,6 +44,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         "grants",
         include_str!("../../migrations/postgres/0018_grants.sql"),
     ),
+    (
+        20,
+        "tool versions",
+        include_str!("../../migrations/postgres/0020_tool_versions.sql"),
+    ),
 ];
 
 /// What is there: whether the schema is, how many tables it has, whether the table of migrations is among

@@ -12,9 +12,9 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, auth, call, calls, errors, events, grants, groups, health, history, images, keys,
-    policy, products, projects, registrations, secrets, servers, session, settings, suspensions,
-    tools, volumes, welcome,
+    acts, agents, auth, call, calls, errors, events, grants, groups, health, history, hooks,
+    images, keys, policy, products, projects, registrations, secrets, servers, session, settings,
+    suspensions, tools, volumes, welcome,
 };
 
 /// Returns the generated document.
@@ -44,14 +44,15 @@ pub(super) fn generated() -> String {
         history::logs, history::events, history::all_events, events::stream,
         session::sign_in, session::show, session::sign_out, session::new_code,
         acts::list, acts::confirm_clock,
-        tools::list, tools::call::call, tools::why::why, call::call_server,
+        tools::list, tools::call::call, tools::why::why, tools::changes::changes,
+        tools::changes::versions, tools::changes::approve, tools::changes::refuse, call::call_server,
         calls::list, calls::export::export, calls::one, calls::take_back,
         agents::list, agents::create, agents::one, agents::change, agents::remove,
         grants::list, grants::add, grants::one, grants::remove,
         groups::list, groups::create, groups::one, groups::change, groups::remove,
         policy::test,
         keys::list, keys::create, keys::revoke,
-        settings::list, settings::change,
+        settings::list, settings::change, hooks::list, hooks::set, hooks::remove,
         projects::list, projects::create, projects::one, projects::change, projects::remove,
         products::list, products::install, products::preview, products::one, products::uninstall,
         suspensions::list, suspensions::suspend, suspensions::resume,
@@ -75,6 +76,7 @@ pub(super) fn generated() -> String {
         (name = "products", description = "Servers that come together by a manifest. Admin keys only."),
         (name = "suspensions", description = "What is stopped at once with its grants kept. Admin keys only."),
         (name = "registrations", description = "What waits for a second person. Admin keys only."),
+        (name = "hooks", description = "Commands and endpoints that look at requests and results. Admin keys only."),
         (name = "settings", description = "The settings of the project. Admin keys only."),
         (name = "session", description = "Browser sessions: a sign-in code or a key becomes a cookie and a token."),
         (name = "acts", description = "Administrative acts, and refused attempts. Admin keys only."),

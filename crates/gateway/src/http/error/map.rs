@@ -5,7 +5,9 @@
 //! | unknown tool, prompt, resource | 404 | 200 | -32602, a resource -32002 before 2026-07-28 |
 //! | unknown server | 404 | 404 | -31404 |
 //! | unknown method | 404 | 200, modern 404 | -32601 |
-//! | no grant, suspended | 403 | 403 | -31403 |
+//! | no grant, suspended, quarantined | 403 | 403 | -31403 |
+//! | refused by a hook of the project | 403 | 200 | -31403 |
+//! | a hook of the project failed | 502 | 200 | -31502 |
 //! | arguments against the schema | 422, `issues` | 200, a result with `isError` | – |
 //! | params of no use | 400 | 200 | -32602 |
 //! | queue full | 429, Retry-After | 429, Retry-After | -31429 |
@@ -123,6 +125,9 @@ impl From<CallFailure> for Problem {
             | CallError::Unbound { .. }
             | CallError::Forbidden { .. }
             | CallError::Suspended { .. }
+            | CallError::Quarantined { .. }
+            | CallError::HookRefused { .. }
+            | CallError::HookFailed { .. }
             | CallError::Down { next_try: None, .. }
             | CallError::Exited { .. }
             | CallError::Remote { .. }
@@ -136,6 +141,7 @@ impl From<CallFailure> for Problem {
             | CallError::NotReading { .. }
             | CallError::Protocol { .. }
             | CallError::ResponseTooLarge { .. }
+            | CallError::ResultTooLong { .. }
             | CallError::Audit(_)
             | CallError::Panicked => problem,
         }
@@ -151,9 +157,12 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         CallError::Unbound { .. }
         | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
+        | CallError::Quarantined { .. }
         | CallError::KeyEnded {
             end: KeyEnd::Suspended,
         } => (StatusCode::FORBIDDEN, Carrier::Status),
+        CallError::HookRefused { .. } => (StatusCode::FORBIDDEN, Carrier::Answer),
+        CallError::HookFailed { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
         CallError::Undelivered { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Answer),
         CallError::KeyEnded { .. } => (StatusCode::UNAUTHORIZED, Carrier::Status),
         CallError::Arguments { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::ToolResult),
@@ -173,7 +182,8 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::Remote { .. }
         | CallError::NotReading { .. }
         | CallError::Protocol { .. }
-        | CallError::ResponseTooLarge { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
+        | CallError::ResponseTooLarge { .. }
+        | CallError::ResultTooLong { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
         CallError::Timeout { .. } | CallError::Unanswered { .. } => {
             (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer)
         }
@@ -308,6 +318,8 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::OwnRegistration { .. } => StatusCode::FORBIDDEN,
         AdminError::Setting(_) => StatusCode::UNPROCESSABLE_ENTITY,
         AdminError::UnknownRegistration { .. }
+        | AdminError::ToolVersionUnknown { .. }
+        | AdminError::UnknownHook { .. }
         | AdminError::UnknownProduct { .. }
         | AdminError::UnknownGrant { .. }
         | AdminError::UnknownKey { .. }
@@ -315,6 +327,7 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::UnknownProject { .. } => StatusCode::NOT_FOUND,
         AdminError::TooManyPending => StatusCode::TOO_MANY_REQUESTS,
         AdminError::ProductChanged { .. }
+        | AdminError::ToolVersionChanged { .. }
         | AdminError::OfProduct { .. }
         | AdminError::RegistrationDecided { .. }
         | AdminError::RegistrationLost { .. }
