@@ -114,8 +114,8 @@ impl Tool {
             version,
             schema_version: OnceLock::new(),
             has_output: view.output_schema.is_some_and(Raw::is_object),
-            says_read_only: view
             is_unapproved: AtomicBool::new(false),
+            says_read_only: view
                 .annotations
                 .and_then(|annotations| annotations.get("readOnlyHint"))
                 .and_then(Raw::boolean)
