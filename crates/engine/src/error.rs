@@ -12,6 +12,7 @@ use std::time::Duration;
 use gantry_model::caller::KeyEnd;
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::grant::GrantError;
+use gantry_model::hook::HookPoint;
 use gantry_model::id::{AgentName, CallId, GrantId, NameError, ServerName};
 use gantry_model::limits::Limited;
 use gantry_model::spec::{SpecError, period};
@@ -32,7 +33,7 @@ use crate::secrets::SecretError;
 use crate::transport::http::HttpError;
 use gantry_images::ImageError;
 
-use text::{file_shown, key_end_text, more_about, next_try_text};
+use text::{because, file_shown, key_end_text, more_about, next_try_text};
 
 /// A request that did not get an answer of the server's, and the call it was.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +112,36 @@ pub enum CallError {
     Suspended {
         /// What is.
         what: Suspendable,
+    },
+    /// It is new or changed, and nobody approved it.
+    #[error("`{server}:{item}` is quarantined: {why}")]
+    Quarantined {
+        /// Whose it is.
+        server: ServerName,
+        /// The tool, prompt or template.
+        item: String,
+        /// Why it is held back.
+        why: &'static str,
+    },
+    /// A hook of the project refused it.
+    #[error("hook `{hook}` refused the {}{}", point.as_str(), because(reason))]
+    HookRefused {
+        /// The hook.
+        hook: String,
+        /// What it saw.
+        point: HookPoint,
+        /// Why, in its words.
+        reason: String,
+    },
+    /// A hook of the project could not be asked, and nothing passes without it.
+    #[error("hook `{hook}` failed on the {}: {why}", point.as_str())]
+    HookFailed {
+        /// The hook.
+        hook: String,
+        /// What it was to see.
+        point: HookPoint,
+        /// What went wrong.
+        why: String,
     },
     /// The arguments do not fit the tool's schema.
     #[error("arguments of `{tool}` do not fit its schema")]
@@ -223,6 +254,14 @@ pub enum CallError {
     /// The server's answer was over the limit.
     #[error("response over {} MiB from server `{server}`", limit >> 20)]
     ResponseTooLarge {
+        /// The server.
+        server: ServerName,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The result is longer than the server's results may be, and cannot be cut.
+    #[error("the result of server `{server}` is over {limit} bytes and cannot be cut")]
+    ResultTooLong {
         /// The server.
         server: ServerName,
         /// The limit in bytes.
@@ -351,6 +390,9 @@ impl Diagnose for CallError {
                 what: Suspendable::Tool(..),
             } => "tool.suspended",
             Self::Suspended { .. } => "server.suspended",
+            Self::Quarantined { .. } => "tool.quarantined",
+            Self::HookRefused { .. } => "hook.refused",
+            Self::HookFailed { .. } => "hook.failed",
             Self::Arguments { .. } => "schema.input",
             Self::Output { .. } => "schema.output",
             Self::BadParams { .. } => "request.params",
@@ -372,6 +414,7 @@ impl Diagnose for CallError {
             Self::Rpc { .. } => "server.error",
             Self::Protocol { .. } => "server.protocol",
             Self::ResponseTooLarge { .. } => "server.response_too_large",
+            Self::ResultTooLong { .. } => "server.result_too_long",
             Self::Undelivered { .. } => "call.undelivered",
             Self::Unanswered { .. } => "call.unanswered",
             Self::Declined { .. } => "call.declined",
@@ -393,6 +436,8 @@ impl Diagnose for CallError {
             | Self::Unbound { .. }
             | Self::Forbidden { .. }
             | Self::Suspended { .. }
+            | Self::Quarantined { .. }
+            | Self::HookRefused { .. }
             | Self::Arguments { .. }
             | Self::BadParams { .. }
             | Self::Busy { .. }
@@ -413,8 +458,11 @@ impl Diagnose for CallError {
             | Self::NotReading { .. }
             | Self::Rpc { .. }
             | Self::Protocol { .. }
-            | Self::ResponseTooLarge { .. } => Fault::Server,
-            Self::Audit(_) | Self::Stopping | Self::Panicked => Fault::Gateway,
+            | Self::ResponseTooLarge { .. }
+            | Self::ResultTooLong { .. } => Fault::Server,
+            Self::Audit(_) | Self::HookFailed { .. } | Self::Stopping | Self::Panicked => {
+                Fault::Gateway
+            }
         }
     }
 
@@ -425,6 +473,15 @@ impl Diagnose for CallError {
                 Some("ask an administrator to grant it, or use a tool of `tools/list`".into())
             }
             Self::Forbidden { why, .. } => Some(why.hint().into()),
+            Self::Quarantined { server, item, .. } => Some(format!(
+                "go on without it; an approver decides: `gantry tools diff {server}:{item}`"
+            )),
+            Self::HookRefused { .. } => {
+                Some("change what it objects to, or go on without it".into())
+            }
+            Self::HookFailed { .. } => {
+                Some("an administrator can mend or remove the hook: `gantry hook ls`".into())
+            }
             Self::Arguments { .. } => Some("correct the named fields and call again".into()),
             Self::Busy {
                 full, retry_after, ..
@@ -488,6 +545,7 @@ impl Diagnose for CallError {
             | Self::Rpc { .. }
             | Self::Protocol { .. }
             | Self::ResponseTooLarge { .. }
+            | Self::ResultTooLong { .. }
             | Self::Stopping
             | Self::Panicked => None,
         }

@@ -156,6 +156,9 @@ impl Events {
             | EventKind::SignedOut
             | EventKind::Recovered
             | EventKind::CatalogChanged
+            | EventKind::ToolsUnapproved
+            | EventKind::ToolDecided
+            | EventKind::SuspiciousText
             | EventKind::ImageChanged
             | EventKind::RestartRequested
             | EventKind::Stopped

@@ -26,6 +26,7 @@ mod error;
 mod events;
 mod folder;
 mod guard;
+mod hooks;
 mod http_client;
 mod image_store;
 mod known_secrets;
@@ -34,6 +35,7 @@ mod library;
 mod limits;
 mod machine;
 mod native;
+mod pins;
 mod project;
 mod quota;
 mod random;
@@ -85,7 +87,7 @@ pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, AuditFile, CallDetails, CallFilter, CallRow, CallStatus,
     CallUsage, Check, DamageKind, ErrorKind, HoldRow, JournalDamage, Phases, ProductRow,
     RegistrationRow, RegistrationState, Store, StoreConfig, StoreConfigError, StoreError,
-    UserSource,
+    ToolChangeRow, ToolVersionRow, UserSource,
 };
 pub use image_store::{
     ChangedTag, Images, RegistryCredentialsError, RegistryLogin, RegistryLoginError,
@@ -98,6 +100,7 @@ pub use project::audit::NewHold;
 pub use project::feed::{LogFollower, ServerLoad};
 pub use project::grants::ToolFacts;
 pub use project::images::tags::TagCheck;
+pub use project::pins::PinnedItem;
 pub use project::policy::{HeldChange, TakenRegistration};
 pub use project::policy_test::{PolicyReport, TestedCall};
 pub use project::products::{NewProduct, ProductPlan};

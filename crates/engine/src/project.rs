@@ -5,6 +5,7 @@
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
 //! here: `changes` and `files` (servers), `agents` (agents and keys), `grants`, `secrets`, `sign_in`, `record` (events
 //! and administrative acts), `audit` (holds, erasure, the chain), `volumes`, `images`, `settings`, `suspend`,
+//! `pins` (changed tools), `hooks`,
 //! `policy` (the registration policy), `policy_test`, `products`. `follow` applies what other gateways that share the
 //! store have changed.
 
@@ -15,7 +16,9 @@ pub(crate) mod feed;
 mod files;
 mod follow;
 pub(crate) mod grants;
+mod hooks;
 pub(crate) mod images;
+pub(crate) mod pins;
 pub(crate) mod policy;
 pub(crate) mod policy_test;
 pub(crate) mod products;
@@ -51,9 +54,11 @@ use crate::catalog::Catalog;
 use crate::driver::ImageReport;
 use crate::error::EngineError;
 use crate::events::Events;
+use crate::hooks::HookRunner;
 use crate::image_store::ChangedTag;
 use crate::machine::Machine;
 use crate::native::NativeTool;
+use crate::pins::Pins;
 use crate::random::random;
 use crate::router::{Links, Refreshes, Router};
 use crate::secrets::Secrets;
@@ -77,6 +82,7 @@ pub struct Project {
     pub(crate) acts: Acts,
     settings: SettingsHolder,
     suspended: Arc<Suspended>,
+    pins: Arc<Pins>,
     /// Ends the project's own tasks, before the engine's.
     stop: CancellationToken,
     pub(crate) secrets: Secrets,
@@ -97,6 +103,15 @@ impl Project {
         let settings = SettingsHolder::load(&store, &name, machine.audit.clone()).await?;
         access.limits().set_project(&settings.now().limits);
         let suspended = Arc::new(Suspended::load(&store, &name).await?);
+        let pins = Pins::load(store.clone(), name.clone(), settings.now().tools.clone()).await?;
+        let pins = Arc::new(pins);
+        let hooks = Arc::new(HookRunner::new(
+            name.clone(),
+            settings.now().hooks.clone(),
+            machine.drivers.clone(),
+            Arc::clone(&machine.clients),
+            Arc::clone(&machine.generations),
+        ));
         machine.make_folders(&name)?;
         // From here on tasks run; nothing below fails before they can be ended.
         let (tracker, stop) = (&machine.tracker, machine.stop_tasks.child_token());
@@ -116,11 +131,11 @@ impl Project {
         let changed = {
             // Weak: the catalog holds handles, whose runners hold this.
             let (catalog, servers) = (Arc::downgrade(&catalog), Arc::downgrade(&servers));
-            let suspended = Arc::clone(&suspended);
+            let (suspended, pins) = (Arc::clone(&suspended), Arc::clone(&pins));
             move || {
                 if let (Some(catalog), Some(servers)) = (Weak::upgrade(&catalog), servers.upgrade())
                 {
-                    refresh(&catalog, &servers, &suspended);
+                    refresh(&catalog, &servers, &suspended, &pins);
                 }
             }
         };
@@ -147,6 +162,7 @@ impl Project {
             topics: Arc::clone(&topics),
             answers: answers.clone(),
             kill_at: machine.kill_at.subscribe(),
+            pins: Arc::clone(&pins),
         });
         let supervisor =
             Supervisor::new(name.clone(), store, context, Arc::clone(&catalog), servers);
@@ -169,6 +185,8 @@ impl Project {
             suspended: Arc::clone(&suspended),
             callers: access.callers(),
             limits: access.limits(),
+            pins: Arc::clone(&pins),
+            hooks: Arc::clone(&hooks),
         };
         Ok(Arc::new(Self {
             name,
@@ -180,6 +198,7 @@ impl Project {
             acts,
             settings,
             suspended,
+            pins,
             stop,
             secrets,
             metrics,
@@ -309,6 +328,7 @@ impl Project {
         let (nameless, collisions) = (self.catalog.nameless(), self.catalog.collisions());
         let views = servers.iter().map(|handle| ServerView::of(handle));
         let views = views.map(|view| view.without(&nameless).beside(&collisions));
+        let views = views.map(|view| view.with_pins(&self.pins));
         let changed = |image: &ImageReport| self.changed_tag(image);
         views.map(|view| view.with_changed_tag(changed)).collect()
     }
@@ -341,6 +361,15 @@ impl Project {
             if let Some(what) = what {
                 let reason = status.reason.clone().unwrap_or_default();
                 warnings.push(format!("server `{}` {what}: {reason}", handle.name));
+            }
+            // fault L3
+            let unapproved = self.pins.unapproved_of(handle.id);
+            if self.pins.undecided_of(handle.id) > 0 {
+                let name = &handle.name;
+                warnings.push(format!(
+                    "server `{name}` lists what nobody approved: {}; `gantry tools changes {name}` shows it",
+                    few(&unapproved)
+                ));
             }
             // fault C6
             let hosting = status.hosting.as_deref();
@@ -396,6 +425,16 @@ impl Project {
             .map(|handle| handle.status.borrow().state.as_str());
         let gateway = self.is_default().then_some(&self.machine.metrics);
         self.metrics.render(states, gateway)
+    }
+}
+
+/// Joins names, the first of them if there are many.
+fn few(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let first = names.iter().take(MOST).cloned().collect::<Vec<_>>();
+    match names.len().saturating_sub(MOST) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

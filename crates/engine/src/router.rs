@@ -5,6 +5,7 @@
 
 mod answer;
 mod dispatch;
+mod hooked;
 mod limit;
 mod links;
 mod record;
@@ -20,7 +21,7 @@ use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
 use gantry_model::grant::Decision;
-use gantry_model::id::ServerName;
+use gantry_model::id::{CallId, ServerName};
 use gantry_model::mcp::Method;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +31,9 @@ use crate::catalog::{Catalog, ListKind};
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
 use crate::guard;
+use crate::hooks::HookRunner;
 use crate::limits::{CallLimits, CallerCount, LimitPermit};
+use crate::pins::Pins;
 use crate::request::{Announced, Client, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
@@ -72,10 +75,15 @@ pub(crate) struct Router {
     pub(crate) callers: Arc<CallerCount>,
     /// What keys, agents and the project may use.
     pub(crate) limits: Arc<CallLimits>,
+    /// What of the servers' tools is approved.
+    pub(crate) pins: Arc<Pins>,
+    /// What looks at requests and results.
+    pub(crate) hooks: Arc<HookRunner>,
 }
 
 /// A call that is made: who asks for what, and how long it may take.
 struct Call<'a> {
+    id: CallId,
     caller: &'a Caller,
     request: &'a Request<'a>,
     method: Option<Method>,
@@ -126,6 +134,7 @@ impl Router {
         };
         let limit = Limit::of(record.begun, request.timeout);
         let call = Call {
+            id: record.id(),
             caller,
             request,
             method,
@@ -177,7 +186,24 @@ impl Router {
                 learned = self.learned(call.caller, call.request, call.method)?;
                 let decision = learned.decide(call.caller);
                 Box::pin(judge(call.caller, &learned, &decision, call.measured)).await?;
+                learned.check_approved(&self.pins)?;
                 (&learned, decision)
+            }
+        };
+        let (replaced, with_replaced);
+        let (target, decision) = match self.hooks.is_empty() {
+            true => (target, decision),
+            false => {
+                replaced = Box::pin(self.hooked_request(call, target)).await?;
+                match &replaced {
+                    None => (target, decision),
+                    Some(arguments) => {
+                        with_replaced = target.with_arguments(arguments.as_raw());
+                        let decision = with_replaced.decide(call.caller);
+                        Box::pin(judge(call.caller, &with_replaced, &decision)).await?;
+                        (&with_replaced, decision)
+                    }
+                }
             }
         };
         approve(call, target, &decision)?;
@@ -196,8 +222,13 @@ impl Router {
             }
         };
         let checking = call.measured.during(Phase::Output);
-        let reply = reply.check(target, call.measured).await?.redact(target);
+        let reply = reply.check(target, call.measured).await?;
+        let mut reply = reply.clean(target).redact(target);
         drop(checking);
+        if !self.hooks.is_empty() {
+            reply = Box::pin(self.hooked_result(call, target, reply)).await?;
+        }
+        let reply = reply.cut(target)?;
         if let NameLocation::Server(server) = &target.place {
             let named = (&*reply.result, target.item.as_ref());
             let client = (&call.caller.agent, call.request.identity.session());
@@ -225,6 +256,7 @@ impl Router {
         })?;
         judge(caller, target, decision, measured).await?;
         self.suspended.check(&target.server_name(), &target.item)?;
+        target.check_approved(&self.pins)?;
         match &target.place {
             // Known before the record, so that a flood is counted and not recorded one by one.
             NameLocation::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),

@@ -31,7 +31,9 @@ use crate::catalog::{Catalog, CatalogEntry};
 use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 use crate::leases::Leases;
+use crate::pins::Pins;
 use crate::random::random;
+use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{LinkState, RunnerCommand, ServerHandle};
 use crate::server::runner::RunnerContext;
 use crate::suspended::Suspended;
@@ -92,6 +94,16 @@ impl Supervisor {
         Self { suspended, ..self }
     }
 
+    /// Has the lists made of what the servers offer now.
+    pub(crate) fn publish(&self) {
+        refresh(
+            &self.catalog,
+            &self.servers,
+            &self.suspended,
+            &self.context.pins,
+        );
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
         self.servers.lock()
     }
@@ -110,7 +122,7 @@ impl Supervisor {
                 self.lock().push(handle);
             }
         }
-        refresh(&self.catalog, &self.servers, &self.suspended);
+        self.publish();
         Ok(())
     }
 
@@ -221,7 +233,7 @@ impl Supervisor {
             let end = servers.len();
             servers.insert(place.map_or(end, |place| place.min(end)), handle.clone());
         }
-        refresh(&self.catalog, &self.servers, &self.suspended);
+        self.publish();
         handle
     }
 
@@ -258,7 +270,7 @@ impl Supervisor {
             place
         };
         self.lock_leaving().push(handle.clone());
-        refresh(&self.catalog, &self.servers, &self.suspended);
+        self.publish();
         handle.stop.cancel();
         place
     }
@@ -409,6 +421,7 @@ pub(crate) fn refresh(
     catalog: &Catalog,
     servers: &Mutex<Vec<Arc<ServerHandle>>>,
     suspended: &Suspended,
+    pins: &Pins,
 ) {
     // Held until the catalog has it, so that an older picture never replaces a newer one.
     let servers = servers.lock();
@@ -420,7 +433,18 @@ pub(crate) fn refresh(
             Some(_) => Arc::new(catalog.without(&now.tools_of(&handle.name).collect::<Vec<_>>())),
             None => catalog,
         };
+        catalog.mark_unapproved(handle.id, pins);
         let own = handle.profiles.own_lists(&catalog);
+        let (catalog, own) = match pins.is_open() {
+            true => (catalog, own),
+            false => {
+                let id = handle.id;
+                let pinned =
+                    |catalog: &ServerCatalog| Arc::new(catalog.without_unapproved(id, pins));
+                let own = own.into_iter().map(|(owner, own)| (owner, pinned(&own)));
+                (pinned(&catalog), own.collect())
+            }
+        };
         CatalogEntry::new(handle.clone(), listed, catalog).with_own(own)
     });
     catalog.update(entries.collect());

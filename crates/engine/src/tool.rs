@@ -6,14 +6,15 @@
 //! stored tool ([`Tool::recall`]) is not checked again, and its schemas are compiled when they are
 //! first needed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gantry_model::grant::ReadOnlyHint;
-use gantry_model::hex::hex;
+use gantry_model::hidden::clean_texts;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RawKind, minify};
 use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use gantry_model::naming::is_invisible;
-use sha2::{Digest, Sha256};
+use gantry_model::pin::content_hash;
 
 use crate::error::Issue;
 use crate::schema::{
@@ -34,7 +35,7 @@ pub(crate) struct Tool {
     pub(crate) name: Arc<str>,
     /// Its definition on one line, otherwise as it was received.
     pub(crate) definition: RawBuf,
-    /// The SHA-256 of the definition.
+    /// The SHA-256 of the definition in its canonical form.
     pub(crate) hash: String,
     /// Counts up when the hash changes; 0 as long as the store has not counted.
     pub(crate) version: u32,
@@ -42,6 +43,8 @@ pub(crate) struct Tool {
     has_output: bool,
     /// It says that it changes nothing.
     says_read_only: bool,
+    /// This version is offered though nobody approved it.
+    is_unapproved: AtomicBool,
     /// Its server wrote something else in the place of the schema, which is not shown.
     has_odd_output: bool,
     input: Compiled,
@@ -89,7 +92,12 @@ impl Tool {
         }
         Schema::check_headers(view.input_schema)
             .map_err(|error| format!("`inputSchema`: {error}"))?;
-        Ok(Self::new(&view, tidy_tool(&view), hash(raw), 0))
+        Ok(Self::new(
+            &view,
+            shown(tidy_tool(&view)),
+            content_hash(raw),
+            0,
+        ))
     }
 
     /// Takes back a definition that was admitted once.
@@ -106,6 +114,7 @@ impl Tool {
             version,
             schema_version: OnceLock::new(),
             has_output: view.output_schema.is_some_and(Raw::is_object),
+            is_unapproved: AtomicBool::new(false),
             says_read_only: view
                 .annotations
                 .and_then(|annotations| annotations.get("readOnlyHint"))
@@ -173,10 +182,16 @@ impl Tool {
 
     /// Returns what the tool says of itself, which grants believe of trusted servers only. fault L5
     pub(crate) fn hint(&self) -> ReadOnlyHint {
-        match self.says_read_only {
+        match self.says_read_only && !self.is_unapproved.load(Ordering::Relaxed) {
             true => ReadOnlyHint::ReadOnly,
             false => ReadOnlyHint::Writes,
         }
+    }
+
+    /// Notes whether this version is offered though nobody approved it: what it says of itself does not
+    /// count then.
+    pub(crate) fn set_unapproved(&self, is_unapproved: bool) {
+        self.is_unapproved.store(is_unapproved, Ordering::Relaxed);
     }
 
     /// Tells whether the tool promises a structured result.
@@ -280,7 +295,7 @@ pub(crate) struct Item {
     pub(crate) name: Arc<str>,
     /// Its definition on one line, otherwise as it was received.
     pub(crate) definition: RawBuf,
-    /// The SHA-256 of the definition.
+    /// The SHA-256 of the definition in its canonical form.
     pub(crate) hash: String,
     /// Counts up when the hash changes.
     pub(crate) version: u32,
@@ -304,8 +319,8 @@ impl Item {
         check_name(&name, most)?;
         Ok(Self {
             name: Arc::from(name.as_ref()),
-            definition: tidy(raw),
-            hash: hash(raw),
+            definition: shown(tidy(raw)),
+            hash: content_hash(raw),
             version: 0,
         })
     }
@@ -442,6 +457,14 @@ fn tidy_tool(view: &ToolDef<'_>) -> RawBuf {
     tidy(edit.to_buf().as_raw())
 }
 
+/// Takes what nobody sees out of the texts of a definition (fault L2); its hash has it.
+fn shown(definition: RawBuf) -> RawBuf {
+    match clean_texts(definition.text()) {
+        Some((clean, _)) => Raw::known(&clean).to_buf(),
+        None => definition,
+    }
+}
+
 /// Puts a definition on one line and takes out optional members that are `null`, for which clients
 /// would refuse the whole list; everything else stays byte for byte.
 fn tidy(raw: Raw<'_>) -> RawBuf {
@@ -470,10 +493,6 @@ fn tidy(raw: Raw<'_>) -> RawBuf {
     }
     let line = minify(tidied.text());
     Raw::trusted(&line).to_buf()
-}
-
-fn hash(raw: Raw<'_>) -> String {
-    hex(&Sha256::digest(raw.text().as_bytes()))
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use crate::catalog::Collision;
 use crate::credentials::{Credentials, SignInView};
 use crate::driver::{ImageReport, Usage};
 use crate::image_store::ChangedTag;
+use crate::pins::Pins;
+use crate::server::catalog::ServerCatalog;
 use crate::server::handle::ServerHandle;
 use crate::server::link::BreakerView;
 use crate::server::logs::{LogLine, LogStream};
@@ -58,6 +60,10 @@ pub struct ServerView {
     pub collisions: Vec<Collision>,
     /// What the tag of its image points to now, if that is another image than the one it runs. fault C6
     pub changed_tag: Option<ChangedTag>,
+    /// How many of its tools, prompts and templates are new or changed, and nobody decided on.
+    pub unapproved: usize,
+    /// What it lists now, to tell what is held back.
+    offered: Arc<ServerCatalog>,
 }
 
 impl ServerView {
@@ -72,7 +78,7 @@ impl ServerView {
         let last = stray[stray.len().saturating_sub(20)..].to_vec();
         // Read once and let go: who reads it twice at a time waits for a writer that waits for them.
         let mut status = handle.status.borrow().clone();
-        let offered = handle.catalog.load();
+        let offered = handle.catalog.load_full();
         if !offered.hidden {
             status.count_unjudged(&offered.tools);
         }
@@ -93,6 +99,8 @@ impl ServerView {
             sign_in: handle.credentials.as_ref().map(Credentials::view),
             collisions: Vec::new(),
             changed_tag: None,
+            unapproved: 0,
+            offered: Arc::clone(&offered),
         }
     }
 
@@ -104,6 +112,28 @@ impl ServerView {
         let running = self.status.hosting.as_deref();
         let running = running.and_then(|hosting| hosting.image.as_ref());
         self.changed_tag = running.and_then(changed);
+        self
+    }
+
+    /// Returns the view with what is not approved; what is held back of it is not offered.
+    pub(crate) fn with_pins(mut self, pins: &Pins) -> Self {
+        if pins.is_open() || self.offered.hidden {
+            return self;
+        }
+        self.unapproved = pins.undecided_of(self.id);
+        let withheld = self.offered.without_unapproved(self.id, pins);
+        let lost = |all: usize, left: usize| all.saturating_sub(left);
+        let tools = lost(self.offered.tools.len(), withheld.tools.len());
+        self.status.tools = self.status.tools.saturating_sub(tools);
+        let prompts = lost(self.offered.prompts.len(), withheld.prompts.len());
+        self.status.prompts = self.status.prompts.saturating_sub(prompts);
+        let templates = lost(self.offered.templates.len(), withheld.templates.len());
+        self.status.resources = self.status.resources.saturating_sub(templates);
+        let new = withheld
+            .excluded
+            .into_iter()
+            .skip(self.offered.excluded.len());
+        self.status.excluded.extend(new.take(MOST_NAMELESS));
         self
     }
 

@@ -21,6 +21,7 @@ mod grants;
 mod groups;
 mod health;
 mod history;
+mod hooks;
 mod html;
 mod images;
 mod jobs;
@@ -129,6 +130,7 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .merge(policy::routes())
         .merge(keys::routes())
         .merge(settings::routes())
+        .merge(hooks::routes())
         .merge(projects::routes())
         .merge(products::routes())
         .merge(suspensions::routes())

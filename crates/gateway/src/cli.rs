@@ -27,6 +27,7 @@ mod format;
 mod grant;
 mod group;
 mod hardening;
+mod hook;
 mod images;
 mod import;
 mod key;
@@ -146,7 +147,7 @@ enum Verb {
     Events(events::Options),
     /// Stop a server and start it again
     Restart(restart::Options),
-    /// List the tools that an agent sees
+    /// List the tools that an agent sees, and decide on tools that changed
     Tools(tools::Options),
     /// Call a tool
     Call(call::Options),
@@ -176,6 +177,8 @@ enum Verb {
     Suspend(suspend::Options),
     /// Let go on what was suspended
     Resume(suspend::Options),
+    /// List, set and remove the hooks that look at requests and results
+    Hook(hook::Options),
     /// Decide what waits for a second person
     Registration(registration::Options),
     /// Check this machine, the data folder, what servers need, and the running gateway
@@ -318,6 +321,7 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
         Verb::Product(options) => client::block_on(product::run(&options, context)),
         Verb::Suspend(options) => client::block_on(suspend::suspend(&options, context)),
         Verb::Resume(options) => client::block_on(suspend::resume(&options, context)),
+        Verb::Hook(options) => client::block_on(hook::run(&options, context)),
         Verb::Registration(options) => client::block_on(registration::run(&options, context)),
         Verb::Project(options) => client::block_on(project::run(&options, context)),
         Verb::Doctor(options) => client::block_on(doctor::run(&options, context)),

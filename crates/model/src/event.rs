@@ -53,6 +53,12 @@ pub enum EventKind {
     CallTimeout,
     /// Its tools, prompts or resources are others than before.
     CatalogChanged,
+    /// It lists tools that are new or changed, and nobody approved them.
+    ToolsUnapproved,
+    /// Somebody approved or refused a version of one of its tools.
+    ToolDecided,
+    /// Its texts seem to instruct models, or hide something from people.
+    SuspiciousText,
     /// The tag of its image points to another image now; it keeps the one it has.
     ImageChanged,
     /// It did something that the protocol does not allow.
@@ -94,6 +100,9 @@ impl EventKind {
             Self::Recovered => "recovered",
             Self::CallTimeout => "call_timeout",
             Self::CatalogChanged => "catalog_changed",
+            Self::ToolsUnapproved => "tools_unapproved",
+            Self::ToolDecided => "tool_decided",
+            Self::SuspiciousText => "suspicious_text",
             Self::ImageChanged => "image_changed",
             Self::ProtocolError => "protocol_error",
             Self::RestartRequested => "restart_requested",

@@ -6,6 +6,7 @@
 
 mod call;
 mod client;
+mod cut;
 mod links;
 mod list;
 mod method;
@@ -15,6 +16,7 @@ mod tool;
 
 pub use call::{CallParams, CallResult, ResultType};
 pub use client::{ClientCapabilities, LogLevel, UnknownLevel, asking_method, may_ask_back};
+pub use cut::cut_result;
 pub use links::linked;
 pub use list::{ListKind, Page, next_cursor_params};
 pub use method::Method;

@@ -16,7 +16,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::diagnose::{Diagnose, Fault};
+use crate::hook::Hooks;
 use crate::limits::RateLimits;
+use crate::pin::PinPolicy;
 
 pub use self::audit::{AuditSettings, BodyPolicy};
 pub use self::default_grant::DefaultGrant;
@@ -38,6 +40,10 @@ pub struct ProjectSettings {
     pub keys: KeyPolicy,
     /// What all agents of the project may use together.
     pub limits: RateLimits,
+    /// What happens to tools that are new or changed.
+    pub tools: PinPolicy,
+    /// What looks at requests and results.
+    pub hooks: Hooks,
 }
 
 /// The definition of one setting.
@@ -167,6 +173,32 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How many calls all agents of the project may have under way; the next is refused with \
               `limit.concurrency`.",
         field: |settings| &mut settings.limits.concurrency,
+    },
+    Setting {
+        name: "tools.changes",
+        values: "`accept`, `warn` or `quarantine`",
+        doc: "What happens to a tool, prompt or template that is not what was approved: it is offered, it is \
+              offered with a warning, or it is held back until somebody approves it.",
+        field: |settings| &mut settings.tools.changes,
+    },
+    Setting {
+        name: "tools.new_servers",
+        values: "`trust` or `quarantine`",
+        doc: "What happens to the first list of a server: it counts as approved, or it is held back until \
+              somebody approves it.",
+        field: |settings| &mut settings.tools.new_servers,
+    },
+    Setting {
+        name: "tools.auto_accept",
+        values: "a list of `added`, `text`, `compatible`, `breaking`",
+        doc: "The classes of changes that count as approved all the same. Definitions with findings never do.",
+        field: |settings| &mut settings.tools.auto_accept,
+    },
+    Setting {
+        name: "hooks",
+        values: "an object of hooks by name",
+        doc: "The commands and HTTP endpoints that look at requests and results; `gantry hook` changes one of them.",
+        field: |settings| &mut settings.hooks,
     },
 ];
 

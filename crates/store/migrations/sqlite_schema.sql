@@ -67,7 +67,8 @@ CREATE TABLE kb.mcp_tools (
     hash       TEXT NOT NULL,
     version    INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
-    gone_at    INTEGER,
+    gone_at    INTEGER, pin TEXT NOT NULL DEFAULT 'unpinned'
+    CHECK (pin IN ('unpinned', 'approved', 'unapproved', 'refused')), change TEXT NOT NULL DEFAULT 'first', approved_hash TEXT,
     PRIMARY KEY (server_id, kind, name)
 ) STRICT;
 CREATE TABLE kb.mcp_api_keys (
@@ -454,6 +455,32 @@ CREATE TRIGGER kb.mcp_server_groups_updated AFTER UPDATE ON mcp_server_groups BE
 END;
 CREATE TRIGGER kb.mcp_server_groups_deleted AFTER DELETE ON mcp_server_groups BEGIN
     INSERT INTO mcp_revisions VALUES (OLD.project_id, 'groups', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TABLE kb.mcp_tool_versions (
+    server_id    TEXT NOT NULL,
+    kind         TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    version      INTEGER NOT NULL,
+    hash         TEXT NOT NULL,
+    definition   TEXT NOT NULL, -- the wire's JSON in canonical form, without secrets
+    change       TEXT NOT NULL, -- how it differed from what was approved then
+    renamed_from TEXT,          -- a guess
+    findings     TEXT NOT NULL, -- JSON: what in its texts a person should look at
+    seen_at      INTEGER NOT NULL,
+    state        TEXT NOT NULL CHECK (state IN ('approved', 'unapproved', 'refused')),
+    decided_by   TEXT,          -- NULL until decided; 'policy' if the project's settings did
+    decided_at   INTEGER,
+    PRIMARY KEY (server_id, kind, name, version),
+    FOREIGN KEY (server_id, kind, name) REFERENCES mcp_tools (server_id, kind, name)
+        ON DELETE CASCADE ON UPDATE CASCADE
+) STRICT;
+CREATE TRIGGER kb.mcp_tools_pin_inserted AFTER INSERT ON mcp_tools BEGIN
+    INSERT INTO mcp_revisions SELECT project_id, 'pins', 1 FROM project_mcp_servers WHERE id = NEW.server_id
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_tools_pin_updated AFTER UPDATE OF pin, hash, change, gone_at ON mcp_tools BEGIN
+    INSERT INTO mcp_revisions SELECT project_id, 'pins', 1 FROM project_mcp_servers WHERE id = NEW.server_id
     ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
 END;
 CREATE TABLE kb.mcp_key_uses (

@@ -39,6 +39,8 @@ pub struct Changes {
     pub suspensions: u64,
     /// Counts the changes of grants, groups, agents and settings: the revision of the policy.
     pub policy: u64,
+    /// Counts the changes of what is approved of servers' tools.
+    pub pins: u64,
     /// Whether another gateway uses the store.
     pub others: bool,
 }

@@ -86,6 +86,9 @@ pub(crate) const fn status_after(kind: EventKind) -> Option<&'static str> {
         | EventKind::HealthWarning
         | EventKind::CallTimeout
         | EventKind::CatalogChanged
+        | EventKind::ToolsUnapproved
+        | EventKind::ToolDecided
+        | EventKind::SuspiciousText
         | EventKind::ImageChanged
         | EventKind::ProtocolError
         | EventKind::Removed

@@ -19,6 +19,7 @@ mod gateway;
 mod hold;
 mod hosting;
 mod journal;
+mod pin;
 mod postgres;
 mod project;
 mod row;
@@ -43,6 +44,7 @@ pub use gateway::{Changes, Gateway, Lease};
 pub use hold::HoldRow;
 pub use hosting::{HOSTED_IDS, IDS_PER_SERVER, VolumeRow, WorkspaceInstance, WorkspaceRow};
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
+pub use pin::{CatalogPins, ListedDefinition, ToolChangeRow, ToolVersionRow, UnapprovedRow};
 pub use project::{ProductRow, ProjectRow, RegistrationRow, RegistrationState};
 pub use row::{
     AgentRow, AgentTools, CatalogRow, GrantRow, GroupRow, KeyRow, KeyUse, SealedRow, SecretRow,

@@ -19,6 +19,7 @@ pub(crate) mod hosting;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod leases;
+pub(crate) mod pins;
 pub(crate) mod products;
 pub(crate) mod projects;
 pub(crate) mod secrets;
@@ -44,6 +45,7 @@ pub(crate) fn all() -> Vec<&'static str> {
         journal::ALL,
         keys::ALL,
         leases::ALL,
+        pins::ALL,
         products::ALL,
         projects::ALL,
         secrets::ALL,

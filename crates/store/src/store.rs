@@ -17,6 +17,7 @@ mod hosting;
 mod journal;
 mod keys;
 mod leases;
+mod pins;
 mod products;
 mod projects;
 mod secrets;

@@ -102,6 +102,26 @@ pub enum AdminError {
         /// The longest time.
         longest: Duration,
     },
+    /// No such hook.
+    #[error("no hook `{name}`")]
+    UnknownHook {
+        /// The name as asked for.
+        name: String,
+    },
+    /// No version of it is known.
+    #[error("no version of the {kind} `{tool}` is known")]
+    ToolVersionUnknown {
+        /// `tool`, `prompt` or `template`.
+        kind: String,
+        /// Its server and its name.
+        tool: String,
+    },
+    /// What its server lists now is not the version that was decided on.
+    #[error("`{tool}` is not listed in that version any more")]
+    ToolVersionChanged {
+        /// Its server and its name.
+        tool: String,
+    },
     /// No such product.
     #[error("no product `{name}` is installed")]
     UnknownProduct {
@@ -212,6 +232,9 @@ impl Diagnose for AdminError {
             Self::ServerSuspended { .. } => "server.suspended",
             Self::KeyRotated { .. } => "key.rotated",
             Self::KeyLifetime { .. } => "key.lifetime",
+            Self::UnknownHook { .. } => "hook.unknown",
+            Self::ToolVersionUnknown { .. } => "tool.version_unknown",
+            Self::ToolVersionChanged { .. } => "tool.version_changed",
             Self::UnknownProduct { .. } => "product.unknown",
             Self::ProductChanged { .. } => "product.changed",
             Self::OfProduct { .. } => "server.of_product",
@@ -269,6 +292,13 @@ impl Diagnose for AdminError {
             Self::KeyRotated { by, .. } => Some(format!("rotate `{by}` instead")),
             Self::KeyLifetime { .. } => {
                 Some("ask for a shorter time, or change the setting `keys.max_lifetime`".into())
+            }
+            Self::UnknownHook { .. } => Some("`gantry hook ls` lists them".into()),
+            Self::ToolVersionUnknown { .. } => {
+                Some("`gantry tools changes` lists what is new or changed".into())
+            }
+            Self::ToolVersionChanged { .. } => {
+                Some("look at it again: `gantry tools diff SERVER:TOOL`".into())
             }
             Self::UnknownProduct { .. } => Some("`gantry product ls` lists them".into()),
             Self::ProductChanged { .. } => Some("show the plan again".into()),

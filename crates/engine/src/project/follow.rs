@@ -87,6 +87,20 @@ impl Project {
                     "what is suspended cannot be read"
                 );
             }
+            self.follow_hooks();
+            let pins = async {
+                self.follow_pin_policy().await?;
+                match changes.pins == self.pins.revision() {
+                    true => Ok(()),
+                    false => self.follow_pins().await,
+                }
+            };
+            if let Err(error) = pins.await {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "what is approved of tools cannot be read"
+                );
+            }
             // Clients here hear that their lists are others.
             for agent in access.take_regranted() {
                 self.catalog.grants_changed(&agent);

@@ -111,6 +111,7 @@ impl Project {
                 let value = (value != setting.default()).then_some(value);
                 rows.push((name, value));
             }
+            project.policed_hooks(&by, &after.hooks)?;
             let shown = |settings: &ProjectSettings| {
                 let values = rows.iter().filter_map(|(name, _)| {
                     let setting = Setting::named(name).ok()?;
@@ -140,6 +141,8 @@ impl Project {
             let changed = changed.map_err(EngineError::from);
             act.end(&changed).await;
             changed?;
+            project.follow_pin_policy().await?;
+            project.follow_hooks();
             Ok(project.settings())
         })
         .await

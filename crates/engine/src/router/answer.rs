@@ -5,9 +5,10 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use gantry_model::era::{Era, meta, shape};
+use gantry_model::hidden;
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Edit, ErrorBody, Raw, RawBuf};
-use gantry_model::mcp::Method;
+use gantry_model::mcp::{Method, cut_result};
 use gantry_model::secret::Redactor;
 use gantry_model::spec::OutputCheck;
 use gantry_store::Check;
@@ -139,6 +140,44 @@ impl Reply {
         self
     }
 
+    /// Takes out what people do not see and models or terminals obey; a result that had some says how much
+    /// in its `_meta`. Before secrets are looked for: one must not hide behind it. fault L2
+    pub(super) fn clean(mut self, target: &Target<'_>) -> Self {
+        if target.cleans_results()
+            && hidden::may_hide(&self.result)
+            && let Ok(text) = std::str::from_utf8(&self.result)
+            && let Some((clean, removed)) = hidden::clean_json(text)
+        {
+            let count = i64::try_from(removed.count()).unwrap_or(i64::MAX);
+            let mut noted = Edit::new(Raw::known(&clean));
+            noted.set_meta_buf(meta::CLEANED, RawBuf::integer(count));
+            self.result = Bytes::from(noted.to_buf().into_text());
+        }
+        self
+    }
+
+    /// Cuts a result that is longer than its server may answer. fault L6
+    pub(super) fn cut(mut self, target: &Target<'_>) -> Result<Self, CallError> {
+        let Some(limit) = target
+            .longest_result()
+            .filter(|limit| self.result.len() > *limit)
+        else {
+            return Ok(self);
+        };
+        let is_promised = target.tool().is_some_and(|tool| tool.has_output());
+        let cut = cut_result(readable(&self.result), limit, is_promised && !self.is_error);
+        match cut {
+            Some(cut) => {
+                self.result = Bytes::from(cut.into_text());
+                Ok(self)
+            }
+            None => Err(CallError::ResultTooLong {
+                server: target.server_name(),
+                limit,
+            }),
+        }
+    }
+
     /// Takes out the server's secrets; a result that had some says how many in its `_meta`.
     pub(super) fn redact(mut self, target: &Target<'_>) -> Self {
         let redactor = target.redactor();
@@ -189,6 +228,9 @@ impl Reply {
 /// Takes a server's secrets, and keys of ours, out of what a client is told of a failure.
 pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
     let clean = |text: &mut String| {
+        if let Some((clean, _)) = hidden::clean(text) {
+            *text = clean;
+        }
         if let Cow::Owned(clean) = redactor.redact(text) {
             *text = clean;
         }
@@ -230,6 +272,9 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::Unbound { .. }
         | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
+        | CallError::Quarantined { .. }
+        | CallError::HookRefused { .. }
+        | CallError::HookFailed { .. }
         | CallError::Arguments { .. }
         | CallError::BadParams { .. }
         | CallError::Busy { .. }
@@ -244,6 +289,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::KeyEnded { .. }
         | CallError::NotReading { .. }
         | CallError::ResponseTooLarge { .. }
+        | CallError::ResultTooLong { .. }
         | CallError::Undelivered { .. }
         | CallError::Audit(_)
         | CallError::Stopping

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gantry_model::caller::Caller;
 use gantry_model::diagnose::Diagnose;
 use gantry_model::grant::Decision;
+use gantry_model::hook::HookPoint;
 use gantry_model::id::CallId;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::Redactor;
@@ -69,6 +70,11 @@ impl<'a> Record<'a> {
     /// Takes down what the caller's grants say.
     pub(super) fn decided(&mut self, decision: Decision<'a>) {
         self.decision = Some(decision);
+    }
+
+    /// Returns the id under which it is recorded.
+    pub(super) fn id(&self) -> CallId {
+        self.announced.id
     }
 
     /// Records a request, does its work unless the caller's key ends first, and records how it ended.
@@ -297,6 +303,15 @@ fn is_refusal(error: &CallError) -> bool {
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
             | CallError::Forbidden { .. }
+            | CallError::Quarantined { .. }
+            | CallError::HookRefused {
+                point: HookPoint::Request,
+                ..
+            }
+            | CallError::HookFailed {
+                point: HookPoint::Request,
+                ..
+            }
             | CallError::Arguments { .. }
             | CallError::BadParams { .. }
     )

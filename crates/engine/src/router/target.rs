@@ -20,6 +20,7 @@ use crate::clock::unix_ms;
 use crate::error::CallError;
 use crate::guard;
 use crate::native::Native;
+use crate::pins::{PinKind, Pins, quarantined};
 use crate::request::{Lists, Request, Scope};
 use crate::schema::Permits;
 use crate::server::handle::ServerHandle;
@@ -55,6 +56,8 @@ pub(super) struct Target<'a> {
     tool: Option<Arc<Tool>>,
     renamed: Renamed,
     pub(super) arguments: Option<Raw<'a>>,
+    /// The arguments are not those of the request.
+    is_replaced: bool,
 }
 
 impl Router {
@@ -145,6 +148,7 @@ impl Router {
                 tool: Some(tool),
                 renamed: Renamed::Name,
                 arguments,
+                is_replaced: false,
             }),
             Resolution::Native(native) => Ok(Target {
                 class: MethodClass::Tool,
@@ -153,6 +157,7 @@ impl Router {
                 place: NameLocation::Native(native),
                 renamed: Renamed::Nowhere,
                 arguments,
+                is_replaced: false,
             }),
             Resolution::Named { server, item } => Ok(Target {
                 place: NameLocation::Server(server),
@@ -161,16 +166,17 @@ impl Router {
                 tool: None,
                 renamed: Renamed::Name,
                 arguments,
+                is_replaced: false,
             }),
             Resolution::Unbound { server, item } => {
                 Err(not_granted(caller, MethodClass::Tool, server, item))
             }
             Resolution::Unknown => {
-                Err(self
-                    .suspended_tool(caller, name)
-                    .unwrap_or_else(|| CallError::UnknownTool {
-                        name: name.to_owned(),
-                    }))
+                let suspended = self.suspended_tool(caller, name);
+                let withheld = suspended.or_else(|| self.quarantined_tool(caller, name));
+                Err(withheld.unwrap_or_else(|| CallError::UnknownTool {
+                    name: name.to_owned(),
+                }))
             }
         }
     }
@@ -186,6 +192,28 @@ impl Router {
         let may = caller.grants.shows(MethodClass::Tool, server, Some(tool));
         may.then(|| CallError::Suspended {
             what: Suspendable::Tool(server.clone(), tool.into()),
+        })
+    }
+
+    /// Says of a tool that is not listed because nobody approved it that it is held back, to those who
+    /// may use it.
+    fn quarantined_tool(&self, caller: &Caller, name: &str) -> Option<CallError> {
+        if self.pins.is_open() {
+            return None;
+        }
+        self.supervisor.all().iter().find_map(|handle| {
+            let rest = name.strip_prefix(handle.name.as_str())?;
+            let tool = rest.strip_prefix(':').or_else(|| rest.strip_prefix("__"))?;
+            let offered = handle.catalog.load();
+            let tool = offered.tools.iter().find(|known| *known.name == *tool)?;
+            let may = caller
+                .grants
+                .shows(MethodClass::Tool, &handle.name, Some(&tool.name));
+            let kind = PinKind::Tool;
+            let why = self
+                .pins
+                .reason(handle.id, kind, &tool.name, tool.version)?;
+            may.then(|| quarantined(&handle.name, &tool.name, why))
         })
     }
 
@@ -205,6 +233,7 @@ impl Router {
                 tool: None,
                 renamed: Renamed::Nowhere,
                 arguments: request.params.whole,
+                is_replaced: false,
             }),
             Resolution::Unbound { server, item } => {
                 Err(not_granted(caller, class_of(request.method), server, item))
@@ -289,6 +318,7 @@ impl Router {
             tool: None,
             renamed: Renamed::Nowhere,
             arguments: request.params.whole,
+            is_replaced: false,
         })
     }
 }
@@ -341,6 +371,43 @@ impl Target<'_> {
         }
     }
 
+    /// Refuses what is held back until somebody approves it.
+    pub(super) fn check_approved(&self, pins: &Pins) -> Result<(), CallError> {
+        let NameLocation::Server(server) = &self.place else {
+            return Ok(());
+        };
+        let kind = if self.item.is_empty() {
+            return Ok(());
+        } else if self.class == MethodClass::Tool {
+            PinKind::Tool
+        } else if self.class == MethodClass::Prompt {
+            PinKind::Prompt
+        } else {
+            return Ok(());
+        };
+        // What is not known yet has no version to judge.
+        let version = self.tool.as_ref().map_or(u32::MAX, |tool| tool.version);
+        pins.check((server.id, &server.name), kind, &self.item, version)
+    }
+
+    /// Tells whether what nobody sees is taken out of its results.
+    pub(super) fn cleans_results(&self) -> bool {
+        match &self.place {
+            NameLocation::Server(server) => server.spec.calls.clean_results,
+            NameLocation::Native(_) => false,
+        }
+    }
+
+    /// Returns the longest result that is passed on.
+    pub(super) fn longest_result(&self) -> Option<usize> {
+        match &self.place {
+            NameLocation::Server(server) => {
+                server.spec.calls.result_bytes.map(|most| most as usize)
+            }
+            NameLocation::Native(_) => None,
+        }
+    }
+
     pub(super) fn server_name(&self) -> ServerName {
         match &self.place {
             NameLocation::Server(server) => server.name.clone(),
@@ -373,8 +440,29 @@ impl Target<'_> {
         self.tool.as_ref().map(|tool| tool.schema_version())
     }
 
-    /// Puts the server's own name for the item back into the params.
-    pub(super) fn rename(&self, params: &mut Edit<'_>) {
+    /// Returns the same with other arguments.
+    pub(super) fn with_arguments<'b>(&self, arguments: Raw<'b>) -> Target<'b> {
+        let place = match &self.place {
+            NameLocation::Server(server) => NameLocation::Server(Arc::clone(server)),
+            NameLocation::Native(native) => NameLocation::Native(Arc::clone(native)),
+        };
+        Target {
+            place,
+            class: self.class,
+            item: Cow::Owned(self.item.to_string()),
+            tool: self.tool.clone(),
+            renamed: self.renamed,
+            arguments: Some(arguments),
+            is_replaced: true,
+        }
+    }
+
+    /// Puts the server's own name for the item back into the params, and arguments that replace those of
+    /// the request.
+    pub(super) fn rename<'p>(&'p self, params: &mut Edit<'p>) {
+        if let Some(arguments) = self.arguments.filter(|_| self.is_replaced) {
+            params.set("arguments", arguments);
+        }
         match self.renamed {
             Renamed::Nowhere => {}
             Renamed::Name => {

@@ -3,8 +3,12 @@
 
 use std::sync::Arc;
 
+use gantry_model::id::ServerId;
+use gantry_model::pin::Finding;
+
 use super::handshake::HandshakeInfo;
 use super::listing::Listing;
+use crate::pins::{PinKind, Pins};
 use crate::tool::{Item, Tool};
 
 /// The most parts without a check that are told of one server.
@@ -42,6 +46,8 @@ pub(crate) struct ServerCatalog {
     pub(crate) hidden: bool,
     /// Listed by an additional instance, for that instance's client only.
     pub(crate) is_own: bool,
+    /// What in its texts a person should look at, with the name of what it was found in.
+    pub(crate) findings: Vec<(String, Finding)>,
 }
 
 impl ServerCatalog {
@@ -59,6 +65,7 @@ impl ServerCatalog {
             handshake: None,
             hidden: false,
             is_own: false,
+            findings: Vec::new(),
         }
     }
 
@@ -87,6 +94,7 @@ impl ServerCatalog {
             handshake,
             hidden: false,
             is_own: false,
+            findings: listing.findings,
         }
     }
 
@@ -98,6 +106,37 @@ impl ServerCatalog {
         let gone = gone.map(|tool| (tool.name.to_string(), "suspended".to_owned()));
         catalog.excluded.extend(gone);
         catalog.tools.retain(|tool| !is_suspended(&tool.name));
+        catalog
+    }
+
+    /// Notes which tools are offered though nobody approved them.
+    pub(crate) fn mark_unapproved(&self, server: ServerId, pins: &Pins) {
+        for tool in &self.tools {
+            tool.set_unapproved(pins.is_unapproved(server, PinKind::Tool, &tool.name));
+        }
+    }
+
+    /// Returns the catalog without what is held back until somebody approves it.
+    pub(crate) fn without_unapproved(&self, server: ServerId, pins: &Pins) -> Self {
+        let mut catalog = self.clone();
+        let mut withheld = Vec::new();
+        let mut is_offered = |kind, name: &str, version| {
+            let reason = pins.reason(server, kind, name, version);
+            if let Some(why) = reason {
+                withheld.push((name.escape_debug().to_string(), quarantined(why)));
+            }
+            reason.is_none()
+        };
+        catalog
+            .tools
+            .retain(|tool| is_offered(PinKind::Tool, &tool.name, tool.version));
+        catalog
+            .prompts
+            .retain(|item| is_offered(PinKind::Prompt, &item.name, item.version));
+        catalog
+            .templates
+            .retain(|item| is_offered(PinKind::Template, &item.name, item.version));
+        catalog.excluded.extend(withheld);
         catalog
     }
 
@@ -126,6 +165,11 @@ impl ServerCatalog {
     pub(crate) fn has_resources_of(&self, other: &Self) -> bool {
         are_same(&self.resources, &other.resources) && are_same(&self.templates, &other.templates)
     }
+}
+
+/// Says why something is held back.
+pub(crate) fn quarantined(why: &str) -> String {
+    format!("quarantined: {why}")
 }
 
 fn are_same(items: &[Item], others: &[Item]) -> bool {

@@ -63,6 +63,13 @@ impl HandshakeInfo {
         }
     }
 
+    /// Returns what it wants clients to know, without what nobody sees in it. fault L2
+    pub(crate) fn shown_instructions(&self) -> Option<String> {
+        let text = self.instructions.as_deref()?;
+        let clean = gantry_model::hidden::clean(text);
+        Some(clean.map_or_else(|| text.to_owned(), |(clean, _)| clean))
+    }
+
     /// Tells whether the server declared a capability.
     pub(crate) fn has(&self, capability: &str) -> bool {
         self.capabilities.as_raw().get(capability).is_some()

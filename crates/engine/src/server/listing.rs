@@ -13,16 +13,19 @@ use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::jsonrpc::{ErrorBody, Limits, METHOD_NOT_FOUND, Raw, RawBuf, validate};
 use gantry_model::mcp::{ListKind, Page, ShapeError, next_cursor_params};
+use gantry_model::pin::{Finding, MOST_FINDINGS, canonical, find_in_definition};
 use gantry_model::secret::Redactor;
 use gantry_model::spec::{ToolFilter, period};
-use gantry_store::CatalogRow;
+use gantry_store::{CatalogRow, ListedDefinition};
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::catalog::ServerCatalog;
 use super::handshake::{HandshakeInfo, trusted};
 use super::link::Link;
 use super::pending::{Answer, Failure};
 use crate::config::EngineLimits;
+use crate::pins::PinKind;
 use crate::tool::{Item, Tool, shown_name};
 
 /// The most bytes of one list, all its pages together.
@@ -56,6 +59,10 @@ pub(crate) struct Listing {
     pub(crate) excluded: Vec<(String, String)>,
     /// How many tools were listed and cannot be offered.
     pub(crate) refused: usize,
+    /// What was on the wire, by kind and name, until it is saved.
+    pub(crate) listed: HashMap<(String, String), ListedDefinition>,
+    /// What in texts a person should look at, with the name of what it was found in.
+    pub(crate) findings: Vec<(String, Finding)>,
 }
 
 /// Why a server's list could not be had.
@@ -315,19 +322,41 @@ impl Listing {
             true => Ok(()),
             false => Err("it was listed before under the same name".to_owned()),
         };
-        match kind {
+        let name = match kind {
             ListKind::Tools => {
                 let tool = admit(raw, longest)?;
                 is_new(&tool.name)?;
+                let name = Arc::clone(&tool.name);
                 self.tools.push(tool);
+                name
             }
             ListKind::Prompts | ListKind::Resources | ListKind::ResourceTemplates => {
                 let item = Item::admit(kind, raw, longest)?;
                 is_new(&item.name)?;
+                let name = Arc::clone(&item.name);
                 self.items(kind).push(item);
+                name
             }
-        }
+        };
+        self.look_at(kind, &name, raw);
         Ok(())
+    }
+
+    /// Searches a definition for instructions to models (fault L1), and keeps it until it is saved.
+    fn look_at(&mut self, kind: ListKind, name: &str, raw: Raw<'_>) {
+        let findings = find_in_definition(raw);
+        let room = MOST_FINDINGS.saturating_sub(self.findings.len());
+        let noted = findings.iter().take(room);
+        let noted = noted.map(|finding| (name.escape_debug().to_string(), finding.clone()));
+        self.findings.extend(noted);
+        if PinKind::of(kind).is_some() {
+            let listed = ListedDefinition {
+                canonical: canonical(raw),
+                findings,
+            };
+            let key = (kind_name(kind).to_owned(), name.to_owned());
+            self.listed.insert(key, listed);
+        }
     }
 
     /// Returns the list of that kind, which is not that of tools.
@@ -407,6 +436,27 @@ impl Listing {
         ] {
             for item in self.items(kind) {
                 item.version = version(kind, &item.name).unwrap_or(item.version);
+            }
+        }
+        self
+    }
+
+    /// Takes over the versions of what is the same in a catalog that was counted before.
+    pub(crate) fn with_versions_of(mut self, known: &ServerCatalog) -> Self {
+        for tool in self.tools.iter_mut().filter(|tool| tool.version == 0) {
+            let mut all = known.tools.iter();
+            let same = all.find(|known| known.name == tool.name && known.hash == tool.hash);
+            tool.version = same.map_or(0, |known| known.version);
+        }
+        for (items, known) in [
+            (&mut self.prompts, &known.prompts),
+            (&mut self.resources, &known.resources),
+            (&mut self.templates, &known.templates),
+        ] {
+            for item in items.iter_mut().filter(|item| item.version == 0) {
+                let mut all = known.iter();
+                let same = all.find(|known| known.name == item.name && known.hash == item.hash);
+                item.version = same.map_or(0, |known| known.version);
             }
         }
         self

@@ -46,6 +46,7 @@ use crate::driver::{Drivers, ExitStatus, ReadUsage};
 use crate::events::Events;
 use crate::http_client::Clients;
 use crate::known_secrets::KnownSecrets;
+use crate::pins::Pins;
 use crate::random::jitter;
 use crate::schema::CheckPermits;
 use crate::secrets::Secrets;
@@ -85,6 +86,8 @@ pub(crate) struct RunnerContext {
     pub(crate) answers: AnswerBudget,
     /// The deadline for SIGKILL; set when the engine drains.
     pub(crate) kill_at: watch::Receiver<Option<Instant>>,
+    /// What of the servers' tools is approved.
+    pub(crate) pins: Arc<Pins>,
 }
 
 pub(crate) struct ServerRunner {

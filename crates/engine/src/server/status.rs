@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_model::pin::Finding;
 use gantry_model::status::{Crash, ServerState};
 use tokio::time::Instant;
 
@@ -55,6 +56,8 @@ pub struct ServerStatus {
     pub resources: usize,
     /// Tools that are not offered, and why.
     pub excluded: Vec<(String, String)>,
+    /// What in its texts a person should look at, with the name of what it was found in.
+    pub findings: Vec<(String, Finding)>,
     /// What isolates it, and which protections are enforced.
     pub isolation: Option<IsolationReport>,
     /// What a hosted server runs, and what it is held to.
@@ -96,6 +99,7 @@ impl ServerStatus {
             prompts: 0,
             resources: 0,
             excluded: Vec::new(),
+            findings: Vec::new(),
             isolation: None,
             hosting: None,
             attempts: Attempts::default(),
@@ -116,6 +120,7 @@ impl ServerStatus {
         self.prompts = catalog.prompts.len();
         self.resources = catalog.resources.len() + catalog.templates.len();
         self.excluded.clone_from(&catalog.excluded);
+        self.findings.clone_from(&catalog.findings);
     }
 
     /// Adds the tools of which a pattern left values unjudged.

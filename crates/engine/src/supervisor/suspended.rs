@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gantry_model::spec::{InactiveReason, ServerSpec};
 use gantry_store::ServerRow;
 
-use super::{Supervisor, refresh};
+use super::Supervisor;
 use crate::error::EngineError;
 use crate::server::handle::ServerHandle;
 
@@ -23,7 +23,7 @@ impl Supervisor {
             }
         }
         // Suspended tools leave the lists, resumed ones come back.
-        refresh(&self.catalog, &self.servers, &self.suspended);
+        self.publish();
         Ok(())
     }
 

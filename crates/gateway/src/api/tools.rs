@@ -1,9 +1,11 @@
 //! Tools, `/api/v1/tools`, as the caller may use them, in the format of its model's API; and
 //! `/api/v1/tools/call`, which accepts calls in any of these formats.
 //!
-//! The engine decides names and grants. Calls are in `call`, explanations of grants in `why`.
+//! The engine decides names and grants. Calls are in `call`, explanations of grants in `why`, tools that are
+//! new or changed in `changes`.
 
 pub(super) mod call;
+pub(super) mod changes;
 pub(super) mod why;
 
 use std::sync::Arc;
@@ -38,7 +40,12 @@ pub(super) fn routes() -> Router<Api> {
 
 /// Returns the routes for administrators only.
 pub(super) fn admin_routes() -> Router<Api> {
-    Router::new().route("/api/v1/tools/why", get(why::why))
+    Router::new()
+        .route("/api/v1/tools/why", get(why::why))
+        .route("/api/v1/tools/changes", get(changes::changes))
+        .route("/api/v1/tools/versions", get(changes::versions))
+        .route("/api/v1/tools/approve", post(changes::approve))
+        .route("/api/v1/tools/refuse", post(changes::refuse))
 }
 
 /// The filter of tools.

@@ -310,6 +310,22 @@ fn one(server: &Value, screen: &Screen) {
             format!("{uri}: `{behind}` offers the same URI; it is read at /mcp/servers/{name}"),
         );
     }
+    if number(server, "/unapproved").is_some_and(|count| count > 0) {
+        let name = text(server, "/name");
+        let count = text(server, "/unapproved");
+        field(
+            "not approved",
+            format!("{count} new or changed; `gantry tools changes {name}` shows them"),
+        );
+    }
+    for finding in list(server, "/findings") {
+        let (what, path) = (text(finding, "/of"), text(finding, "/path"));
+        let rule = text(finding, "/rule");
+        field(
+            "look at",
+            format!("{what} {path}: {rule}: {}", text(finding, "/text")),
+        );
+    }
     for excluded in list(server, "/excluded") {
         field(
             "not offered",

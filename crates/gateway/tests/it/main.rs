@@ -30,6 +30,7 @@ mod limits;
 mod matrix;
 mod mcp_registry;
 mod oauth;
+mod pins;
 mod projects;
 mod prompts;
 mod proof;

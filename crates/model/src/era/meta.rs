@@ -41,6 +41,10 @@ pub const PARENT_CALL_ID: &str = "io.gantry/parent-call-id";
 pub const REDACTED: &str = "io.gantry/redacted";
 /// What a result that was passed on all the same has against its output schema.
 pub const OUTPUT_ISSUES: &str = "io.gantry/output-issues";
+/// How many places of a result nobody would have seen, and were taken out.
+pub const CLEANED: &str = "io.gantry/cleaned";
+/// What was cut off a result that is too long.
+pub const TRUNCATED: &str = "io.gantry/truncated";
 /// What all names of Gantry's begin with, in whatever case a server reads them.
 const OURS: &str = "io.gantry/";
 

@@ -87,7 +87,13 @@ impl Patterns {
         &self.0
     }
 
-    fn match_text(&self, text: &str) -> bool {
+    /// Tells whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Tells whether a text is meant.
+    pub(crate) fn match_text(&self, text: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches(text))
     }
 

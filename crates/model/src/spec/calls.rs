@@ -32,6 +32,20 @@ pub struct CallPolicy {
     pub pass_context: bool,
     /// What happens to results that do not fit their output schemas.
     pub output_check: OutputCheck,
+    /// Whether what nobody sees is taken out of results.
+    #[serde(skip_serializing_if = "is_true")]
+    pub clean_results: bool,
+    /// The longest result that is passed on; a longer one is cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_bytes: Option<u32>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 /// What happens to a result that does not fit the output schema of its tool. row 3.3
@@ -63,6 +77,8 @@ impl Default for CallPolicy {
             ask_timeout: Duration::from_secs(600),
             pass_context: true,
             output_check: OutputCheck::default(),
+            clean_results: true,
+            result_bytes: None,
         }
     }
 }
@@ -127,4 +143,18 @@ pub(super) static OPTIONS: &[ServerOption] = &[
          `warn` passes it on and says so in the record and in its `_meta`, `off` checks nothing.",
         |spec| plain(&mut spec.calls.output_check),
     ),
+    option(
+        "clean_results",
+        Kind::Flag,
+        "Whether escape sequences, zero-width, bidirectional and tag characters are taken out of its \
+         results; `_meta` says how many.",
+        |spec| plain(&mut spec.calls.clean_results),
+    ),
+    option(
+        "result_bytes",
+        Kind::Whole(1024, 16 << 20),
+        "The longest result that is passed on, in bytes; a longer one is cut, and `_meta` says where.",
+        |spec| plain(&mut spec.calls.result_bytes),
+    )
+    .absent("not cut"),
 ];

@@ -55,6 +55,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         include_str!("../../migrations/postgres/0018_grants.sql"),
     ),
     (
+        20,
+        "tool versions",
+        include_str!("../../migrations/postgres/0020_tool_versions.sql"),
+    ),
+    (
         22,
         "keys",
         include_str!("../../migrations/postgres/0022_keys.sql"),

@@ -29,6 +29,7 @@ pub(crate) const CHANGES: &str = "SELECT \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'suspensions'), \
      (SELECT CAST(sum(revision) AS BIGINT) FROM kb.mcp_revisions \
      WHERE project_id = $1 AND kind IN ('agents', 'grants', 'groups', 'settings')), \
+     (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'pins'), \
      EXISTS (SELECT 1 FROM kb.mcp_gateways \
      WHERE number <> $2 AND stopped_at IS NULL AND seen_at > $3)";
 

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
 /// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 15] = [
+const MIGRATIONS: [(i64, &str, &str); 16] = [
     (
         1,
         "first",
@@ -92,6 +92,11 @@ const MIGRATIONS: [(i64, &str, &str); 15] = [
         18,
         "grants",
         include_str!("../../migrations/sqlite/0018_grants.sql"),
+    ),
+    (
+        20,
+        "tool versions",
+        include_str!("../../migrations/sqlite/0020_tool_versions.sql"),
     ),
     (
         22,

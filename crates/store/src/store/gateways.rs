@@ -99,7 +99,8 @@ impl Store {
                 settings: unsigned_option(row, 2)?.unwrap_or(0),
                 suspensions: unsigned_option(row, 3)?.unwrap_or(0),
                 policy: unsigned_option(row, 4)?.unwrap_or(0),
-                others: column(row, 5)?,
+                pins: unsigned_option(row, 5)?.unwrap_or(0),
+                others: column(row, 6)?,
             })
         });
         changes.await

@@ -37,7 +37,10 @@ async fn fill(store: &Store) {
         version: 1,
     };
     let id = server(1, "files", "npx").id;
-    store.save_catalog(id, "f", "h", &[item]).await.unwrap();
+    store
+        .save_catalog(id, "f", "h", &[item], &gantry_store::CatalogPins::default())
+        .await
+        .unwrap();
     let grant = GrantRow {
         project: local(),
         principal: Principal::Project,

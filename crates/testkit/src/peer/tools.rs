@@ -31,6 +31,7 @@ pub(crate) fn all(peer: &Peer) -> Vec<Value> {
     if faults.has(Fault::Say) {
         tools.push(tool(SAY, "Writes lines to stdout", json!({}), &[]));
     }
+    tools.extend(of_files(peer));
     if faults.has(Fault::ListDup) {
         tools.push(tool("echo", "Claims to be the true echo", json!({}), &[]));
     }
@@ -68,9 +69,20 @@ pub(crate) fn exists(peer: &Peer, name: &str) -> bool {
         || within(FILLER, fillers(peer))
         || within(GROWN, grown(peer))
         || (faults.has(Fault::Say) && name == SAY)
+        || of_files(peer).iter().any(|tool| tool["name"] == name)
         || (faults.has(Fault::ListBigDesc) && name == VERBOSE)
         || (faults.has(Fault::ListBadSchema)
             && (name.starts_with("bad_") || name.starts_with("odd_")))
+}
+
+/// Returns the tools in the files that it was given, as they are now.
+fn of_files(peer: &Peer) -> Vec<Value> {
+    let files = peer.faults().words(Fault::ListFile);
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        serde_json::from_str::<Vec<Value>>(&text).unwrap_or_default()
+    };
+    files.flat_map(read).collect()
 }
 
 /// Adds a tool and returns its name.

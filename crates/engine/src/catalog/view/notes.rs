@@ -2,6 +2,7 @@
 //! another server offers the same.
 
 use super::{Collision, View};
+use crate::server::handshake::HandshakeInfo;
 
 /// How much of one server's instructions is passed on.
 const OF_ONE: usize = 4 << 10;
@@ -16,8 +17,12 @@ impl View {
         let mut left_out = 0_usize;
         for entry in self.servers().filter(|entry| entry.listed) {
             let handshake = entry.catalog.handshake.as_deref();
-            let text = handshake.and_then(|handshake| handshake.instructions.as_deref());
-            let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
+            let text = handshake.and_then(HandshakeInfo::shown_instructions);
+            let Some(text) = text
+                .as_deref()
+                .map(str::trim)
+                .filter(|text| !text.is_empty())
+            else {
                 continue;
             };
             let part = part(entry.handle.name.as_str(), text);

@@ -70,6 +70,7 @@ fn together(lists: &[&ServerCatalog], common: &ServerCatalog) -> ServerCatalog {
         handshake: common.handshake.clone(),
         hidden: false,
         is_own: true,
+        findings: common.findings.clone(),
     }
 }
 

@@ -11,6 +11,7 @@ use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::spec::{LifecyclePolicy, ServerSpec, WhenUnresponsive, period};
 use gantry_model::status::ServerState;
+use gantry_store::{CatalogPins, StoreError};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tracing::warn;
 
@@ -352,14 +353,33 @@ pub(super) async fn list(
     handshake: &HandshakeInfo,
     within: Duration,
 ) -> Result<Listing, ListingError> {
-    let listing = listing::fetch(link, handshake, &context.limits, within).await?;
+    let mut listing = listing::fetch(link, handshake, &context.limits, within).await?;
     let (fingerprint, handshake, rows) =
         (spec.fingerprint(), handshake.to_json(), listing.to_rows());
-    let saving = context
-        .store
-        .save_catalog(id, &fingerprint, &handshake, &rows);
+    let pins = CatalogPins {
+        policy: context.pins.policy(),
+        listed: std::mem::take(&mut listing.listed),
+    };
+    let before = context.pins.unapproved_of(id);
+    let saving = async {
+        let store = &context.store;
+        let rows = store
+            .save_catalog(id, &fingerprint, &handshake, &rows, &pins)
+            .await?;
+        // Known before anybody is offered what was listed.
+        context.pins.reload().await?;
+        Ok::<_, StoreError>(rows)
+    };
     match tokio::time::timeout(REMEMBERING, saving).await {
-        Ok(Ok(rows)) => return Ok(listing.with_versions(&rows)),
+        Ok(Ok(rows)) => {
+            let now = context.pins.unapproved_of(id);
+            if now != before && !now.is_empty() {
+                let what = format!("not approved: {}", now.join(", "));
+                let events = &context.events;
+                events.report(&spec.name, EventKind::ToolsUnapproved, cut(what));
+            }
+            return Ok(listing.with_versions(&rows));
+        }
         Ok(Err(error)) => {
             let error: &dyn std::error::Error = &error;
             warn!(server = %spec.name, error, "the catalog is not remembered");
@@ -369,6 +389,16 @@ pub(super) async fn list(
         }
     }
     Ok(listing)
+}
+
+/// Keeps a sentence about many tools short.
+fn cut(mut sentence: String) -> String {
+    const MOST: usize = 1000;
+    if sentence.len() > MOST {
+        sentence.truncate(sentence.floor_char_boundary(MOST));
+        sentence.push('…');
+    }
+    sentence
 }
 
 /// Waits for the result; forever, if nothing was started.

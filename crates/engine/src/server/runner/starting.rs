@@ -12,6 +12,7 @@ use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCapabilities;
+use gantry_model::pin::find_in_text;
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::ServerState;
 use tokio::time::{Instant, timeout};
@@ -397,7 +398,18 @@ impl ServerRunner {
         handshake: Arc<HandshakeInfo>,
         is_own: bool,
     ) -> bool {
+        let listing = listing.with_versions_of(&self.catalog.load());
         let mut catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(handshake));
+        if let Some(text) = catalog
+            .handshake
+            .as_ref()
+            .and_then(|own| own.instructions.as_deref())
+        {
+            let found = find_in_text("/instructions", text).into_iter();
+            let found = found.map(|finding| ("instructions".to_owned(), finding));
+            catalog.findings.extend(found);
+        }
+        self.report_findings(&catalog);
         catalog.is_own = is_own;
         let news = !self.catalog.load().offers_the_same(&catalog);
         self.status.send_modify(|status| {
@@ -408,12 +420,28 @@ impl ServerRunner {
             if let Some(handshake) = &catalog.handshake {
                 status.protocol_version = Some(handshake.version.to_string());
                 status.server_info = handshake.server_info.clone().map(|info| info.into_text());
-                status.instructions.clone_from(&handshake.instructions);
+                status.instructions = handshake.shown_instructions();
             }
         });
         self.catalog.store(Arc::new(catalog));
         (self.context.changed)();
         news
+    }
+}
+
+impl ServerRunner {
+    /// Tells of texts that seem to instruct models, once for the same texts. fault L1
+    fn report_findings(&self, catalog: &ServerCatalog) {
+        if catalog.findings.is_empty() || self.catalog.load().findings == catalog.findings {
+            return;
+        }
+        let found = catalog.findings.iter().take(5);
+        let found: Vec<String> = found
+            .map(|(name, finding)| format!("`{name}` {} ({})", finding.path, finding.rule))
+            .collect();
+        let what = format!("texts to look at: {}", found.join(", "));
+        let events = &self.context.events;
+        events.report(&self.spec.name, EventKind::SuspiciousText, what);
     }
 }
 

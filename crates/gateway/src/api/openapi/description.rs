@@ -12,7 +12,7 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, audit, auth, call, calls, errors, events, grants, groups, health, history,
+    acts, agents, audit, auth, call, calls, errors, events, grants, groups, health, history, hooks,
     images, keys, policy, products, projects, registrations, secrets, servers, session, settings,
     suspensions, tools, volumes, welcome,
 };
@@ -45,14 +45,15 @@ pub(super) fn generated() -> String {
         session::sign_in, session::show, session::sign_out, session::new_code,
         acts::list, acts::confirm_clock,
         audit::verify, audit::key, audit::holds, audit::hold, audit::release, audit::erase,
-        tools::list, tools::call::call, tools::why::why, call::call_server,
+        tools::list, tools::call::call, tools::why::why, tools::changes::changes,
+        tools::changes::versions, tools::changes::approve, tools::changes::refuse, call::call_server,
         calls::list, calls::export::export, calls::one, calls::take_back,
         agents::list, agents::create, agents::one, agents::change, agents::remove,
         grants::list, grants::add, grants::one, grants::remove,
         groups::list, groups::create, groups::one, groups::change, groups::remove,
         policy::test,
         keys::list, keys::create, keys::one, keys::change, keys::rotate, keys::revoke,
-        settings::list, settings::change,
+        settings::list, settings::change, hooks::list, hooks::set, hooks::remove,
         projects::list, projects::create, projects::one, projects::change, projects::remove,
         products::list, products::install, products::preview, products::one, products::uninstall,
         suspensions::list, suspensions::suspend, suspensions::resume,
@@ -77,6 +78,7 @@ pub(super) fn generated() -> String {
         (name = "products", description = "Servers that come together by a manifest. Admin keys only."),
         (name = "suspensions", description = "What is stopped at once with its grants kept. Admin keys only."),
         (name = "registrations", description = "What waits for a second person. Admin keys only."),
+        (name = "hooks", description = "Commands and endpoints that look at requests and results. Admin keys only."),
         (name = "settings", description = "The settings of the project. Admin keys only."),
         (name = "session", description = "Browser sessions: a sign-in code or a key becomes a cookie and a token."),
         (name = "acts", description = "Administrative acts, and refused attempts. Admin keys only."),

@@ -5,7 +5,9 @@
 //! | unknown tool, prompt, resource | 404 | 200 | -32602, a resource -32002 before 2026-07-28 |
 //! | unknown server | 404 | 404 | -31404 |
 //! | unknown method | 404 | 200, modern 404 | -32601 |
-//! | no grant, suspended | 403 | 403 | -31403 |
+//! | no grant, suspended, quarantined | 403 | 403 | -31403 |
+//! | refused by a hook of the project | 403 | 200 | -31403 |
+//! | a hook of the project failed | 502 | 200 | -31502 |
 //! | arguments against the schema | 422, `issues` | 200, a result with `isError` | – |
 //! | params of no use | 400 | 200 | -32602 |
 //! | queue full | 429, Retry-After | 429, Retry-After | -31429 |
@@ -124,6 +126,9 @@ impl From<CallFailure> for Problem {
             | CallError::Unbound { .. }
             | CallError::Forbidden { .. }
             | CallError::Suspended { .. }
+            | CallError::Quarantined { .. }
+            | CallError::HookRefused { .. }
+            | CallError::HookFailed { .. }
             | CallError::Down { next_try: None, .. }
             | CallError::Exited { .. }
             | CallError::Remote { .. }
@@ -137,6 +142,7 @@ impl From<CallFailure> for Problem {
             | CallError::NotReading { .. }
             | CallError::Protocol { .. }
             | CallError::ResponseTooLarge { .. }
+            | CallError::ResultTooLong { .. }
             | CallError::Audit(_)
             | CallError::Panicked => problem,
         }
@@ -152,9 +158,12 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         CallError::Unbound { .. }
         | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
+        | CallError::Quarantined { .. }
         | CallError::KeyEnded {
             end: KeyEnd::Suspended,
         } => (StatusCode::FORBIDDEN, Carrier::Status),
+        CallError::HookRefused { .. } => (StatusCode::FORBIDDEN, Carrier::Answer),
+        CallError::HookFailed { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
         CallError::Undelivered { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Answer),
         CallError::KeyEnded { .. } => (StatusCode::UNAUTHORIZED, Carrier::Status),
         CallError::Arguments { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::ToolResult),
@@ -176,7 +185,8 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::Remote { .. }
         | CallError::NotReading { .. }
         | CallError::Protocol { .. }
-        | CallError::ResponseTooLarge { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
+        | CallError::ResponseTooLarge { .. }
+        | CallError::ResultTooLong { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
         CallError::Timeout { .. } | CallError::Unanswered { .. } => {
             (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer)
         }
@@ -313,6 +323,8 @@ fn admin_status(error: &AdminError) -> StatusCode {
         AdminError::UnknownRegistration { .. }
         | AdminError::UnknownHold { .. }
         | AdminError::UnknownKey { .. }
+        | AdminError::ToolVersionUnknown { .. }
+        | AdminError::UnknownHook { .. }
         | AdminError::UnknownProduct { .. }
         | AdminError::UnknownGrant { .. }
         | AdminError::UnknownGroup { .. }
@@ -321,6 +333,7 @@ fn admin_status(error: &AdminError) -> StatusCode {
         AdminError::ProductChanged { .. }
         | AdminError::TooManyHolds { .. }
         | AdminError::KeyRotated { .. }
+        | AdminError::ToolVersionChanged { .. }
         | AdminError::OfProduct { .. }
         | AdminError::RegistrationDecided { .. }
         | AdminError::RegistrationLost { .. }

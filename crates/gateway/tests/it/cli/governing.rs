@@ -58,6 +58,34 @@ fn secrets_projects_and_products_are_listed() {
         hint: `gantry registration ls` lists them
         --- exit 1
         ");
+        let set = [
+            "hook",
+            "set",
+            "check",
+            "--on",
+            "request",
+            "--tool",
+            "a:*",
+            "--",
+            "/bin/true",
+            "-v",
+        ];
+        assert_snapshot!(run(&gantry, &set), @"
+        hook check is asked on each request
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["hook", "ls"]), @"
+        HOOK  ON  ASKS  TOOLS  TIMEOUT  ON FAILURE
+        check  request  /bin/true -v  a:*  2s  refuse
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["hook", "rm", "nope"]), @"
+        --- stderr
+        error: no hook `nope`
+          because: code `hook.unknown`
+        hint: `gantry hook ls` lists them
+        --- exit 1
+        ");
     });
 }
 
