@@ -19,6 +19,7 @@ use gantry_model::diagnose::chain;
 use gantry_model::id::{CallId, GrantId, ServerId};
 use gantry_model::secret::Redactor;
 use gantry_model::settings::AuditSettings;
+use gantry_model::trace::TraceParent;
 use gantry_store::{
     CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, JournalDamage, Store, UserSource,
 };
@@ -269,9 +270,10 @@ impl Audit {
         replay::open(dir, store, policy.bounded()).await
     }
 
-    /// Has every call that gets or changes its row from now on told to `hook`, once the row is stored.
-    pub(crate) async fn on_saved(&self, hook: Box<importer::SavedHook>) {
-        self.shared.importer.lock().await.on_saved(hook);
+    /// Has every call that gets or changes its row from now on told to `hook`, once the row is stored; returns
+    /// the rows that the start itself stored: calls that a former gateway left.
+    pub(crate) async fn on_saved(&self, hook: Box<importer::SavedHook>) -> Vec<CallRow> {
+        self.shared.importer.lock().await.on_saved(hook)
     }
 
     /// Records that a call is about to be sent; without that record it must not be.
@@ -539,11 +541,12 @@ impl Audit {
             &context.session,
             &context.run,
             &context.step,
-            &context.trace,
             &context.parent,
         ];
         let said = said.map(|text| text.as_deref().map(|text| own_keys.redact(text)));
-        let [user, session, run, step, trace, parent] = &said;
+        let [user, session, run, step, parent] = &said;
+        let began = || TraceParent::of_call(intent.id);
+        let trace = context.trace.unwrap_or_else(began).text();
         let method = own_keys.redact(intent.method);
         let grant = intent.grant.map(|grant| grant.to_string());
         use_fields(&IntentFields {
@@ -558,7 +561,7 @@ impl Audit {
             session: session.as_deref(),
             run: run.as_deref(),
             step: step.as_deref(),
-            trace: trace.as_deref(),
+            trace: Some(trace.as_str()),
             server: intent.server,
             server_id: intent.server_id,
             method: &method,

@@ -12,6 +12,7 @@ use gantry_store::StoreConfig;
 use crate::audit::AuditPolicy;
 use crate::credentials::MasterKey;
 use crate::tokens::IssuerConfig;
+use crate::traces::TracesConfig;
 
 /// How often registries are asked whether images changed under their tags.
 pub const IMAGE_CHECKS: Duration = Duration::from_secs(6 * 60 * 60);
@@ -52,6 +53,8 @@ pub struct EngineConfig {
     pub image_checks: Option<Duration>,
     /// The authorization servers whose tokens are accepted beside keys of ours.
     pub issuers: Vec<IssuerConfig>,
+    /// Where spans of calls are exported to; nowhere if nothing is said.
+    pub traces: Option<TracesConfig>,
     /// How many log lines were dropped, as whoever writes them counts; shown among the metrics.
     pub dropped_log_lines: Arc<AtomicU64>,
 }
@@ -77,6 +80,7 @@ impl EngineConfig {
             hidden_folders: Vec::new(),
             image_checks: Some(IMAGE_CHECKS),
             issuers: Vec::new(),
+            traces: None,
             dropped_log_lines: Arc::default(),
         }
     }

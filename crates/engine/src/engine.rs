@@ -20,6 +20,7 @@ use futures_util::future::join_all;
 use gantry_model::caller::{Caller, KeyEnd};
 use gantry_model::event::EventKind;
 use gantry_model::id::{AgentName, ProjectName, ServerName};
+use gantry_model::settings::TraceExport;
 use gantry_store::{CallFilter, CallRow, ProjectRow, Store, StoreConfig};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
@@ -43,6 +44,7 @@ use crate::driver::process::ProcessDriver;
 use crate::driver::{Drivers, HostReport};
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::folder::DataFolder;
+use crate::http_client::Clients;
 use crate::image_store::Images;
 use crate::machine::{Machine, first_id};
 use crate::project::Project;
@@ -51,6 +53,7 @@ use crate::schema::CheckPermits;
 use crate::server::topics::{Subscription, UpdateCallback};
 use crate::telemetry::GatewayMetrics;
 use crate::tokens::{TokenError, Tokens};
+use crate::traces::Traces;
 use crate::view::HealthStatus;
 
 /// Everything that runs: projects, and what they share of the machine. Cheap to clone.
@@ -108,7 +111,8 @@ impl Engine {
         // What the host offers is found out while the database and the journal are opened.
         let probing = tokio::task::spawn_blocking(|| Hosted::open(options));
         Audit::make_room(&folder.path().join("journal"));
-        let store = Store::open(&config.store, &folder.gateway()?).await?;
+        let gateway = folder.gateway()?;
+        let store = Store::open(&config.store, &gateway).await?;
         let journal = folder.inner("journal")?;
         let audit = Audit::open(&journal, store.clone(), config.audit.clone()).await?;
         let newest = CallFilter {
@@ -131,6 +135,11 @@ impl Engine {
             info!(server = %labels.server, "ended an instance of an earlier gateway process");
         }
         let known = store.project_rows().await?;
+        let clients: Arc<Clients> = Arc::default();
+        let traces = config.traces.clone().map(|traces| {
+            let id = gateway.id.to_string();
+            Arc::new(Traces::new(traces, id, Arc::clone(&clients)))
+        });
         let machine = Arc::new(Machine {
             answers: AnswerPool::new(config.limits.answer_bytes),
             checks: CheckPermits::default(),
@@ -143,7 +152,8 @@ impl Engine {
             images,
             audit,
             ids: Arc::new(CallIds::after(newest)),
-            clients: Arc::default(),
+            clients,
+            traces,
             tokens: Arc::new(Tokens::new(config.issuers.clone())),
             callback: watch::Sender::new(None),
             keys_changed: watch::Sender::new(0),
@@ -177,8 +187,9 @@ impl Engine {
         };
         engine.watch_hosted();
         engine.watch_tokens();
-        engine.feed_stored_calls().await;
+        let left = engine.feed_stored_calls().await;
         let booted = engine.boot(known).await;
+        engine.export_traces(&left);
         engine.note_start(&booted).await;
         if let Err(error) = booted {
             // Nothing of ours runs on without the folder's lock.
@@ -236,17 +247,35 @@ impl Engine {
         Ok(())
     }
 
-    /// Has every call that is stored from now on broadcast to the listeners of its project.
-    async fn feed_stored_calls(&self) {
+    /// Has every call that is stored from now on broadcast to the listeners of its project, and exported;
+    /// returns those that were stored before.
+    async fn feed_stored_calls(&self) -> Vec<CallRow> {
         // Weak: the engine holds the audit.
         let inner = Arc::downgrade(&self.inner);
+        let traces = self.inner.machine.traces.clone();
         let hook = move |rows: &[CallRow<&str>]| {
             let projects = inner.upgrade().map(|inner| inner.projects.load_full());
             for project in projects.iter().flat_map(|projects| projects.values()) {
                 project.router.events.calls_stored(rows);
+                project.count_stored(rows);
+            }
+            if let (Some(traces), Some(projects)) = (&traces, &projects) {
+                traces.take(rows, |name| trace_export(projects, name));
             }
         };
-        self.inner.machine.audit.on_saved(Box::new(hook)).await;
+        self.inner.machine.audit.on_saved(Box::new(hook)).await
+    }
+
+    /// Sends spans to their endpoint, if there is one; first those of calls that a former gateway left.
+    fn export_traces(&self, left: &[CallRow]) {
+        let machine = &self.inner.machine;
+        if let Some(traces) = &machine.traces {
+            let projects = self.inner.projects.load();
+            let left: Vec<_> = left.iter().map(CallRow::borrowed).collect();
+            traces.take(&left, |name| trace_export(&projects, name));
+            let running = Arc::clone(traces).run(machine.stop_tasks.clone());
+            machine.tracker.spawn(running);
+        }
     }
 
     // ---- projects ----
@@ -367,6 +396,10 @@ impl Engine {
     }
 
     async fn close(&self) {
+        if let Some(traces) = &self.inner.machine.traces {
+            // The audit is whole by now, and every call has its span.
+            traces.finish(LAST_SPANS).await;
+        }
         for project in self.inner.projects.load_full().values() {
             project.acts.settle().await;
             project.write_key_uses().await;
@@ -616,6 +649,16 @@ impl Engine {
 
 /// How long tasks that have nothing left to do are waited for.
 const LAST_TASKS: Duration = Duration::from_secs(5);
+/// How long the last spans may take.
+const LAST_SPANS: Duration = Duration::from_secs(3);
+
+/// Returns what a project that is open exports of its calls.
+fn trace_export(projects: &HashMap<ProjectName, Arc<Project>>, name: &str) -> Option<TraceExport> {
+    let project = projects
+        .values()
+        .find(|project| project.name().as_str() == name)?;
+    Some(project.settings().traces)
+}
 
 /// A failure of a request that is not on record.
 fn not_recorded(error: CallError) -> CallFailure {

@@ -26,8 +26,9 @@ use crate::http_client::Clients;
 use crate::image_store::Images;
 use crate::random::random;
 use crate::schema::CheckPermits;
-use crate::telemetry::GatewayMetrics;
+use crate::telemetry::{ExportHealth, GatewayFigures, GatewayMetrics};
 use crate::tokens::Tokens;
+use crate::traces::Traces;
 use crate::view::HealthStatus;
 
 /// What all projects of an engine share.
@@ -49,6 +50,8 @@ pub(crate) struct Machine {
     pub(crate) answers: AnswerPool,
     pub(crate) checks: CheckPermits,
     pub(crate) metrics: GatewayMetrics,
+    /// Exports spans of calls, if an endpoint is configured.
+    pub(crate) traces: Option<Arc<Traces>>,
     /// Where browsers bring the answers of sign-ins, once the gateway listens.
     pub(crate) callback: watch::Sender<Option<String>>,
     /// Moves whenever keys of any project have changed or ended.
@@ -86,6 +89,22 @@ impl Machine {
             HealthStatus::Ok
         } else {
             HealthStatus::Degraded
+        }
+    }
+
+    /// Returns how the exports are.
+    pub(crate) fn exports(&self) -> Vec<ExportHealth> {
+        self.traces.iter().map(|traces| traces.health()).collect()
+    }
+
+    /// Returns how the gateway is, for its metrics.
+    pub(crate) fn figures(&self) -> GatewayFigures {
+        let audit = self.audit.health();
+        GatewayFigures {
+            audit_writable: audit.writable,
+            audit_waiting: audit.folded_lag_records,
+            journal_bytes: audit.journal_bytes,
+            exports: self.exports(),
         }
     }
 

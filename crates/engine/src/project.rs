@@ -68,7 +68,7 @@ use crate::server::runner::RunnerContext;
 use crate::server::topics::TopicTable;
 use crate::supervisor::{Supervisor, refresh};
 use crate::suspended::Suspended;
-use crate::telemetry::Metrics;
+use crate::telemetry::{ExportHealth, Metrics, ServerFigures};
 use crate::view::{Health, HealthStatus, ServerView};
 
 /// One tenant of an engine.
@@ -187,6 +187,7 @@ impl Project {
             limits: access.limits(),
             pins: Arc::clone(&pins),
             hooks: Arc::clone(&hooks),
+            begins_traces: machine.traces.is_some(),
         };
         Ok(Arc::new(Self {
             name,
@@ -394,6 +395,11 @@ impl Project {
             false => audit.of_other_project(),
         };
         warnings.extend(audit.clock_ahead.map(clock_is_ahead));
+        let exports = match self.is_default() {
+            true => self.machine.exports(),
+            false => Vec::new(),
+        };
+        warnings.extend(exports.iter().filter_map(ExportHealth::warning));
         let status = self.machine.health_status();
         Health {
             ok: status == HealthStatus::Ok,
@@ -403,6 +409,7 @@ impl Project {
             servers,
             audit,
             warnings,
+            exports,
         }
     }
 
@@ -416,15 +423,30 @@ impl Project {
         notices.clone()
     }
 
+    /// Counts calls whose rows were stored.
+    pub(crate) fn count_stored(&self, rows: &[CallRow<&str>]) {
+        self.metrics.stored(self.name.as_str(), rows);
+    }
+
     /// Returns the project's metrics as Prometheus text; those of the gateway too for the project of
     /// its folder.
     pub fn metrics(&self) -> String {
         let all = self.supervisor.all();
-        let states = all
-            .iter()
-            .map(|handle| handle.status.borrow().state.as_str());
-        let gateway = self.is_default().then_some(&self.machine.metrics);
-        self.metrics.render(states, gateway)
+        let servers = all.iter().map(|handle| {
+            let queue = handle.queue();
+            let status = handle.status.borrow();
+            ServerFigures {
+                name: handle.name.to_string(),
+                state: status.state.as_str(),
+                in_flight: queue.in_flight,
+                waiting: queue.waiting,
+                restarts: status.restarts,
+            }
+        });
+        let figures = self.machine.figures();
+        let gateway = (&self.machine.metrics, &figures);
+        self.metrics
+            .render(servers, self.is_default().then_some(gateway))
     }
 }
 

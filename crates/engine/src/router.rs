@@ -43,6 +43,7 @@ use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::suspended::Suspended;
 use crate::telemetry::Metrics;
+use crate::transport::http::TraceHeaders;
 use dispatch::Dispatch;
 use limit::Limit;
 pub(crate) use links::Links;
@@ -79,6 +80,8 @@ pub(crate) struct Router {
     pub(crate) pins: Arc<Pins>,
     /// What looks at requests and results.
     pub(crate) hooks: Arc<HookRunner>,
+    /// Servers are told of a call's trace even if the call began it: its span is exported.
+    pub(crate) begins_traces: bool,
 }
 
 /// A call that is made: who asks for what, and how long it may take.
@@ -94,6 +97,8 @@ struct Call<'a> {
     decision: Decision<'a>,
     /// What it is measured by.
     measured: &'a Measured,
+    /// The trace that the server is told of.
+    trace: Option<TraceHeaders>,
 }
 
 impl Router {
@@ -142,6 +147,7 @@ impl Router {
             limit,
             decision,
             measured: &measured,
+            trace: record.passed_trace(&request.context),
         };
         // Held here once: whoever waits for it does not move it.
         let work = pin!(self.call(&call, &target));

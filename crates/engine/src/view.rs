@@ -21,6 +21,7 @@ use crate::server::logs::{LogLine, LogStream};
 use crate::server::pending::QueueView;
 use crate::server::status::ServerStatus;
 use crate::server::usage_history::UsageSample;
+use crate::telemetry::ExportHealth;
 
 /// The most tools of one server that are named as having lost their names.
 const MOST_NAMELESS: usize = 100;
@@ -204,4 +205,6 @@ pub struct Health {
     pub audit: AuditHealth,
     /// What an administrator should look at.
     pub warnings: Vec<String>,
+    /// How the exports of traces and audit records are.
+    pub exports: Vec<ExportHealth>,
 }

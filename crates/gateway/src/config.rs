@@ -18,6 +18,7 @@ pub mod inputs;
 pub mod issuers;
 pub mod manifest;
 pub mod master_key;
+pub mod otlp;
 pub mod plan;
 pub(crate) mod product;
 pub mod removal;

@@ -13,6 +13,7 @@ pub use self::validity::{Ended, KeyEnd, KeyValidity};
 
 use crate::grant::GrantSet;
 use crate::id::{AgentName, KeyId, ProjectName};
+use crate::trace::TraceParent;
 
 /// Which doors a key opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,8 +125,10 @@ pub struct Context {
     pub run: Option<Box<str>>,
     /// The step within the run.
     pub step: Option<Box<str>>,
-    /// The W3C `traceparent` that came with the request.
-    pub trace: Option<Box<str>>,
+    /// The place in a W3C trace that the request came from.
+    pub trace: Option<TraceParent>,
+    /// What the systems of that trace tell each other (W3C `tracestate`).
+    pub trace_state: Option<Box<str>>,
     /// The call that this one is made for, by its id.
     pub parent: Option<Box<str>>,
 }

@@ -31,3 +31,4 @@ pub mod shape;
 pub mod spec;
 pub mod status;
 pub mod suspension;
+pub mod trace;

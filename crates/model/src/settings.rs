@@ -11,8 +11,8 @@ mod keys;
 mod package;
 mod registration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::diagnose::{Diagnose, Fault};
@@ -44,6 +44,21 @@ pub struct ProjectSettings {
     pub tools: PinPolicy,
     /// What looks at requests and results.
     pub hooks: Hooks,
+    /// What is exported of its calls as traces.
+    pub traces: TraceExport,
+}
+
+/// What is exported of a project's calls as traces, if the gateway exports any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceExport {
+    /// Nothing.
+    Off,
+    /// A span for each call, without arguments and results.
+    #[default]
+    On,
+    /// A span for each call, with arguments and results as the audit keeps them: redacted and cut.
+    Bodies,
 }
 
 /// The definition of one setting.
@@ -199,6 +214,13 @@ pub const SETTINGS: &[Setting] = &[
         values: "an object of hooks by name",
         doc: "The commands and HTTP endpoints that look at requests and results; `gantry hook` changes one of them.",
         field: |settings| &mut settings.hooks,
+    },
+    Setting {
+        name: "traces",
+        values: "`off`, `on` or `bodies`",
+        doc: "What is exported of its calls as traces where the gateway has an OTLP endpoint: nothing, a span \
+              for each call, or spans with arguments and results as the audit keeps them, redacted and cut.",
+        field: |settings| &mut settings.traces,
     },
 ];
 

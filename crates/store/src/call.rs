@@ -37,8 +37,11 @@ pub struct CallRow<T = String> {
     pub run: Option<T>,
     /// The step within the run.
     pub step: Option<T>,
-    /// The trace the call belongs to.
+    /// The trace the call belongs to, as 32 hex digits.
     pub trace: Option<T>,
+    /// The caller's span in that trace, for spans that are made of the row as it comes from the journal: the
+    /// database does not keep it.
+    pub parent_span: Option<T>,
     /// Where it came in: `mcp`, `rest` or `library`; `cli` in rows of former versions.
     pub surface: T,
     /// The name of the server it was for; the server itself may be gone.
@@ -92,6 +95,7 @@ impl<T> CallRow<T> {
             run: self.run.as_ref().map(&text),
             step: self.step.as_ref().map(&text),
             trace: self.trace.as_ref().map(&text),
+            parent_span: self.parent_span.as_ref().map(&text),
             surface: text(&self.surface),
             server: text(&self.server),
             server_id: self.server_id,

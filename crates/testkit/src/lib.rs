@@ -12,6 +12,7 @@ pub mod fixture;
 pub mod image;
 pub mod journal;
 pub mod mcp_registry;
+pub mod otlp;
 pub mod peer;
 pub mod postgres;
 pub mod probes;

@@ -88,15 +88,36 @@ struct RowWriter {
 }
 
 /// Hears of rows that are in the database now.
-#[derive(Default)]
-pub(super) struct OnSaved(Option<Box<SavedHook>>);
+pub(super) enum OnSaved {
+    /// Nobody does yet: they are kept for who will, up to a bound.
+    Nobody(Vec<CallRow>),
+    /// The hook does.
+    Hook(Box<SavedHook>),
+}
+
+/// How many rows are kept for a hook that is still to come: those of calls that a former gateway left.
+const MOST_EARLY: usize = 4096;
+
+impl OnSaved {
+    fn tell(&mut self, rows: &[CallRow<&str>]) {
+        match self {
+            Self::Hook(hook) if !rows.is_empty() => hook(rows),
+            Self::Hook(_) => {}
+            Self::Nobody(early) => {
+                let room = MOST_EARLY - early.len();
+                early.extend(rows.iter().take(room).map(CallRow::owned));
+            }
+        }
+    }
+}
 
 /// What is done with rows that are in the database now.
 pub(crate) type SavedHook = dyn Fn(&[CallRow<&str>]) + Send + Sync;
 
 impl std::fmt::Debug for OnSaved {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("OnSaved").field(&self.0.is_some()).finish()
+        let is_hooked = matches!(self, Self::Hook(_));
+        f.debug_tuple("OnSaved").field(&is_hooked).finish()
     }
 }
 
@@ -131,7 +152,7 @@ impl JournalImporter {
             journal: Arc::clone(&journal),
             durability,
             saved: position,
-            on_saved: OnSaved::default(),
+            on_saved: OnSaved::Nobody(Vec::new()),
         };
         Self {
             journal,
@@ -148,9 +169,12 @@ impl JournalImporter {
         }
     }
 
-    /// Has every row that is stored from now on told to `hook`.
-    pub(super) fn on_saved(&mut self, hook: Box<SavedHook>) {
-        self.keeper.on_saved = OnSaved(Some(hook));
+    /// Has every row that is stored from now on told to `hook`; returns those that were stored before.
+    pub(super) fn on_saved(&mut self, hook: Box<SavedHook>) -> Vec<CallRow> {
+        match std::mem::replace(&mut self.keeper.on_saved, OnSaved::Hook(hook)) {
+            OnSaved::Nobody(early) => early,
+            OnSaved::Hook(_) => Vec::new(),
+        }
     }
 
     /// Imports everything that is written by now.
@@ -472,9 +496,7 @@ impl RowWriter {
         let places = chain.import(batch, position.stored()).await;
         drop(chain);
         let places = places.map_err(AuditError::Store)?;
-        if let Some(hook) = self.on_saved.0.as_ref().filter(|_| !rows.is_empty()) {
-            hook(rows);
-        }
+        self.on_saved.tell(rows);
         if self.durability == Durability::Disk && position.segment != self.saved.segment {
             self.store.sync().await.map_err(AuditError::Store)?;
         }
@@ -543,6 +565,7 @@ fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
         run: None,
         step: None,
         trace: None,
+        parent_span: None,
         surface: "",
         server: "",
         server_id: None,

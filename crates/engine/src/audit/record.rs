@@ -50,6 +50,7 @@ pub(super) struct IntentFields<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) run: Option<&'a str>,
     pub(super) step: Option<&'a str>,
+    /// The call's place in its trace, as a `traceparent`.
     pub(super) trace: Option<&'a str>,
     pub(super) server: &'a str,
     pub(super) server_id: Option<ServerId>,

@@ -156,6 +156,8 @@ fn statuses(rows: &[CallRow]) -> HashMap<CallStatus, usize> {
     counts
 }
 
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
 #[tokio::test]
 async fn a_row_says_everything_about_its_call() {
     let rig = Rig::new(AuditPolicy::default()).await;
@@ -164,7 +166,8 @@ async fn a_row_says_everything_about_its_call() {
         session: Some("s1".into()),
         run: Some("r1".into()),
         step: Some("4".into()),
-        trace: Some("00-aa-bb-01".into()),
+        trace: TraceParent::parse(&format!("00-{TRACE}-b7ad6b7169203331-01")),
+        trace_state: None,
         parent: Some("call_1".into()),
     };
     let id = rig.ids.next(1_789_000_000_000);
@@ -197,7 +200,8 @@ async fn a_row_says_everything_about_its_call() {
         session: text("s1"),
         run: text("r1"),
         step: text("4"),
-        trace: text("00-aa-bb-01"),
+        trace: text(TRACE),
+        parent_span: None,
         surface: "mcp".to_owned(),
         server: "files".to_owned(),
         server_id: Some(gantry_model::id::ServerId::from_random(7)),

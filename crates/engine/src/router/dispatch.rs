@@ -28,6 +28,7 @@ use crate::server::profiles::{InstanceLease, InstanceOwner, InstanceRequest};
 use crate::server::server_requests::{
     CallForwarder, CallerChannel, InputResponses, UrlVisits, input_required, resume, url_required,
 };
+use crate::transport::http::TraceHeaders;
 
 /// How often a server may need something of the client before it answers one call.
 const ROUNDS: u32 = 10;
@@ -254,7 +255,9 @@ impl<'a> Dispatch<'a> {
         };
         let line = CallMessage {
             line,
-            head: link.has_heads().then(|| self.target.head(request)),
+            head: link
+                .has_heads()
+                .then(|| self.target.head(request, self.passed_trace().cloned())),
             method: self.call.method,
             reason: request.reason.clone(),
             others: self.router.callers.others(),
@@ -312,6 +315,7 @@ impl<'a> Dispatch<'a> {
         if self.server.spec.calls.pass_context {
             target::pass_context(&mut params, &request.context, call.caller.users);
         }
+        target::pass_trace(&mut params, request.params.meta, self.passed_trace());
         if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
             params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));
         }
@@ -323,6 +327,12 @@ impl<'a> Dispatch<'a> {
             resume(&mut params, version.era(), &request.params, again);
         }
         params
+    }
+
+    /// Returns the trace as the server is told of it, if it is.
+    fn passed_trace(&self) -> Option<&TraceHeaders> {
+        let trace = self.call.trace.as_ref();
+        trace.filter(|_| self.server.spec.calls.pass_context)
     }
 
     async fn wait(&self, call: InFlight, longest: Duration) -> Result<Answer, CallError> {

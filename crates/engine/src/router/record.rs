@@ -2,16 +2,18 @@
 //! if it is refused. Written here and nowhere else. Entry points: [`Record::carry_out`] and
 //! [`Record::refuse`].
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use gantry_model::caller::Caller;
+use gantry_model::caller::{Caller, Context};
 use gantry_model::diagnose::Diagnose;
 use gantry_model::grant::Decision;
 use gantry_model::hook::HookPoint;
-use gantry_model::id::CallId;
+use gantry_model::id::{CallId, ServerId};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::Redactor;
+use gantry_model::trace::TraceParent;
 use gantry_store::{CallStatus, ErrorKind, UserSource};
 use tokio::time::Instant;
 
@@ -21,6 +23,7 @@ use crate::audit::{Intent, Measured, Outcome, RowCode};
 use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::request::{Announced, Request};
+use crate::transport::http::TraceHeaders;
 
 /// The code of a result that does not fit its output schema.
 const OUTPUT: &str = "schema.output";
@@ -77,6 +80,18 @@ impl<'a> Record<'a> {
         self.announced.id
     }
 
+    /// Returns the trace that the call's server is told of: the caller's, or the one that the call begins if its
+    /// span is exported. The call's own span is above what the server does.
+    pub(super) fn passed_trace(&self, context: &Context) -> Option<TraceHeaders> {
+        let id = self.announced.id;
+        let began = || self.router.begins_traces.then(|| TraceParent::of_call(id));
+        let trace = context.trace.or_else(began)?;
+        Some(TraceHeaders {
+            parent: trace.below(id),
+            state: context.trace_state.clone(),
+        })
+    }
+
     /// Records a request, does its work unless the caller's key ends first, and records how it ended.
     pub(super) async fn carry_out<T>(
         self,
@@ -88,10 +103,7 @@ impl<'a> Record<'a> {
         let (id, router, caller) = (self.announced.id, self.router, self.caller);
         let key = caller.key.to_string();
         let redactor = target.redactor();
-        let intent = Intent {
-            schema_version: target.schema_version(),
-            ..self.intent(&key, request, Some(target), &redactor)
-        };
+        let intent = self.intent(&key, request, Some(target), &redactor);
         let ticket = router.audit.intent(&intent).await;
         let mut ticket = ticket.map_err(|error| CallFailure {
             call: None,
@@ -122,6 +134,9 @@ impl<'a> Record<'a> {
             false if output.warning.is_some() => (status, Some(OUTPUT.into()), error_kind),
             false => (status, code, error_kind),
         };
+        if let (CallStatus::Refused, Some(code)) = (status, &code) {
+            router.metrics.refused(code);
+        }
         if matches!(ended, Err(CallError::Panicked)) {
             router.metrics.panicked();
         }
@@ -156,14 +171,18 @@ impl<'a> Record<'a> {
         let key = self.caller.key.to_string();
         let redactor = target.map_or_else(|| Arc::clone(Redactor::own_keys()), Target::redactor);
         let mut intent = self.intent(&key, request, target, &redactor);
-        // What is not granted has no target, and is known by name.
-        if let Some((server, item, _)) = error.not_granted().filter(|_| target.is_none()) {
-            (intent.server, intent.tool) = (server.as_str(), item);
-            if request.method == "tools/call" {
+        let asked = AskedFor::of(self.router, request, &error);
+        if target.is_none() {
+            intent.server = &asked.server;
+            intent.server_id = asked.server_id;
+            intent.tool = &asked.item;
+            let is_named = error.not_granted().is_some();
+            if is_named && request.method == "tools/call" {
                 intent.input = request.params.arguments.map(Raw::text);
             }
         }
         let text = error.to_string();
+        self.router.metrics.refused(error.code());
         let outcome = Outcome {
             status: CallStatus::Refused,
             code: Some(error.code()),
@@ -217,7 +236,7 @@ impl<'a> Record<'a> {
             server_id: target.and_then(Target::server_id),
             method: request.method,
             tool: target.map_or("", |target| &target.item),
-            schema_version: None,
+            schema_version: target.and_then(Target::schema_version),
             started_ms,
             input: target
                 .and_then(|target| target.arguments)
@@ -230,6 +249,32 @@ impl<'a> Record<'a> {
                 Some(_) => UserSource::Token,
                 None => UserSource::Agent,
             }),
+        }
+    }
+}
+
+/// What a request that has no target asked for, as far as that is known.
+struct AskedFor<'a> {
+    server: Cow<'a, str>,
+    server_id: Option<ServerId>,
+    item: Cow<'a, str>,
+}
+
+impl<'a> AskedFor<'a> {
+    fn of(router: &Router, request: &Request<'a>, error: &'a CallError) -> Self {
+        if let Some((server, item, _)) = error.not_granted() {
+            let handle = router.supervisor.find(server.as_str());
+            return Self {
+                server: Cow::Borrowed(server.as_str()),
+                server_id: handle.map(|handle| handle.id),
+                item: Cow::Borrowed(item),
+            };
+        }
+        let named = request.params.name.or(request.params.uri);
+        Self {
+            server: Cow::Borrowed(""),
+            server_id: None,
+            item: named.and_then(Raw::string).unwrap_or_default(),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::request::{Lists, Request, Scope};
 use crate::schema::Permits;
 use crate::server::handle::ServerHandle;
 use crate::tool::Tool;
-use crate::transport::http::MessageHead;
+use crate::transport::http::{MessageHead, TraceHeaders};
 
 /// Where a call is carried out.
 pub(super) enum NameLocation {
@@ -482,7 +482,11 @@ impl Target<'_> {
     }
 
     /// Returns what the head of a request over HTTP repeats of it.
-    pub(super) fn head(&self, request: &Request<'_>) -> Box<MessageHead> {
+    pub(super) fn head(
+        &self,
+        request: &Request<'_>,
+        trace: Option<TraceHeaders>,
+    ) -> Box<MessageHead> {
         let name = name_of(Method::parse(request.method), &request.params);
         let name = name.map(|own| match self.renamed {
             Renamed::Name | Renamed::Uri => Box::from(self.item.as_ref()),
@@ -498,6 +502,7 @@ impl Target<'_> {
             method: request.method.into(),
             name,
             params,
+            trace,
         })
     }
 
@@ -537,11 +542,36 @@ pub(super) fn pass_context(params: &mut Edit<'_>, context: &Context, users: User
         (meta::SESSION_ID, &context.session),
         (meta::RUN_ID, &context.run),
         (meta::STEP, &context.step),
-        ("traceparent", &context.trace),
     ];
     for (key, value) in parts {
         if let Some(value) = value {
             params.set_meta_buf(key, RawBuf::string(value));
+        }
+    }
+}
+
+/// Passes on the trace that the call belongs to, in place of what the client said of it: the call's own
+/// span is above what its server does.
+pub(super) fn pass_trace(
+    params: &mut Edit<'_>,
+    said: Option<Raw<'_>>,
+    trace: Option<&TraceHeaders>,
+) {
+    let parent = trace.map(|trace| RawBuf::string(trace.parent.text().as_str()));
+    let state = trace.and_then(|trace| trace.state.as_deref());
+    let parts = [
+        (meta::TRACE_PARENT, parent),
+        (meta::TRACE_STATE, state.map(RawBuf::string)),
+    ];
+    for (key, value) in parts {
+        match value {
+            Some(value) => {
+                params.set_meta_buf(key, value);
+            }
+            None if said.is_some_and(|said| said.get(key).is_some()) => {
+                params.remove_meta(key);
+            }
+            None => {}
         }
     }
 }

@@ -10,6 +10,7 @@ use axum::routing::get;
 use gantry_engine::CallFilter;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::id::CallId;
+use gantry_model::trace;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -53,7 +54,7 @@ pub(super) struct CallsAsked {
     run: Option<String>,
     /// Only calls of this conversation.
     session: Option<String>,
-    /// Only calls of this trace.
+    /// Only calls of this trace: its 32 digits, or a `traceparent`.
     trace: Option<String>,
     /// Only calls on behalf of this user.
     user: Option<String>,
@@ -164,7 +165,7 @@ impl CallsAsked {
             code: self.code,
             run: self.run,
             session: self.session,
-            trace: self.trace,
+            trace: self.trace.map(|text| trace::asked_for(&text).into_owned()),
             user: self.user,
             error_kind: self.error_kind.map(Into::into),
             since_ms: self.since.map(|text| time("since", &text)).transpose()?,

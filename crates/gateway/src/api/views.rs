@@ -73,6 +73,7 @@ pub(super) struct CallView {
     session: Option<String>,
     run: Option<String>,
     step: Option<String>,
+    /// The trace it belongs to, as 32 digits.
     trace: Option<String>,
     started: String,
     started_ms: u64,

@@ -25,6 +25,13 @@ pub const GANTRY_PROJECT: &str = "GANTRY_PROJECT";
 pub const GANTRY_REGISTRY_PASSWORD: &str = "GANTRY_REGISTRY_PASSWORD";
 /// The URL of the MCP registry for `gantry search` and `gantry add --from`, if `--registry` is not given.
 pub const GANTRY_MCP_REGISTRY: &str = "GANTRY_MCP_REGISTRY";
+/// OpenTelemetry's variables: `true` turns its exports off, unless `--otlp` or `otlp` asks for them. Those of
+/// exports (`OTEL_EXPORTER_OTLP_*`, `OTEL_TRACES_EXPORTER`, `OTEL_LOGS_EXPORTER`) are read in `config::otlp`.
+pub const OTEL_SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
+/// The name of this service in traces.
+pub const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+/// Further attributes of this service in traces.
+pub const OTEL_RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 /// Any value but an empty one turns colours off.
 pub const NO_COLOR: &str = "NO_COLOR";
 /// Any value but an empty one and `0` enables colours even without a terminal.

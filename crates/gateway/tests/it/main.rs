@@ -42,4 +42,5 @@ mod shared_store;
 mod store_away;
 mod tenants;
 mod tidy;
+mod traces;
 mod upstream;

@@ -37,6 +37,10 @@ pub const RUN_ID: &str = "io.gantry/run-id";
 pub const STEP: &str = "io.gantry/step";
 /// The call that a call is made for, by its id.
 pub const PARENT_CALL_ID: &str = "io.gantry/parent-call-id";
+/// The place in a W3C trace that a request comes from, as in the HTTP header of the same name.
+pub const TRACE_PARENT: &str = "traceparent";
+/// What the systems of that trace tell each other, as in the HTTP header of the same name.
+pub const TRACE_STATE: &str = "tracestate";
 /// How many secrets were taken out of a result.
 pub const REDACTED: &str = "io.gantry/redacted";
 /// What a result that was passed on all the same has against its output schema.

@@ -207,6 +207,7 @@ pub(super) fn example() -> String {
         run: None,
         step: None,
         trace: None,
+        parent_span: None,
         surface: "",
         server: "",
         server_id: None,

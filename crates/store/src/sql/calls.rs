@@ -15,13 +15,13 @@ pub(crate) const IMPORT_HEAD: &str = "INSERT INTO kb.mcp_tool_call_log AS old \
      chain_block) ";
 
 /// How many columns a row has of its own where rows are alike.
-pub(crate) const OWN: usize = 15;
+pub(crate) const OWN: usize = 16;
 
 /// The columns of rows that are alike: `?` is the same in all of them, `columnN` is a row's own.
-pub(crate) const ALIKE_COLUMNS: &str = "own.column1, own.column2, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     ?, ?, ?, ?, own.column3, own.column4, own.column5, ?, \
-     ?, ?, own.column6, own.column7, own.column8, own.column9, ?, ?, ?, \
-     ?, ?, own.column10, own.column11, own.column12, own.column13, own.column14, own.column15, ?, \
+pub(crate) const ALIKE_COLUMNS: &str = "own.column1, own.column2, ?, ?, ?, ?, ?, ?, ?, own.column3, ?, \
+     ?, ?, ?, ?, own.column4, own.column5, own.column6, ?, \
+     ?, ?, own.column7, own.column8, own.column9, own.column10, ?, ?, ?, \
+     ?, ?, own.column11, own.column12, own.column13, own.column14, own.column15, own.column16, ?, \
      ?, ?, ?, ?, ?, ?, ?, ?";
 
 /// An end replaces what is there, `unknown` replaces only `running`, and `running` replaces nothing.

@@ -94,6 +94,7 @@ impl RowWriter {
     /// Binds all columns in the order of `sql::IMPORT_HEAD`.
     fn bind_whole<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         let query = query.bind(row.id.to_string()).bind(signed(row.seq));
+        let query = bind_asker(query, row).bind(row.trace.as_ref().map(copied));
         let query = bind_asked(query, row)
             .bind(signed(row.started_ms))
             .bind(signed_option(row.ended_ms))
@@ -121,7 +122,7 @@ impl RowWriter {
 
     /// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.
     fn bind_common<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
-        let query = bind_ended(bind_asked(query, row), row)
+        let query = bind_ended(bind_asked(bind_asker(query, row), row), row)
             .bind(signed(row.repeats))
             .bind(row.user_trust.is_trusted());
         bind_decided(self.bind_writer(query, row), row).bind(self.block)
@@ -186,7 +187,6 @@ fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
     let agree = |a: &Option<T>, b: &Option<T>| text(a) == text(b);
     same(&a.tool, &b.tool)
         && agree(&a.step, &b.step)
-        && agree(&a.trace, &b.trace)
         && same(&a.server, &b.server)
         && a.server_id == b.server_id
         && a.status == b.status
@@ -215,8 +215,8 @@ fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
 
 type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
 
-/// Binds who asked whom for what.
-fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+/// Binds who asked.
+fn bind_asker<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
     query
         .bind(copied(&row.project))
         .bind(copied(&row.agent))
@@ -225,7 +225,11 @@ fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.session.as_ref().map(copied))
         .bind(row.run.as_ref().map(copied))
         .bind(row.step.as_ref().map(copied))
-        .bind(row.trace.as_ref().map(copied))
+}
+
+/// Binds whom they asked for what.
+fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    query
         .bind(copied(&row.surface))
         .bind(copied(&row.server))
         .bind(copied(&row.method))
@@ -268,6 +272,7 @@ fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> 
     let query = query
         .bind(row.id.to_string())
         .bind(signed(row.seq))
+        .bind(row.trace.as_ref().map(copied))
         .bind(signed(row.started_ms))
         .bind(signed_option(row.ended_ms))
         .bind(signed_option(row.duration_us))

@@ -43,6 +43,7 @@ fn call(number: u64, input: &str) -> CallRow {
         run: Some("run".into()),
         step: None,
         trace: None,
+        parent_span: None,
         surface: "mcp".into(),
         server: "example".into(),
         server_id: None,

@@ -284,6 +284,7 @@ pub(crate) fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
         run: column(row, 7)?,
         step: column(row, 8)?,
         trace: column(row, 9)?,
+        parent_span: None,
         surface: column(row, 10)?,
         server: column(row, 11)?,
         server_id: parsed_option(row, 27)?,

@@ -115,6 +115,7 @@ pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
         run: text("run"),
         step: text("step"),
         trace: text("trace"),
+        parent_span: None,
         surface: "mcp".into(),
         server: "example".into(),
         server_id: (!number.is_multiple_of(3)).then(|| ServerId::from_random(7)),

@@ -1,6 +1,7 @@
 //! The fields of a record, one after the other, each text behind its length.
 
 use gantry_model::id::{CallId, ServerId};
+use gantry_model::trace::recorded_parts;
 use gantry_store::{CallDetails, CallRow, CallStatus, Check, ErrorKind, Phases, UserSource};
 
 use super::{Ending, IntentFields, OutcomeFields, cut};
@@ -159,6 +160,7 @@ impl<'a> Fields<'a> {
             run: self.short()?,
             step: self.short()?,
             trace: self.short()?,
+            parent_span: None,
             server: self.short()??,
             method: self.short()??,
             tool: self.short()??,
@@ -180,6 +182,10 @@ impl<'a> Fields<'a> {
             repeats: 1,
             details: CallDetails::default(),
         };
+        if let Some(place) = row.trace {
+            let (trace, parent_span) = recorded_parts(place);
+            (row.trace, row.parent_span) = (Some(trace), parent_span);
+        }
         if version >= 3 {
             let revision = self.number()?;
             row.details.policy_revision = (revision != NO_NUMBER).then_some(revision);

@@ -47,7 +47,7 @@ pub(in crate::api) struct ExportAsked {
     run: Option<String>,
     /// Only calls of this conversation.
     session: Option<String>,
-    /// Only calls of this trace.
+    /// Only calls of this trace: its 32 digits, or a `traceparent`.
     trace: Option<String>,
     /// Only calls on behalf of this user.
     user: Option<String>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gantry_engine::{
     Durability, EngineConfig, IMAGE_CHECKS, IssuerConfig, OnStartFailure, Startup, StopPolicy,
-    StoreConfig, StoreConfigError,
+    StoreConfig, StoreConfigError, TracesConfig,
 };
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::period;
@@ -21,6 +21,7 @@ use crate::cli::files::Files;
 use crate::config::env::{Environment, GANTRY_MASTER_KEY, GANTRY_STORE};
 use crate::config::issuers;
 use crate::config::master_key::KeySource;
+use crate::config::otlp::{Endpoint, HeaderSource, OtlpChoice};
 use crate::config::settings::Settings;
 use crate::http::Origin;
 
@@ -116,6 +117,12 @@ pub(in crate::cli) struct Flags {
     /// `data.key` in the data folder]
     #[arg(long, value_name = "SOURCE")]
     master_key: Option<KeySource>,
+    /// Export each call as a span to this OTLP endpoint, such as `http://localhost:4318`
+    #[arg(long, value_name = "URL")]
+    otlp: Option<Endpoint>,
+    /// Headers for that endpoint, such as credentials: `file:PATH` or `env:NAME`
+    #[arg(long, value_name = "SOURCE")]
+    otlp_headers: Option<HeaderSource>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -245,6 +252,12 @@ impl Flags {
                 self.master_key.as_ref().map(KeySource::to_string),
                 "`data.key` in the data folder",
             ),
+            ("otlp", self.otlp.as_ref().map(Endpoint::to_string), "none"),
+            (
+                "otlp_headers",
+                self.otlp_headers.as_ref().map(HeaderSource::to_string),
+                "none",
+            ),
         ];
         let rows =
             flags.into_iter().map(
@@ -366,6 +379,24 @@ impl Options {
         let read = file.map(|file| issuers::read(file)).transpose();
         let read = read.map_err(|error| Failure::of(Exit::Usage, &error))?;
         Ok(read.unwrap_or_default())
+    }
+
+    /// Returns where spans are exported to, if anywhere: by the flag, the file or the environment, in this order.
+    pub(super) fn traces(
+        &self,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Result<Option<TracesConfig>, Failure> {
+        let (flags, of_file) = (&self.flags, &settings.otlp);
+        let choice = OtlpChoice {
+            endpoint: flags.otlp.clone().or_else(|| of_file.endpoint.clone()),
+            headers: flags
+                .otlp_headers
+                .clone()
+                .or_else(|| of_file.headers.clone()),
+        };
+        let traces = choice.traces(environment);
+        traces.map_err(|error| Failure::new(Exit::Usage, error.to_string()))
     }
 
     /// Returns the listener with TLS, if one is wanted: its address and its files.

@@ -11,6 +11,7 @@ use crate::harness::{Gantry, LONG};
 fn settings() -> insta::Settings {
     let mut settings = super::settings();
     settings.add_filter(r#""(seq|\w+_(?:ms|us))": \d+"#, r#""$1": "[figure]""#);
+    settings.add_filter(r#""trace": "[0-9a-f]{32}""#, r#""trace": "[trace]""#);
     settings.add_filter(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]");
     settings
 }
@@ -46,7 +47,7 @@ fn one_call_is_shown_whole() {
           "session": null,
           "run": null,
           "step": null,
-          "trace": null,
+          "trace": "[trace]",
           "started": "[time]",
           "started_ms": "[figure]",
           "ended_ms": "[figure]",
@@ -89,13 +90,13 @@ fn one_call_is_shown_whole() {
           "server": "a",
           "method": "tools/call",
           "tool": "add",
-          "schema_version": null,
+          "schema_version": "1-40e64ed1206c",
           "user": null,
           "user_trust": null,
           "session": null,
           "run": null,
           "step": null,
-          "trace": null,
+          "trace": "[trace]",
           "started": "[time]",
           "started_ms": "[figure]",
           "ended_ms": "[figure]",
