@@ -76,7 +76,10 @@ pub(crate) struct Traces {
 #[derive(Default)]
 struct Trouble {
     error: Option<String>,
+    /// When it was told last.
     told: Option<Instant>,
+    /// It was told, and not yet that it is over.
+    is_announced: bool,
 }
 
 impl Traces {
@@ -228,6 +231,7 @@ impl Traces {
         let is_due = trouble.told.is_none_or(|told| told.elapsed() >= TELL_EVERY);
         if is_due {
             trouble.told = Some(Instant::now());
+            trouble.is_announced = true;
             let (endpoint, dropped) = (self.sender.target.shown(), self.dropped());
             warn!(
                 endpoint,
@@ -238,7 +242,8 @@ impl Traces {
 
     fn recovered(&self) {
         let mut trouble = self.trouble.lock();
-        if trouble.error.take().is_some() && trouble.told.take().is_some() {
+        trouble.error = None;
+        if std::mem::take(&mut trouble.is_announced) {
             let (endpoint, dropped) = (self.sender.target.shown(), self.dropped());
             info!(endpoint, dropped, "traces are exported again");
         }

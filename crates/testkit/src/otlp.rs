@@ -133,7 +133,7 @@ impl OtlpReceiver {
     }
 
     /// Changes how it behaves from the next request on.
-    pub fn become_(&self, mood: ReceiverMood) {
+    pub fn set_mood(&self, mood: ReceiverMood) {
         self.state().mood = Some(mood);
     }
 

@@ -185,8 +185,8 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 fn json_attributes(value: &Value) -> Attributes {
     let pair = |pair: &Value| {
         let value = &pair["value"];
-        let text = ["stringValue", "intValue"].into_iter();
-        let text = text.find_map(|kind| value[kind].as_str());
+        let mut kinds = ["stringValue", "intValue"].into_iter();
+        let text = kinds.find_map(|kind| value[kind].as_str());
         (said(&pair["key"]), text.expect("a known kind").to_owned())
     };
     list(value).map(pair).collect()

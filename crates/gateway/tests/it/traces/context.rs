@@ -54,7 +54,7 @@ fn the_trace_comes_in_by_header_or_meta_and_goes_on_with_the_calls_own_span() {
             &json!({"calls": {"pass_context": false}}),
         );
     for (at, served) in far.iter().enumerate() {
-        let entry = json!({"url": served.url(), "auth": {"kind": "none"}});
+        let entry = json!({"url": served.url, "auth": {"kind": "none"}});
         builder = builder.entry(&format!("far{at}"), entry);
     }
     let gantry = builder.start();

@@ -263,7 +263,7 @@ fn a_project_decides_whether_its_calls_are_exported_and_with_bodies() {
     assert_eq!(span.attributes["langfuse.trace.name"], "tools/call echo");
     let wrong = json!({"traces": "all"});
     let answer = gantry.rest("PATCH", "/api/v1/settings", Some(&wrong));
-    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert_eq!(answer.status, 422, "{}", answer.text());
 }
 
 // row 3.5: a call that its client took back, and calls that the gateway left when it was killed.

@@ -64,11 +64,8 @@ fn metrics_tell_of_servers_and_refusals_and_no_caller_adds_a_series() {
         r#"gantry_refusals_total{code="grant.unbound",project="local"}"#,
         r#"gantry_calls_total{status="refused",project="local"}"#,
     ] {
-        let all = series(&gantry);
-        assert!(
-            all.iter().any(|series| has_labels(series, expected)),
-            "{expected}: {all:#?}"
-        );
+        let is_there = || series(&gantry).iter().any(|one| has_labels(one, expected));
+        assert!(eventually(LONG, is_there).is_some(), "{expected}");
     }
     assert_eq!(
         value(&gantry, "gantry_audit_writable").as_deref(),
