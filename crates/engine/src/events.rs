@@ -414,6 +414,7 @@ mod tests {
             run: None,
             step: None,
             trace: None,
+            parent_span: None,
             surface: "mcp",
             server_id: None,
             server: "a",
