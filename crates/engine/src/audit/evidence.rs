@@ -383,6 +383,7 @@ impl Merged {
             run: or(new.run, &old.run),
             step: or(new.step, &old.step),
             trace: or(new.trace, &old.trace),
+            parent_span: new.parent_span,
             schema_version: or(new.schema_version, &old.schema_version),
             server_id: new.server_id.or(old.server_id),
             input: or(new.input, &old.input),
