@@ -7,9 +7,9 @@ use std::time::Duration;
 use gantry_model::hex::unhex;
 use gantry_model::mcp::Method;
 use gantry_model::trace::{TraceParent, span_of};
-use gantry_store::{CallRow, CallStatus};
+use gantry_store::{CallRow, CallStatus, ErrorKind};
 
-use crate::otlp::{Attribute, Span, Value};
+use crate::otlp::{Attribute, Span, SpanEvent, Value};
 
 /// The span of a call before it is written.
 pub(super) struct CallSpan<'a> {
@@ -35,15 +35,16 @@ impl<'a> CallSpan<'a> {
     pub(super) fn span(&'a self) -> Span<'a> {
         let row = self.row;
         let start_ns = row.started_ms.saturating_mul(1_000_000);
+        let end_ns = start_ns.saturating_add(nanoseconds(row));
         Span {
             trace: trace_of(row),
             id: span_of(row.id).to_be_bytes(),
             parent: row.parent_span.and_then(bytes),
             name: &self.name,
             start_ns,
-            end_ns: start_ns.saturating_add(nanoseconds(row)),
+            end_ns,
             attributes: self.attributes(),
-            events: Vec::new(),
+            events: phases(row, start_ns, end_ns),
             error: (row.status != CallStatus::Ok).then(|| why(row)),
         }
     }
@@ -96,6 +97,12 @@ impl<'a> CallSpan<'a> {
         put("gantry.schema.version", row.schema_version);
         put("gantry.status", Some(row.status.as_str()));
         put("gantry.error.code", row.code);
+        put(
+            "gantry.error.kind",
+            row.details.error_kind.map(ErrorKind::as_str),
+        );
+        put("gantry.grant.id", row.details.grant);
+        put("gantry.parent_call.id", row.details.parent);
         put("langfuse.user.id", row.user);
         put("langfuse.session.id", row.session);
         // The caller's own trace keeps the name that the caller gave it.
@@ -144,6 +151,8 @@ impl<'a> CallSpan<'a> {
         }
         let numbers = [
             ("gantry.duration_us", row.duration_us),
+            ("gantry.attempts", row.details.attempts.map(u64::from)),
+            ("gantry.policy.revision", row.details.policy_revision),
             ("gantry.input.bytes", Some(row.input_bytes)),
             ("gantry.output.bytes", Some(row.output_bytes)),
             (
@@ -157,6 +166,22 @@ impl<'a> CallSpan<'a> {
         }));
         all
     }
+}
+
+/// Returns when each phase of a call ended.
+fn phases<'a>(row: &CallRow<&str>, start_ns: u64, end_ns: u64) -> Vec<SpanEvent<'a>> {
+    let mut at_ns = start_ns;
+    let phases = row.details.phases.in_order().into_iter();
+    let reached = phases.filter_map(|(name, us)| Some((name, us?)));
+    let event = |(name, us): (&'static str, u32)| {
+        at_ns = at_ns.saturating_add(u64::from(us) * 1000).min(end_ns);
+        SpanEvent {
+            at_ns,
+            name,
+            attributes: vec![("gantry.duration_us", Value::Number(i64::from(us)))],
+        }
+    };
+    reached.map(event).collect()
 }
 
 /// Returns the trace of a call, the one it was recorded with or one of its own.

@@ -165,6 +165,10 @@ fn each_call_is_one_closed_span_however_it_ends() {
         of_way("ok").attributes["langfuse.observation.level"],
         "DEFAULT"
     );
+    for phase in ["grant", "schema", "server"] {
+        let events = &of_way("ok").events;
+        assert!(events.iter().any(|event| event == phase), "{events:?}");
+    }
     // The caller's trace keeps its own name.
     assert!(!of_way("ok").attributes.contains_key("langfuse.trace.name"));
     for export in receiver.exports() {
