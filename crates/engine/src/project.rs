@@ -74,6 +74,8 @@ pub struct Project {
     pub(crate) router: Router,
     pub(crate) acts: Acts,
     settings: SettingsHolder,
+    /// One product is installed or removed at a time: a plan holds until it is carried out.
+    changing_products: tokio::sync::Mutex<()>,
     suspended: Arc<Suspended>,
     /// Ends the project's own tasks, before the engine's.
     stop: CancellationToken,
@@ -174,6 +176,7 @@ impl Project {
             router,
             acts,
             settings,
+            changing_products: tokio::sync::Mutex::default(),
             suspended,
             stop,
             secrets,
