@@ -81,6 +81,8 @@ pub struct Project {
     pub(crate) router: Router,
     pub(crate) acts: Acts,
     settings: SettingsHolder,
+    /// One product is installed or removed at a time: a plan holds until it is carried out.
+    changing_products: tokio::sync::Mutex<()>,
     suspended: Arc<Suspended>,
     pins: Arc<Pins>,
     /// Ends the project's own tasks, before the engine's.
@@ -198,6 +200,7 @@ impl Project {
             router,
             acts,
             settings,
+            changing_products: tokio::sync::Mutex::default(),
             suspended,
             pins,
             stop,

@@ -136,6 +136,7 @@ impl Project {
         self.admit()?;
         let project = Arc::clone(self);
         self.complete(async move {
+            let _one = project.changing_products.lock().await;
             let plan = project.plan_product(&new).await;
             let name = new.name.as_str();
             let mut draft = Draft::new("product.install", name);
@@ -214,6 +215,7 @@ impl Project {
     ) -> Result<(), EngineError> {
         let (by, project, name) = (by.into(), Arc::clone(self), name.to_owned());
         self.complete(async move {
+            let _one = project.changing_products.lock().await;
             let (product, servers) = project.product(&name).await?;
             let mut before = shown(&product);
             before["servers"] = servers.iter().map(ServerName::as_str).collect();

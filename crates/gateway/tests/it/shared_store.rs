@@ -183,6 +183,45 @@ fn revoked_on_one_ends_on_the_other(shared: &Shared) {
     assert!(eventually(LONG, ended).is_some());
 }
 
+// fault T9: whoever writes to a project while it is deleted elsewhere does not bring it back
+#[test]
+fn a_deleted_project_is_not_brought_back_by_another_gateway() {
+    deleted_is_not_brought_back(&Shared::file());
+}
+
+// fault T9
+#[test]
+fn a_deleted_project_is_not_brought_back_by_another_gateway_of_postgresql() {
+    deleted_is_not_brought_back(&Shared::server());
+}
+
+fn deleted_is_not_brought_back(shared: &Shared) {
+    let store = shared.name();
+    let one = first(&store);
+    let made = one.rest("POST", "/api/v1/projects", Some(&json!({"name": "acme"})));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let admin = json!({"kind": "admin"});
+    let made = one.rest("POST", "/api/v1/projects/acme/keys", Some(&admin));
+    let key = made.json()["key"].as_str().unwrap().to_owned();
+    let two = second(&store, &one);
+    let makes = |key: &str| two.rest_as(key, "POST", "/api/v1/keys", Some(&admin));
+    assert!(eventually(LONG, || makes(&key).status == 201).is_some());
+    thread::scope(|scope| {
+        let making = scope.spawn(|| {
+            // Until the other gateway has heard that the key is gone.
+            let ends = eventually(LONG, || makes(&key).status == 401);
+            assert!(ends.is_some());
+        });
+        let deleted = one.rest("DELETE", "/api/v1/projects/acme", None);
+        assert_eq!(deleted.status, 204, "{}", deleted.text());
+        making.join().unwrap();
+    });
+    for gantry in [&one, &two] {
+        let listed = gantry.rest("GET", "/api/v1/projects", None).text();
+        assert!(!listed.contains("acme"), "{listed}");
+    }
+}
+
 // rows 0.9, 3.5
 #[test]
 fn a_registered_server_runs_on_one_gateway_and_is_taken_over() {

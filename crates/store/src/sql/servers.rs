@@ -1,7 +1,15 @@
 //! Statements over projects, agents and servers. Run by `store::servers`.
 
-pub(crate) const ENSURE_PROJECT: &str =
-    "INSERT INTO kb.projects (id, created_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
+/// A project that was deleted does not come back by a write that was under way: `projects::CREATE` makes
+/// one on purpose.
+pub(crate) const ENSURE_PROJECT: &str = "INSERT INTO kb.projects (id, created_at) \
+     SELECT CAST($1 AS TEXT), CAST($2 AS BIGINT) \
+     WHERE NOT EXISTS (SELECT 1 FROM kb.projects WHERE id = $1) \
+     AND NOT EXISTS (SELECT 1 FROM kb.mcp_admin_log \
+     WHERE act = 'project.delete' AND target = $1 AND outcome <> 'refused') \
+     ON CONFLICT (id) DO NOTHING";
+
+pub(crate) const HAS_PROJECT: &str = "SELECT EXISTS (SELECT 1 FROM kb.projects WHERE id = $1)";
 
 pub(crate) const PROJECTS: &str = "SELECT id FROM kb.projects ORDER BY id";
 
@@ -37,6 +45,7 @@ pub(crate) const OF_PROJECT: &str = "SELECT id, name, config, enabled, created_a
 #[cfg(test)]
 pub(crate) const ALL: &[&str] = &[
     ENSURE_PROJECT,
+    HAS_PROJECT,
     PROJECTS,
     ENSURE_AGENT,
     PUT,

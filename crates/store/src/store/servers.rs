@@ -17,12 +17,10 @@ use crate::sql::{secrets, servers as sql};
 impl Store {
     /// Makes the project known, if it is not.
     pub async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
-        let ensure = query(sql::ENSURE_PROJECT)
-            .bind(project.as_str())
-            .bind(now_ms());
-        let database = self.database();
-        let known = database.execute("make a project known", Durability::Power, ensure);
-        known.await.map(drop)
+        const WHAT: &str = "make a project known";
+        let mut transaction = self.database().begin(WHAT, Durability::Power).await?;
+        ensure_project(&mut transaction, project).await?;
+        transaction.commit().await
     }
 
     /// Returns the names of all projects.
@@ -147,7 +145,17 @@ pub(super) async fn ensure_project(
     let insert = query(sql::ENSURE_PROJECT)
         .bind(project.as_str())
         .bind(now_ms());
-    transaction.execute(insert).await.map(drop)
+    if transaction.execute(insert).await? > 0 {
+        return Ok(());
+    }
+    let known = query(sql::HAS_PROJECT).bind(project.as_str());
+    let known = transaction.optional(known, |row| column::<bool>(row, 0));
+    match known.await? {
+        Some(true) => Ok(()),
+        Some(false) | None => Err(StoreError::NotFound {
+            what: format!("project `{project}`"),
+        }),
+    }
 }
 
 /// Makes an agent and its project known within a transaction.

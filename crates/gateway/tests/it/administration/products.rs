@@ -201,6 +201,47 @@ fn a_product_that_cannot_be_installed_whole_leaves_nothing_on_postgresql() {
     on_postgresql(a_product_that_cannot_be_installed_whole_leaves_nothing);
 }
 
+// row 0.2: of two upgrades that were planned on the same state one is carried out
+#[test]
+fn two_upgrades_at_once_are_one_upgrade_and_one_refusal() {
+    let gantry = Gantry::start(&[]);
+    let remote = |version: &str, names: &[&str]| {
+        let mut text = format!("name: suite\nversion: {version}\nmcp:\n  servers:\n");
+        for name in names {
+            let url = format!("https://{name}.example.com/mcp");
+            text.push_str(&format!("    {name}: {{url: '{url}', start: lazy}}\n"));
+        }
+        text
+    };
+    let mut installed = remote("0", &["base"]);
+    let answer = install(&gantry, &installed, &plan(&gantry, &installed));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    for round in 1..=6 {
+        let texts = ["left", "right"].map(|side| {
+            let own = format!("{side}-{round}");
+            remote(&format!("{round}-{side}"), &["base", &own])
+        });
+        let plans = texts.each_ref().map(|text| plan(&gantry, text));
+        let statuses = std::thread::scope(|scope| {
+            let both = [0, 1].map(|at| {
+                let (gantry, texts, plans) = (&gantry, &texts, &plans);
+                scope.spawn(move || install(gantry, &texts[at], &plans[at]).status)
+            });
+            both.map(|one| one.join().unwrap())
+        });
+        let mut sorted = statuses;
+        sorted.sort_unstable();
+        assert_eq!(sorted, [200, 409], "round {round}");
+        let won = usize::from(statuses[1] == 200);
+        installed.clone_from(&texts[won]);
+        let shown = gantry
+            .rest("GET", &format!("{PRODUCTS}/suite"), None)
+            .json();
+        assert_eq!(names(&shown["servers"]).len(), 2, "{shown}");
+        assert_eq!(shown["sha256"], plans[won]["sha256"], "{shown}");
+    }
+}
+
 // faults K4, G8
 #[test]
 fn a_literal_secret_of_a_manifest_is_not_kept_in_clear() {

@@ -204,7 +204,7 @@ fn a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it() {
     assert!(reason(&gantry, "a").contains("`API_TOKEN`"));
 }
 
-// faults K4, D4: what an earlier release stored in clear
+// fault K4: what an earlier release stored in clear
 #[test]
 fn values_in_clear_are_sealed_and_leave_the_log_and_the_free_pages() {
     let canary = "canary-of-an-earlier-release-7d21";
