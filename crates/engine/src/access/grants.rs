@@ -4,7 +4,7 @@
 //! themselves and written now and then ([`Access::write_uses`]). Entry points: [`PolicyRows`] makes what a
 //! caller may use, [`Access::grants`] and the changes are for administrators.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gantry_model::caller::KeyKind;
@@ -225,6 +225,13 @@ impl Access {
         let entry = keys.with_id(key)?;
         let is_agents = entry.caller.kind == KeyKind::Agent;
         is_agents.then(|| Arc::clone(&entry.caller.grants))
+    }
+
+    /// Returns the keys of administrators, who need no grants.
+    pub(crate) fn admin_keys(&self) -> HashSet<KeyId> {
+        let keys = self.keys.load();
+        let admins = keys.all().filter(|entry| entry.caller.kind.is_admin());
+        admins.map(|entry| entry.caller.key).collect()
     }
 
     /// Returns all grants.

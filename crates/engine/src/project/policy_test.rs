@@ -2,7 +2,7 @@
 //! changed and nothing is called. What the record does not hold is not guessed: such a call is undecided.
 //! Entry point: [`Project::test_policy`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gantry_model::caller::KeyKind;
@@ -72,6 +72,7 @@ impl Project {
     ) -> Result<PolicyReport, EngineError> {
         let mut sets = Sets {
             policy: self.access.changed_policy(change).await?,
+            admins: self.access.admin_keys(),
             made: HashMap::new(),
         };
         let mut report = PolicyReport::default();
@@ -143,6 +144,8 @@ impl Project {
 /// The grants of callers, made when first asked for.
 struct Sets {
     policy: PolicyRows,
+    /// Whose calls need no grants.
+    admins: HashSet<KeyId>,
     made: HashMap<(String, String), Option<Arc<GrantSet>>>,
 }
 
@@ -152,7 +155,9 @@ impl Sets {
         let set = self.made.entry(key).or_insert_with(|| {
             let agent: AgentName = row.agent.parse().ok()?;
             let key: Option<KeyId> = row.key.parse().ok();
-            // An administrator needs no grant; by its key nobody can tell it from an agent any more.
+            if key.is_some_and(|key| self.admins.contains(&key)) {
+                return None;
+            }
             Some(Arc::new(self.policy.set_of(KeyKind::Agent, key, &agent)))
         });
         set.clone()

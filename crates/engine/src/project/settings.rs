@@ -135,7 +135,13 @@ impl Project {
                 project.access.limits().set_project(&after.limits);
                 holder.hold(&project.name, after);
                 // Some settings decide what grants mean.
-                project.access.reread().await?;
+                if let Err(error) = project.access.reread().await {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(
+                        error,
+                        "grants cannot be read again; it is tried with the next look"
+                    );
+                }
                 project.regranted();
             }
             let changed = changed.map_err(EngineError::from);
