@@ -176,8 +176,12 @@ impl<'a> Record<'a> {
             intent.server = &asked.server;
             intent.server_id = asked.server_id;
             intent.tool = &asked.item;
-            let is_named = error.not_granted().is_some();
-            if is_named && request.method == "tools/call" {
+            let not_granted = error.not_granted();
+            if let Some((_, _, grant)) = &not_granted {
+                intent.policy_revision = Some(self.caller.grants.revision());
+                intent.grant = *grant;
+            }
+            if not_granted.is_some() && request.method == "tools/call" {
                 intent.input = request.params.arguments.map(Raw::text);
             }
         }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use gantry_testkit::otlp::{OtlpReceiver, ReceiverMood};
 use gantry_testkit::wait::eventually;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -195,10 +196,14 @@ fn two_hundred_canaries_in_twelve_encodings_are_found_nowhere() {
         .collect();
     server.write("before_tools_call", &notes);
 
+    let receiver = OtlpReceiver::start(ReceiverMood::Takes);
     let gantry = Gantry::builder()
-        .flags(&["--log", "trace"])
+        .flags(&["--log", "trace", "--otlp", &receiver.url()])
         .under(&["sh", "-c", "ulimit -c unlimited && exec \"$@\"", "sh"])
         .start();
+    let traces = json!({"traces": "bodies"});
+    let set = gantry.rest("PATCH", "/api/v1/settings", Some(&traces));
+    assert_eq!(set.status, 200, "{}", set.text());
     let names = || (0..CANARIES).map(|number| format!("CANARY_{number}"));
     let env: serde_json::Map<String, Value> = names()
         .map(|name| (name.clone(), format!("${{{name}}}").into()))
@@ -281,6 +286,11 @@ fn two_hundred_canaries_in_twelve_encodings_are_found_nowhere() {
     }
     for (place, said) in said.iter().enumerate() {
         assert_clean(&format!("answer {place}"), said.as_bytes(), &parts);
+    }
+    // What is exported of the calls, with their arguments and results.
+    receiver.wait_spans(LONG, |spans| spans.len() >= 3);
+    for export in receiver.exports() {
+        assert_clean("exported spans", &export.body, &parts);
     }
     assert_clean("stdout", gantry.stdout().as_bytes(), &parts);
     assert_clean("the log at level trace", gantry.stderr().as_bytes(), &parts);
