@@ -278,6 +278,7 @@ mod tests {
             users: Default::default(),
             validity: Default::default(),
             token: None,
+            authenticated_in: Default::default(),
         }
     }
 

@@ -58,8 +58,7 @@ impl Router {
         match self.hooks.ask(&input).await? {
             None => Ok(reply),
             Some(new) => {
-                let reply = reply.replaced(&new);
-                reply.check(target).await?;
+                let reply = reply.replaced(&new).check(target, call.measured).await?;
                 Ok(reply.clean(target).redact(target))
             }
         }

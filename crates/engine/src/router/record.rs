@@ -319,6 +319,10 @@ fn error_kind(error: &CallError) -> ErrorKind {
         | CallError::Unbound { .. }
         | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
+        | CallError::Quarantined { .. }
+        | CallError::HookRefused { .. }
+        | CallError::HookFailed { .. }
+        | CallError::Limited(_)
         | CallError::Busy { .. }
         | CallError::TooManyHeld { .. }
         | CallError::TooMuchHeld { .. }
@@ -330,7 +334,8 @@ fn error_kind(error: &CallError) -> ErrorKind {
         | CallError::Protocol { .. }
         | CallError::Remote { .. }
         | CallError::NotReading { .. }
-        | CallError::ResponseTooLarge { .. } => ErrorKind::Transport,
+        | CallError::ResponseTooLarge { .. }
+        | CallError::ResultTooLong { .. } => ErrorKind::Transport,
         CallError::Cancelled | CallError::Declined { .. } | CallError::Unanswered { .. } => {
             ErrorKind::Caller
         }

@@ -315,7 +315,7 @@ async fn a_lane_that_waits_for_a_late_answer_counts_for_who_left_it() {
     let (a, b) = (agent("a"), agent("b"));
     let (_, first) = pending.enter((&a, 1), call(1), None);
     let (second, _second) = pending.enter((&a, 1), call(2), None);
-    assert!(matches!(second, Entered::Queued));
+    assert!(matches!(second, Entered::Queued(_)));
     drop(first);
     assert!(pending.abandon(1, true).1.is_none());
     let (entered, _answer) = pending.enter((&b, 1), call(3), None);
