@@ -190,7 +190,8 @@ fn approvals_and_grants_do_not_follow_a_rename_and_survive_a_restart() {
 fn a_new_server_waits_if_asked_for_and_by_default_a_change_is_only_shown() {
     let server = Swapping::new(&read_tool("Reads"));
     let gantry = Gantry::builder().start();
-    set(&gantry, &json!({"tools.new_servers": "quarantine"}));
+    let settings = json!({"tools.new_servers": "quarantine", "default_grant": "all_agents"});
+    set(&gantry, &settings);
     let argv = server.peer().argv();
     let body = json!({"name": "files", "command": argv[0], "args": argv[1..], "profile": "local",
         "start": "eager"});
