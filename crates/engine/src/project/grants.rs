@@ -151,7 +151,10 @@ impl Project {
         self.complete(async move {
             let draft = Draft::new("group.create", group.name.as_str()).after(members(&group));
             let act = project.acts.begin(&by, draft).await?;
-            let created = project.access.create_group(&group).await;
+            let created = match project.policed_group(&by, &group) {
+                Ok(()) => project.access.create_group(&group).await,
+                Err(refused) => Err(refused),
+            };
             project.regranted();
             act.end(&created).await;
             created?;
@@ -172,7 +175,10 @@ impl Project {
             let before = project.group(group.name.as_str()).await.ok();
             draft.before = before.map(|before| json!({"servers": before.servers}));
             let act = project.acts.begin(&by, draft).await?;
-            let changed = project.access.change_group(&group).await;
+            let changed = match project.policed_group(&by, &group) {
+                Ok(()) => project.access.change_group(&group).await,
+                Err(refused) => Err(refused),
+            };
             project.regranted();
             act.end(&changed).await;
             changed?;

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use gantry_model::caller::Role;
-use gantry_model::grant::Grant;
+use gantry_model::grant::{Effect, Grant, ServerGroup};
 use gantry_model::settings::Sensitive;
 use gantry_model::spec::{InactiveReason, ServerSpec};
 use gantry_store::{RegistrationRow, RegistrationState};
@@ -108,13 +108,18 @@ impl Project {
 
     /// Refuses a grant on everything that needs a second person.
     pub(super) fn policed_grants(&self, by: &Actor, grants: &[Grant]) -> Result<(), EngineError> {
-        let is_all = grants.iter().any(is_everything);
+        self.policed_all(by, grants.iter().any(is_everything))
+    }
+
+    /// Refuses a group of all servers that needs a second person: a grant on it would be on everything.
+    pub(super) fn policed_group(&self, by: &Actor, group: &ServerGroup) -> Result<(), EngineError> {
+        self.policed_all(by, group.members().any(is_any))
+    }
+
+    fn policed_all(&self, by: &Actor, is_all: bool) -> Result<(), EngineError> {
         let settings = self.settings();
-        let is_asked = settings
-            .registration
-            .approve
-            .contains(&Sensitive::AllGrants);
-        match is_all && is_asked {
+        let approve = &settings.registration.approve;
+        match is_all && approve.contains(&Sensitive::AllGrants) {
             true => by.second_person(vec![Sensitive::AllGrants]),
             false => Ok(()),
         }
@@ -285,11 +290,17 @@ impl Project {
     }
 }
 
-/// Tells whether a grant is on every tool of every server, however it is spelled.
+/// Tells whether a grant opens every tool of every server, however it is spelled.
 fn is_everything(grant: &Grant) -> bool {
-    let is_any = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter == b'*');
     let item = grant.item();
-    is_any(grant.server()) && is_any(item.strip_prefix("tool:").unwrap_or(item))
+    grant.effect() != Effect::Deny
+        && is_any(grant.server())
+        && is_any(item.strip_prefix("tool:").unwrap_or(item))
+}
+
+/// Tells whether a pattern stands for every name.
+fn is_any(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|letter| letter == b'*')
 }
 
 fn shown(id: &str) -> String {

@@ -90,6 +90,9 @@ fn an_admin_and_the_keys_they_make_are_one_person() {
         let asked = gantry.rest_as(&ann, "POST", "/api/v1/agents", Some(&agent));
         assert_eq!(asked.status, 202, "{everything}: {}", asked.text());
     }
+    let group = json!({"name": "all", "servers": ["**"]});
+    let made = gantry.rest_as(&ann, "POST", "/api/v1/groups", Some(&group));
+    refused(&made, 403, "registration.approval");
     // Whoever manages the installation can do all of it.
     let approver = key(&gantry, KEYS, &approver);
     let done = gantry.rest_as(&approver, "POST", &asks("third"), None);
