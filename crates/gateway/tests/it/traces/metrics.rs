@@ -1,6 +1,5 @@
 //! Metrics: what a platform team looks at, with labels that no caller can multiply.
 
-use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
 use serde_json::json;
 
