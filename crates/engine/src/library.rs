@@ -289,6 +289,7 @@ fn advice(error: &CallError) -> Option<String> {
         error,
         CallError::Arguments { .. }
             | CallError::Busy { .. }
+            | CallError::Limited(_)
             | CallError::Timeout { .. }
             | CallError::Exited { .. }
     ) {

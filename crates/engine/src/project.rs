@@ -102,8 +102,8 @@ impl Project {
         let store = machine.store.clone();
         let changed = machine.keys_changed.clone();
         let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
-        let settings = SettingsHolder::load(&store, &name, machine.audit.clone()).await?;
-        access.limits().set_project(&settings.now().limits);
+        let (audit, limits) = (machine.audit.clone(), access.limits());
+        let settings = SettingsHolder::load(&store, &name, audit, limits).await?;
         let suspended = Arc::new(Suspended::load(&store, &name).await?);
         let pins = Pins::load(store.clone(), name.clone(), settings.now().tools.clone()).await?;
         let pins = Arc::new(pins);

@@ -69,12 +69,11 @@ impl Project {
                 ),
             }
             let settings = self.settings.refresh(store, &self.name, changes.settings);
-            match settings.await {
-                Ok(()) => access.limits().set_project(&self.settings().limits),
-                Err(error) => warn!(
+            if let Err(error) = settings.await {
+                warn!(
                     error = &error as &dyn std::error::Error,
                     "changed settings cannot be read; the last ones hold"
-                ),
+                );
             }
             if let Err(error) = access.write_key_uses().await {
                 debug!(%error, "last uses of keys cannot be written");

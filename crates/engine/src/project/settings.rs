@@ -19,6 +19,7 @@ use crate::acts::values::difference;
 use crate::acts::{Actor, Draft};
 use crate::audit::Audit;
 use crate::error::{AdminError, EngineError};
+use crate::limits::CallLimits;
 
 /// The settings that hold now.
 pub(crate) struct SettingsHolder {
@@ -29,6 +30,8 @@ pub(crate) struct SettingsHolder {
     changing: Mutex<()>,
     /// Records calls as the settings say.
     audit: Audit,
+    /// Limits what all agents together may use.
+    limits: Arc<CallLimits>,
 }
 
 impl SettingsHolder {
@@ -38,12 +41,14 @@ impl SettingsHolder {
         store: &Store,
         project: &ProjectName,
         audit: Audit,
+        limits: Arc<CallLimits>,
     ) -> Result<Self, EngineError> {
         let holder = Self {
             now: ArcSwap::default(),
             revision: AtomicU64::new(0),
             changing: Mutex::default(),
             audit,
+            limits,
         };
         holder.reload(store, project).await?;
         Ok(holder)
@@ -81,6 +86,7 @@ impl SettingsHolder {
     /// Has settings hold from now on.
     fn hold(&self, project: &ProjectName, settings: ProjectSettings) {
         self.audit.set_project(project.as_str(), &settings.audit);
+        self.limits.set_project(&settings.limits);
         self.now.store(Arc::new(settings));
     }
 }
@@ -132,7 +138,6 @@ impl Project {
                 }
             };
             if changed.is_ok() {
-                project.access.limits().set_project(&after.limits);
                 holder.hold(&project.name, after);
                 // Some settings decide what grants mean.
                 if let Err(error) = project.access.reread().await {

@@ -143,6 +143,11 @@ impl Reply {
     /// Takes out what people do not see and models or terminals obey; a result that had some says how much
     /// in its `_meta`. Before secrets are looked for: one must not hide behind it. fault L2
     pub(super) fn clean(mut self, target: &Target<'_>) -> Self {
+        if let Some(warning) = &mut self.warning
+            && let Some((clean, _)) = hidden::clean(warning)
+        {
+            *warning = clean;
+        }
         if target.cleans_results()
             && hidden::may_hide(&self.result)
             && let Ok(text) = std::str::from_utf8(&self.result)
