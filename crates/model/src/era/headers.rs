@@ -1,7 +1,7 @@
 //! The HTTP headers of the stateless era that repeat parts of the body.
 //!
-//! Policy decisions use the body alone. A request whose headers contradict it is refused (fault
-//! H12), because a proxy on the way may have decided by the headers.
+//! Policy decisions use the body alone. A request whose headers contradict it is refused
+//! (fault H12), because a proxy on the way may have decided by the headers.
 
 use std::borrow::Cow;
 
