@@ -73,6 +73,7 @@ impl Store {
         let database = self.database();
         let mut transaction = database.begin("rotate a key", Durability::Power).await?;
         if transaction.execute(replace(old)).await? == 0 {
+            transaction.rollback().await?;
             return Ok(false);
         }
         insert_key(&mut transaction, new).await?;
