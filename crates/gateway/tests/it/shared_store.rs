@@ -181,6 +181,20 @@ fn revoked_on_one_ends_on_the_other(shared: &Shared) {
     assert_eq!(two.rest_as(&key, "GET", "/api/v1/tools", None).status, 401);
     let ended = || row_of(&two, "ends")["code"] == "auth.key_revoked";
     assert!(eventually(LONG, ended).is_some());
+    limited_on_one_is_limited_on_the_other(&one, &two);
+}
+
+// fault T7: a limit that one gateway sets for the project is counted on the other, too
+fn limited_on_one_is_limited_on_the_other(one: &Gantry, two: &Gantry) {
+    let limit = json!({"limits.calls_per_minute": 1});
+    let set = one.rest("PATCH", "/api/v1/settings", Some(&limit));
+    assert_eq!(set.status, 200, "{}", set.text());
+    let call = json!({"name": "a__echo", "arguments": {"text": "x"}});
+    let limited = || {
+        let answer = two.rest_as(&two.agent, "POST", "/api/v1/tools/call", Some(&call));
+        answer.status == 429 && answer.json()["code"] == "limit.rate"
+    };
+    assert!(eventually(LONG, limited).is_some());
 }
 
 // fault T9: whoever writes to a project while it is deleted elsewhere does not bring it back
