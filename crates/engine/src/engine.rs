@@ -7,6 +7,7 @@ mod projects;
 mod record;
 pub(crate) mod rekey;
 mod sampling;
+mod stored_calls;
 mod tag_checks;
 
 use std::collections::HashMap;
@@ -20,8 +21,7 @@ use futures_util::future::join_all;
 use gantry_model::caller::{Caller, KeyEnd};
 use gantry_model::event::EventKind;
 use gantry_model::id::{AgentName, ProjectName, ServerName};
-use gantry_model::settings::TraceExport;
-use gantry_store::{CallFilter, CallRow, ProjectRow, Store, StoreConfig};
+use gantry_store::{CallFilter, ProjectRow, Store, StoreConfig};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -245,37 +245,6 @@ impl Engine {
         let following = Self::follow_projects(Arc::downgrade(&self.inner));
         machine.tracker.spawn(following);
         Ok(())
-    }
-
-    /// Has every call that is stored from now on broadcast to the listeners of its project, and exported;
-    /// returns those that were stored before.
-    async fn feed_stored_calls(&self) -> Vec<CallRow> {
-        // Weak: the engine holds the audit.
-        let inner = Arc::downgrade(&self.inner);
-        let traces = self.inner.machine.traces.clone();
-        let hook = move |rows: &[CallRow<&str>]| {
-            let projects = inner.upgrade().map(|inner| inner.projects.load_full());
-            for project in projects.iter().flat_map(|projects| projects.values()) {
-                project.router.events.calls_stored(rows);
-                project.count_stored(rows);
-            }
-            if let (Some(traces), Some(projects)) = (&traces, &projects) {
-                traces.take(rows, |name| trace_export(projects, name));
-            }
-        };
-        self.inner.machine.audit.on_saved(Box::new(hook)).await
-    }
-
-    /// Sends spans to their endpoint, if there is one; first those of calls that a former gateway left.
-    fn export_traces(&self, left: &[CallRow]) {
-        let machine = &self.inner.machine;
-        if let Some(traces) = &machine.traces {
-            let projects = self.inner.projects.load();
-            let left: Vec<_> = left.iter().map(CallRow::borrowed).collect();
-            traces.take(&left, |name| trace_export(&projects, name));
-            let running = Arc::clone(traces).run(machine.stop_tasks.clone());
-            machine.tracker.spawn(running);
-        }
     }
 
     // ---- projects ----
@@ -651,14 +620,6 @@ impl Engine {
 const LAST_TASKS: Duration = Duration::from_secs(5);
 /// How long the last spans may take.
 const LAST_SPANS: Duration = Duration::from_secs(3);
-
-/// Returns what a project that is open exports of its calls.
-fn trace_export(projects: &HashMap<ProjectName, Arc<Project>>, name: &str) -> Option<TraceExport> {
-    let project = projects
-        .values()
-        .find(|project| project.name().as_str() == name)?;
-    Some(project.settings().traces)
-}
 
 /// A failure of a request that is not on record.
 fn not_recorded(error: CallError) -> CallFailure {

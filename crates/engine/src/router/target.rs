@@ -376,14 +376,13 @@ impl Target<'_> {
         let NameLocation::Server(server) = &self.place else {
             return Ok(());
         };
-        let kind = if self.item.is_empty() {
+        let is_tool = self.class == MethodClass::Tool;
+        if self.item.is_empty() || !(is_tool || self.class == MethodClass::Prompt) {
             return Ok(());
-        } else if self.class == MethodClass::Tool {
-            PinKind::Tool
-        } else if self.class == MethodClass::Prompt {
-            PinKind::Prompt
-        } else {
-            return Ok(());
+        }
+        let kind = match is_tool {
+            true => PinKind::Tool,
+            false => PinKind::Prompt,
         };
         // What is not known yet has no version to judge.
         let version = self.tool.as_ref().map_or(u32::MAX, |tool| tool.version);
