@@ -2,8 +2,8 @@
 //! mapped into IPv6 is the IPv4 address. Entry points: [`AddressRange`]'s `FromStr` and
 //! [`AddressRange::contains`].
 
+use core::net::IpAddr;
 use std::fmt::{self, Display, Formatter};
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};

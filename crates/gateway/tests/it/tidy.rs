@@ -174,7 +174,12 @@ fn drivers_and_transports_do_not_know_each_other() {
 #[test]
 fn few_modules_name_the_sandbox_and_the_images() {
     let drivers = ["driver/process", "driver/hosted", "driver/image"];
-    let keepers = ["driver/image", "image_store", "project/images", "error.rs"];
+    let keepers = [
+        "driver/image",
+        "image_store",
+        "project/images",
+        "error/engine",
+    ];
     let mut files = sources("crates/engine");
     files.extend(sources("crates/gateway/src"));
     let elsewhere = |word: &str, rooms: &[&str]| {
