@@ -206,7 +206,8 @@ impl Router {
                     Some(arguments) => {
                         with_replaced = target.with_arguments(arguments.as_raw());
                         let decision = with_replaced.decide(call.caller);
-                        Box::pin(judge(call.caller, &with_replaced, &decision, call.measured)).await?;
+                        Box::pin(judge(call.caller, &with_replaced, &decision, call.measured))
+                            .await?;
                         (&with_replaced, decision)
                     }
                 }
