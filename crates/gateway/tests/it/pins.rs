@@ -54,13 +54,11 @@ impl Swapping {
     }
 }
 
-/// Returns something that differs after each list with a change.
+/// Returns what is offered of the server: after each list with a change that is another text.
 fn versions_seen(gantry: &Gantry) -> String {
-    let changes = gantry.rest("GET", "/api/v1/tools/changes", None).text();
-    let listed = gantry
+    gantry
         .rest("GET", "/api/v1/tools?server=files", None)
-        .text();
-    format!("{changes}{listed}")
+        .text()
 }
 
 fn tool(name: &str, description: &str, argument: &str) -> Value {
