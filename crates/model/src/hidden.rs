@@ -219,7 +219,7 @@ fn escape_length(text: &str) -> usize {
         Some((at, '[')) => {
             let end = characters.find(|(_, next)| !matches!(next, ' '..='?'));
             match end {
-                Some((at, last)) if matches!(last, '@'..='~') => at + 1,
+                Some((at, '@'..='~')) => at + 1,
                 Some((at, _)) => at,
                 None => text.len().max(at + 1),
             }

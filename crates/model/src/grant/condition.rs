@@ -94,13 +94,15 @@ impl Condition {
         let value = || serde_json::from_str(rest).unwrap_or_else(|_| Value::from(rest));
         let (name, value) = match test.unwrap_or_default() {
             "equals" if !rest.is_empty() => ("equals", value()),
-            "one-of" if !rest.is_empty() => match value() {
-                list @ Value::Array(_) => ("one_of", list),
-                _ => {
-                    let words = rest.split(',').map(|word| Value::from(word.trim()));
-                    ("one_of", words.collect())
-                }
-            },
+            "one-of" if !rest.is_empty() => {
+                let words = || {
+                    rest.split(',')
+                        .map(|word| Value::from(word.trim()))
+                        .collect()
+                };
+                let list = Some(value()).filter(Value::is_array);
+                ("one_of", list.unwrap_or_else(words))
+            }
             // Texts, also those that look like another kind of JSON.
             "prefix" if !rest.is_empty() => ("prefix", quoted(rest)),
             "pattern" if !rest.is_empty() => ("pattern", quoted(rest)),

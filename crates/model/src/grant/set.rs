@@ -248,7 +248,9 @@ impl GrantSet {
             }
             // Nobody is asked for what belongs to a use that they are asked for.
             Verdict::Ask if !is_asked_for(request) => (Verdict::Allow, rule),
-            verdict => (verdict, rule),
+            Verdict::Allow | Verdict::Ask | Verdict::Deny(_) | Verdict::Undecided => {
+                (verdict, rule)
+            }
         };
         Decision {
             verdict,
