@@ -250,6 +250,7 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
         .replace("{agent}", "nobody")
         .replace("{project}", "nobody")
         .replace("{product}", "nobody")
+        .replace("{hook}", "nobody")
         .replace("{registration}", "none")
         .replace("{code}", "auth.no_key");
     let bearer = key.map(|key| format!("Bearer {key}"));
