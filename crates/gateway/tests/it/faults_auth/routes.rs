@@ -130,7 +130,10 @@ const ROUTES: &[(&str, &str, For, u16)] = &[
     ("DELETE", "/api/v1/agents/{agent}", For::Admins, 204),
     ("GET", "/api/v1/keys", For::Admins, 200),
     ("POST", "/api/v1/keys", For::Admins, 422),
+    ("GET", "/api/v1/keys/{key}", For::Admins, 404),
+    ("PATCH", "/api/v1/keys/{key}", For::Admins, 404),
     ("DELETE", "/api/v1/keys/{key}", For::Admins, 204),
+    ("POST", "/api/v1/keys/{key}/rotate", For::Admins, 404),
     ("GET", "/api/v1/tools", For::AnyKey, 200),
     ("POST", "/api/v1/tools/call", For::AnyKey, 422),
     // It must be said who and what.
