@@ -356,16 +356,19 @@ impl fmt::Display for Forbidden {
 impl CallError {
     /// Returns what was asked for and not granted: the server, the item, and the grant that decided.
     pub(crate) fn not_granted(&self) -> Option<(&ServerName, &str, Option<GrantId>)> {
-        match self {
-            Self::Unbound { server, item, .. } => Some((server, item, None)),
-            Self::Forbidden {
-                server,
-                item,
-                grant,
-                ..
-            } => Some((server, item, *grant)),
-            _ => None,
+        if let Self::Unbound { server, item, .. } = self {
+            return Some((server, item, None));
         }
+        if let Self::Forbidden {
+            server,
+            item,
+            grant,
+            ..
+        } = self
+        {
+            return Some((server, item, *grant));
+        }
+        None
     }
 }
 

@@ -111,32 +111,28 @@ pub(crate) async fn judge(
 ) -> Result<(), CallError> {
     let mut timing = measured.during(Phase::Grant);
     permit(caller, decision, server, item)?;
-    match tool {
-        Some((tool, permits)) => match {
-            timing.turn_to(Phase::Schema);
-            tool.check_arguments(arguments, permits).await
-        } {
-            Ok(()) => {
-                measured.input_checked(Check::Passed);
-                Ok(())
-            }
-            Err(SchemaMismatch::Issues(issues)) => {
-                measured.input_checked(Check::Failed);
-                Err(CallError::Arguments {
-                    tool: item.to_owned(),
-                    issues,
-                })
-            }
-            Err(SchemaMismatch::Busy) => Err(CallError::Busy {
-                server: server.clone(),
-                full: Full::Checks(Permits::AT_ONCE),
-                retry_after: Duration::from_secs(1),
-            }),
-        },
-        None => {
-            measured.input_checked(Check::Skipped);
+    let Some((tool, permits)) = tool else {
+        measured.input_checked(Check::Skipped);
+        return Ok(());
+    };
+    timing.turn_to(Phase::Schema);
+    match tool.check_arguments(arguments, permits).await {
+        Ok(()) => {
+            measured.input_checked(Check::Passed);
             Ok(())
         }
+        Err(SchemaMismatch::Issues(issues)) => {
+            measured.input_checked(Check::Failed);
+            Err(CallError::Arguments {
+                tool: item.to_owned(),
+                issues,
+            })
+        }
+        Err(SchemaMismatch::Busy) => Err(CallError::Busy {
+            server: server.clone(),
+            full: Full::Checks(Permits::AT_ONCE),
+            retry_after: Duration::from_secs(1),
+        }),
     }
 }
 

@@ -356,7 +356,11 @@ impl Merged {
         let replaces = match row.status {
             CallStatus::Running => false,
             CallStatus::Unknown => stored.row.status == CallStatus::Running,
-            _ => true,
+            CallStatus::Ok
+            | CallStatus::Error
+            | CallStatus::Timeout
+            | CallStatus::Cancelled
+            | CallStatus::Refused => true,
         };
         if !replaces {
             return Self::Known;

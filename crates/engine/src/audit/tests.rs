@@ -176,7 +176,8 @@ async fn a_row_says_everything_about_its_call() {
     let measured = Measured::begin(Duration::from_micros(7));
     measured.add(Phase::Server, Duration::from_micros(300));
     measured.input_checked(Check::Passed);
-    (measured.sent(), measured.sent());
+    measured.sent();
+    measured.sent();
     let text = |text: &str| Some(text.to_owned());
     ticket
         .outcome(&Outcome {

@@ -111,9 +111,10 @@ impl Drop for Ticket<'_> {
             measured: self
                 .measured
                 .map_or_else(Measurements::default, Measured::read),
-            error_kind: Some(match status {
-                CallStatus::Cancelled => ErrorKind::Caller,
-                _ => ErrorKind::Gateway,
+            error_kind: Some(if status == CallStatus::Cancelled {
+                ErrorKind::Caller
+            } else {
+                ErrorKind::Gateway
             }),
         };
         if let Some(segment) = self.audit.write_outcome(self.id, &outcome, self.bodies) {

@@ -67,9 +67,9 @@ pub(super) fn rejected(answer: &[u8]) -> u64 {
     let answer: Json = serde_json::from_slice(answer).unwrap_or_default();
     let partial = &answer["partialSuccess"];
     let said = ["rejectedSpans", "rejectedLogRecords"].map(|name| &partial[name]);
-    let number = |said: &Json| match said {
-        Json::String(text) => text.parse().ok(),
-        said => said.as_u64(),
+    let number = |said: &Json| {
+        let written = said.as_str().and_then(|text| text.parse().ok());
+        said.as_u64().or(written)
     };
     said.into_iter().find_map(number).unwrap_or_default()
 }

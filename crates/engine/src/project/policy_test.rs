@@ -249,7 +249,7 @@ fn decided(
             }
             two
         }
-        hint => decide(hint),
+        ReadOnlyHint::ReadOnly | ReadOnlyHint::Writes => decide(hint),
     };
     let why = match (decision.verdict, decision.grant, kept) {
         (Verdict::Undecided, _, Kept::Lost(why)) => (*why).to_owned(),

@@ -339,9 +339,10 @@ fn not_granted(caller: &Caller, class: MethodClass, server: ServerName, item: St
 impl Target<'_> {
     /// Decides by the caller's grants.
     pub(super) fn decide<'c>(&self, caller: &'c Caller) -> Decision<'c> {
-        let arguments = match self.class {
-            MethodClass::Prompt => self.arguments.and_then(|params| params.get("arguments")),
-            _ => self.arguments,
+        let arguments = if self.class == MethodClass::Prompt {
+            self.arguments.and_then(|params| params.get("arguments"))
+        } else {
+            self.arguments
         };
         let (server, tool) = (self.server_name(), self.tool.as_deref());
         guard::decide(caller, self.class, &server, &self.item, tool, arguments)

@@ -183,6 +183,9 @@ pub async fn verify(
     Ok(checker.report)
 }
 
+/// The entries of a block by the id of their call: their places, hashes and salts.
+type BlockEntries = HashMap<u128, (u32, Hash, [u8; 16])>;
+
 struct Checker {
     report: Verification,
     most: usize,
@@ -190,7 +193,7 @@ struct Checker {
     /// The newest call before the chain of a gateway.
     begun: HashMap<i64, String>,
     /// Entries of the blocks that were asked for last, by id.
-    cache: VecDeque<((i64, u64), HashMap<u128, (u32, Hash, [u8; 16])>)>,
+    cache: VecDeque<((i64, u64), BlockEntries)>,
     /// What blocks say is gone: the block, and the places of its entries.
     removed: Vec<((i64, u64), Vec<u32>)>,
 }
