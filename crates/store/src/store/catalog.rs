@@ -349,6 +349,10 @@ impl Listed<'_> {
             .bind(is_decided.then_some("policy"))
             .bind(is_decided.then_some(now));
         transaction.execute(put).await?;
+        // Most have few versions, and a statement costs a round trip.
+        if i64::from(judged.version) <= MOST_VERSIONS {
+            return Ok(());
+        }
         let forget = query(pins_sql::FORGET_VERSIONS)
             .bind(self.server)
             .bind(row.kind.as_str())
