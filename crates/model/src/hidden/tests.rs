@@ -1,3 +1,5 @@
+//! What is taken out of texts, and what stays.
+
 use super::*;
 
 fn cleaned(text: &str) -> String {

@@ -1,3 +1,5 @@
+//! What a hook may be, is told and may answer.
+
 use serde_json::json;
 
 use super::*;

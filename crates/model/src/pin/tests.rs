@@ -1,3 +1,5 @@
+//! Canonical forms, classes of changes, policies, differences, renames and findings.
+
 use super::*;
 use crate::jsonrpc::{Limits, Raw, validate};
 
