@@ -27,7 +27,7 @@ pub struct HeadMark {
     pub hash: Hash,
 }
 
-/// The file, made with the first block.
+/// The file, made when the gateway starts: a data folder that is removed later is not made again.
 #[derive(Debug)]
 pub(super) struct HeadFile {
     path: PathBuf,
@@ -78,9 +78,17 @@ impl HeadMark {
 
 impl HeadFile {
     pub(super) fn new(path: PathBuf) -> Self {
+        let folder = path.parent().map(|folder| {
+            let made = DirBuilder::new().mode(0o700).create(folder);
+            made.or_else(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(error),
+            })
+        });
+        let file = folder.unwrap_or(Ok(())).and_then(|()| open(&path));
         Self {
             path,
-            file: None,
+            file: file.ok(),
             failing: false,
         }
     }
@@ -107,20 +115,17 @@ impl HeadFile {
 
     fn opened(&mut self) -> io::Result<&File> {
         if self.file.is_none() {
-            if let Some(folder) = self.path.parent() {
-                DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(folder)?;
-            }
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let mode = Mode::RUSR | Mode::WUSR;
-            let opened = rustix::fs::open(&self.path, flags, mode)?;
-            self.file = Some(File::from(opened));
+            self.file = Some(open(&self.path)?);
         }
         let file = self.file.as_ref();
         file.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    Ok(File::from(rustix::fs::open(path, flags, mode)?))
 }
 
 #[cfg(test)]
