@@ -76,8 +76,11 @@ pub fn verify_journal(path: &Path) -> io::Result<JournalCheck> {
             ));
         }
     }
-    if let (Some(mark), Some((last, _))) = (&mark, used.last())
-        && *last < mark.current
+    // A gateway that was stopped leaves no segment at all, not even one made ahead.
+    let last = used.last().map_or(0, |(last, _)| *last);
+    if let Some(mark) = &mark
+        && check.segments > 0
+        && last < mark.current
     {
         let current = mark.current;
         check

@@ -79,12 +79,15 @@ impl Entries {
         (0..self.len()).filter_map(|place| self.get(place))
     }
 
-    /// Blanks the salt of an entry.
-    pub fn blank(&mut self, place: u32) {
+    /// Blanks the salt of an entry; tells whether there was one.
+    pub fn blank(&mut self, place: u32) -> bool {
         let at = place as usize * ENTRY_BYTES + 48;
-        if let Some(salt) = self.0.get_mut(at..at + 16) {
-            salt.fill(0);
-        }
+        let Some(salt) = self.0.get_mut(at..at + 16) else {
+            return false;
+        };
+        let had_one = salt.iter().any(|byte| *byte != 0);
+        salt.fill(0);
+        had_one
     }
 
     /// Returns the hash over ids and digests, in order.

@@ -63,7 +63,8 @@ fn entries_are_found_by_their_place_and_salts_do_not_count() {
     };
     assert_eq!((entries.push(&entry(1)), entries.push(&entry(2))), (0, 1));
     let hash = entries.hash();
-    entries.blank(1);
+    assert!(entries.blank(1));
+    assert!(!entries.blank(1), "once");
     assert_eq!(entries.hash(), hash);
     let blanked = Entry {
         salt: [0; 16],

@@ -402,10 +402,11 @@ async fn blank(
     let Some((mut entries, live)) = found.await? else {
         return Ok(());
     };
-    let live = live.saturating_sub(places.len() as u64);
-    match live {
-        0 => entries = Entries::default(),
-        _ => places.iter().for_each(|place| entries.blank(*place)),
+    // Another gateway may have dropped the same rows: each counts once.
+    let blanked = places.iter().filter(|place| entries.blank(**place)).count();
+    let live = live.saturating_sub(blanked as u64);
+    if live == 0 {
+        entries = Entries::default();
     }
     let put = query(sql::PUT_ENTRIES)
         .bind(gateway)

@@ -13,6 +13,14 @@ fn settings() -> insta::Settings {
     settings.add_filter(r#""(seq|\w+_(?:ms|us))": \d+"#, r#""$1": "[figure]""#);
     settings.add_filter(r#""trace": "[0-9a-f]{32}""#, r#""trace": "[trace]""#);
     settings.add_filter(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]");
+    settings.add_filter(
+        r#""policy_revision": \d+"#,
+        r#""policy_revision": "[figure]""#,
+    );
+    settings.add_filter(
+        r#""grant": (?:null|"grant_[0-9a-f]{32}")"#,
+        r#""grant": "[grant]""#,
+    );
     settings
 }
 
@@ -71,8 +79,8 @@ fn one_call_is_shown_whole() {
           "input_check": "passed",
           "output_check": "passed",
           "error_kind": null,
-          "policy_revision": null,
-          "grant": null,
+          "policy_revision": "[figure]",
+          "grant": "[grant]",
           "parent": null,
           "user_source": null
         }
@@ -117,8 +125,8 @@ fn one_call_is_shown_whole() {
           "input_check": "failed",
           "output_check": null,
           "error_kind": "schema",
-          "policy_revision": null,
-          "grant": null,
+          "policy_revision": "[figure]",
+          "grant": "[grant]",
           "parent": null,
           "user_source": null
         }
