@@ -15,7 +15,7 @@ use crate::harness::{Answer, Connection, Gantry, LONG, Session, modern};
 use crate::rest::tokens::Issuer;
 
 /// Who asks.
-pub(super) const CALLERS: [&str; 12] = [
+pub(super) const CALLERS: [&str; 13] = [
     "none",
     "agent",
     "other agent",
@@ -27,6 +27,7 @@ pub(super) const CALLERS: [&str; 12] = [
     "revoked",
     "expired",
     "suspended",
+    "rate-limited",
     "wrong audience",
 ];
 
@@ -138,6 +139,9 @@ impl World {
         let expired = key(&gantry, "/api/v1/keys", &soon).1;
         let (others_key, other_agent) = agent(&gantry, "other", "worker");
         let suspended = agent(&gantry, "local", "stopped").1;
+        let limits = json!({"calls_per_hour": 1});
+        let limited = json!({"kind": "agent", "agent": "default", "limits": limits});
+        let limited = key(&gantry, "/api/v1/keys", &limited).1;
         let wrong = json!({"aud": "https://other.example/mcp"});
         let keys = [
             ("none", None),
@@ -151,6 +155,7 @@ impl World {
             ("revoked", Some(revoked_key)),
             ("expired", Some(expired)),
             ("suspended", Some(suspended)),
+            ("rate-limited", Some(limited)),
             ("wrong audience", Some(issuer.token(&wrong))),
         ];
         let body = json!({"kind": "agent", "name": "stopped"});
@@ -172,6 +177,12 @@ impl World {
         };
         *world.sessions.lock().unwrap() = ["agent", "other agent"].map(session).into();
         world.assert_untouched();
+        // It makes the one call that it may.
+        let echo = json!({"name": "a__echo", "arguments": {"text": "x"}});
+        assert_eq!(
+            world.method("rate-limited", Method::ToolsCall, &echo),
+            "200"
+        );
         let ended = || world.ask("expired", "GET", "/api/v1/keys").shown();
         let ended = eventually(LONG, || ended() == "401 auth.wrong_key");
         assert!(ended.is_some(), "the key expires");
