@@ -304,7 +304,11 @@ impl Question<'_> {
             true => StepResult::Passes,
             false => StepResult::Stops,
         };
-        Step::new(Check::Server, result, text)
+        let check = match self.offer {
+            Offer::LeftOut(reason) if reason.starts_with("quarantined") => Check::Version,
+            _ => Check::Server,
+        };
+        Step::new(check, result, text)
     }
 }
 
