@@ -155,7 +155,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     let shown = format!("server `{name}`");
     for warning in ungranted(&client).await? {
         if warning.contains(&shown) {
-            screen.line(&Screen::safe(&warning));
+            screen.advise(&Screen::safe(&warning));
         }
     }
     offer(options, screen);
