@@ -9,7 +9,7 @@ use std::path::Path;
 use super::reference::verbs;
 
 /// Each verb, the test with a snapshot of its success, and the one with a snapshot of its failure.
-const SHOWN: [(&str, &str, &str); 37] = [
+const SHOWN: [(&str, &str, &str); 40] = [
     (
         "up",
         "cli::starting::up_serves_and_says_how_to_use_it",
@@ -134,6 +134,21 @@ const SHOWN: [(&str, &str, &str); 37] = [
         "agent",
         "cli::agents::agents_are_made_listed_and_removed",
         "cli::failing::a_wrong_key_exits_with_1",
+    ),
+    (
+        "grant",
+        "cli::governing::grants_groups_and_policies_are_shown",
+        "cli::governing::grants_groups_and_policies_are_shown",
+    ),
+    (
+        "group",
+        "cli::governing::grants_groups_and_policies_are_shown",
+        "cli::governing::grants_groups_and_policies_are_shown",
+    ),
+    (
+        "policy",
+        "cli::governing::grants_groups_and_policies_are_shown",
+        "cli::governing::grants_groups_and_policies_are_shown",
     ),
     (
         "project",

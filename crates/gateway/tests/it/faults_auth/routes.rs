@@ -129,6 +129,16 @@ const ROUTES: &[(&str, &str, For, u16)] = &[
     ("POST", "/api/v1/audit/holds", For::Admins, 201),
     ("DELETE", "/api/v1/audit/holds/{hold}", For::Admins, 404),
     ("POST", "/api/v1/audit/erase", For::Admins, 422),
+    ("GET", "/api/v1/grants", For::Admins, 200),
+    ("POST", "/api/v1/grants", For::Admins, 422),
+    ("GET", "/api/v1/grants/{grant}", For::Admins, 404),
+    ("DELETE", "/api/v1/grants/{grant}", For::Admins, 204),
+    ("GET", "/api/v1/groups", For::Admins, 200),
+    ("POST", "/api/v1/groups", For::Admins, 422),
+    ("GET", "/api/v1/groups/{group}", For::Admins, 404),
+    ("PATCH", "/api/v1/groups/{group}", For::Admins, 422),
+    ("DELETE", "/api/v1/groups/{group}", For::Admins, 204),
+    ("POST", "/api/v1/policy/test", For::Admins, 200),
     ("GET", "/api/v1/agents", For::Admins, 200),
     ("POST", "/api/v1/agents", For::Admins, 422),
     ("GET", "/api/v1/agents/{agent}", For::Admins, 404),
@@ -259,6 +269,8 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
         .replace("{agent}", "nobody")
         .replace("{project}", "nobody")
         .replace("{product}", "nobody")
+        .replace("{grant}", "none")
+        .replace("{group}", "nobody")
         .replace("{hook}", "nobody")
         .replace("{registration}", "none")
         .replace("{code}", "auth.no_key");
