@@ -186,7 +186,7 @@ pub(super) async fn approve(
     Named(id): Named,
 ) -> Result<Response, Problem> {
     let taken = project.take_registration(&actor, &id).await?;
-    if let Err(problem) = carry_out(&api, &project, &taken).await {
+    if let Err(problem) = Box::pin(carry_out(&api, &project, &taken)).await {
         project.reopen_registration(&taken).await;
         return Err(problem);
     }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_engine::MasterKey;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::env::Environment;

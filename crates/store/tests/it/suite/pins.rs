@@ -99,7 +99,7 @@ async fn a_changed_tool_is_unapproved_until_somebody_approves_that_very_version(
         store.put_server(&server(1, "files", "x")).await.unwrap();
         let strict = policy(QUARANTINE, OnFirstList::Trust, &[]);
         let read = tool("read", "Reads", "path");
-        save(&store, &strict, &[read.clone()]).await;
+        save(&store, &strict, std::slice::from_ref(&read)).await;
         assert_eq!(unapproved(&store).await, Vec::<String>::new());
         let revision = store.changes(&local()).await.unwrap().pins;
 
@@ -149,8 +149,8 @@ async fn a_refused_version_stays_refused_and_an_approved_one_comes_back() {
         store.put_server(&server(1, "files", "x")).await.unwrap();
         let warn = PinPolicy::default();
         let (good, bad) = (tool("read", "Reads", "path"), tool("read", "Reads", "file"));
-        save(&store, &warn, &[good.clone()]).await;
-        save(&store, &warn, &[bad.clone()]).await;
+        save(&store, &warn, std::slice::from_ref(&good)).await;
+        save(&store, &warn, std::slice::from_ref(&bad)).await;
         assert_eq!(unapproved(&store).await, ["read unapproved breaking"]);
         assert!(decide(&store, "read", 2, PinState::Refused).await);
         assert_eq!(unapproved(&store).await, ["read refused breaking"]);
