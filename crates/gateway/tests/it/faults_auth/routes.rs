@@ -369,10 +369,6 @@ fn agent_keys_open_no_admin_route_and_admin_keys_no_mcp() {
         let own = path.replace("{project}", "local");
         let agent = ask(&gantry, Some(&gantry.agent), method, &own);
         match who {
-            // Whoever may not know of a project is not told whether there is one.
-            For::Admins if path == "/api/v1/projects/{project}" => {
-                refused(path, &agent, 404, "project.unknown");
-            }
             For::Admins => refused(path, &agent, 403, "auth.agent_key"),
             For::Agents => {
                 let admin = ask(&gantry, Some(&gantry.admin), method, path);
