@@ -410,7 +410,7 @@ async fn tokens_go_to_no_other_server_and_no_other_authorization_server() {
     peer.move_issuer();
     let refused = call(&credentials, &url, "whoami").await.unwrap_err();
     assert!(refused.needs_person(), "{refused}");
-    assert!(refused.to_string().contains("moved"), "{refused}");
+    assert!(refused.to_string().contains("is no longer"), "{refused}");
     assert_eq!(peer.count("POST /tenant-1/token"), 0);
     sign_in(&credentials).await;
     assert_eq!(peer.registered(), 2, "a client is the issuer's, too");

@@ -335,7 +335,7 @@ async fn metadata_without_a_name_count_for_nothing() {
             false => call(&credentials, &url, "whoami").await.map(drop),
         };
         let refused = refused.unwrap_err();
-        assert!(refused.to_string().contains("who it is"), "{refused}");
+        assert!(refused.to_string().contains("no `issuer`"), "{refused}");
     }
     assert!(evil.count("GET /.well-known/forged") > 0, "it was asked");
     assert_eq!(evil.count("POST "), 0);
