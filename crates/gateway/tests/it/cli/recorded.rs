@@ -49,7 +49,7 @@ fn one_call_is_shown_whole() {
           "server": "a",
           "method": "tools/call",
           "tool": "add",
-          "schema_version": "1-40e64ed1206c",
+          "schema_version": "1-270f57a52d81",
           "user": null,
           "user_trust": null,
           "session": null,
@@ -68,12 +68,12 @@ fn one_call_is_shown_whole() {
           "output_bytes": 182,
           "repeats": 1,
           "phases": {
-            "auth_us": "[figure]",
-            "grant_us": "[figure]",
-            "schema_us": "[figure]",
-            "queue_us": "[figure]",
-            "server_us": "[figure]",
-            "output_us": "[figure]"
+          "auth_us": "[figure]",
+          "grant_us": "[figure]",
+          "schema_us": "[figure]",
+          "queue_us": "[figure]",
+          "server_us": "[figure]",
+          "output_us": "[figure]"
           },
           "attempts": 1,
           "input_check": "passed",
@@ -98,7 +98,7 @@ fn one_call_is_shown_whole() {
           "server": "a",
           "method": "tools/call",
           "tool": "add",
-          "schema_version": "1-40e64ed1206c",
+          "schema_version": "1-270f57a52d81",
           "user": null,
           "user_trust": null,
           "session": null,
@@ -117,9 +117,9 @@ fn one_call_is_shown_whole() {
           "output_bytes": 0,
           "repeats": 1,
           "phases": {
-            "auth_us": "[figure]",
-            "grant_us": "[figure]",
-            "schema_us": "[figure]"
+          "auth_us": "[figure]",
+          "grant_us": "[figure]",
+          "schema_us": "[figure]"
           },
           "attempts": 0,
           "input_check": "failed",
