@@ -98,7 +98,7 @@ async fn realms_that_lead_astray_see_nothing() {
         Case::new(
             "a password that nobody gave",
             "image.unauthorized",
-            "a name and a password",
+            "a user name and a password",
             |_, stream| {
                 Some(reply(
                     stream,
