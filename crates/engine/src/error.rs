@@ -143,6 +143,42 @@ pub enum CallError {
         /// What went wrong.
         why: String,
     },
+    /// An approver refused the call.
+    #[error("`{server}:{item}` was refused by {by}{}", because(reason))]
+    ApprovalRefused {
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+        /// Who refused it.
+        by: String,
+        /// Why, in the approver's words.
+        reason: String,
+    },
+    /// Nobody decided on the call in time.
+    #[error("nobody approved the call of `{server}:{item}` within {}", period::show(*after))]
+    ApprovalExpired {
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+        /// How long it was held.
+        after: Duration,
+    },
+    /// The tool is not the version that the approver looked at.
+    #[error("`{server}:{item}` changed while its call waited for an approver")]
+    ApprovalStale {
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+    },
+    /// So many calls wait for an approver that no further one can.
+    #[error("{limit} wait for an approver already")]
+    TooManyApprovals {
+        /// How many, and of whose calls.
+        limit: String,
+    },
     /// The arguments do not fit the tool's schema.
     #[error("arguments of `{tool}` do not fit its schema")]
     Arguments {
@@ -393,6 +429,10 @@ impl Diagnose for CallError {
             Self::Quarantined { .. } => "tool.quarantined",
             Self::HookRefused { .. } => "hook.refused",
             Self::HookFailed { .. } => "hook.failed",
+            Self::ApprovalRefused { .. } => "approval.refused",
+            Self::ApprovalExpired { .. } => "approval.expired",
+            Self::ApprovalStale { .. } => "approval.stale",
+            Self::TooManyApprovals { .. } => "approval.too_many",
             Self::Arguments { .. } => "schema.input",
             Self::Output { .. } => "schema.output",
             Self::BadParams { .. } => "request.params",
@@ -438,6 +478,10 @@ impl Diagnose for CallError {
             | Self::Suspended { .. }
             | Self::Quarantined { .. }
             | Self::HookRefused { .. }
+            | Self::ApprovalRefused { .. }
+            | Self::ApprovalExpired { .. }
+            | Self::ApprovalStale { .. }
+            | Self::TooManyApprovals { .. }
             | Self::Arguments { .. }
             | Self::BadParams { .. }
             | Self::Busy { .. }
@@ -476,6 +520,14 @@ impl Diagnose for CallError {
             Self::Quarantined { server, item, .. } => Some(format!(
                 "go on without it; an approver decides: `gantry tools diff {server}:{item}`"
             )),
+            Self::ApprovalRefused { .. } => {
+                Some("do not try it again; go on without it".into())
+            }
+            Self::ApprovalExpired { .. } => {
+                Some("ask a person to look at `gantry approvals ls`, and call again".into())
+            }
+            Self::ApprovalStale { .. } => Some("list the tools again, and call again".into()),
+            Self::TooManyApprovals { .. } => Some("wait until some are decided".into()),
             Self::HookRefused { .. } => {
                 Some("change what it objects to, or go on without it".into())
             }

@@ -159,6 +159,8 @@ impl Events {
             | EventKind::ToolsUnapproved
             | EventKind::ToolDecided
             | EventKind::SuspiciousText
+            | EventKind::ApprovalAsked
+            | EventKind::ApprovalDecided
             | EventKind::ImageChanged
             | EventKind::RestartRequested
             | EventKind::Stopped

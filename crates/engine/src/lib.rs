@@ -13,6 +13,7 @@
 mod access;
 mod acts;
 mod answers;
+mod approvals;
 mod audit;
 mod catalog;
 mod clock;
@@ -61,6 +62,7 @@ pub use access::{
 };
 pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};
+pub use approvals::{ApproverDecision, HeldCall};
 pub use audit::{
     AuditError, AuditFinding, AuditHealth, AuditPolicy, Bodies, Durability, Erased, FindingKind,
     HeadMark, JournalCheck, PublicKey, TrustedKeys, Verification, VerifyOptions, public_audit_key,

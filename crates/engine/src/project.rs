@@ -5,11 +5,12 @@
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
 //! here: `changes` and `files` (servers), `agents` (agents and keys), `grants`, `secrets`, `sign_in`, `record` (events
 //! and administrative acts), `audit` (holds, erasure, the chain), `volumes`, `images`, `settings`, `suspend`,
-//! `pins` (changed tools), `hooks`,
+//! `pins` (changed tools), `hooks`, `approvals`,
 //! `policy` (the registration policy), `policy_test`, `products`. `follow` applies what other gateways that share the
 //! store have changed.
 
 mod agents;
+mod approvals;
 pub(crate) mod audit;
 mod changes;
 pub(crate) mod feed;
@@ -49,6 +50,7 @@ use tracing::debug;
 use self::settings::SettingsHolder;
 use crate::access::Access;
 use crate::acts::{Acts, Values};
+use crate::approvals::Approvals;
 use crate::audit::AuditHealth;
 use crate::catalog::Catalog;
 use crate::driver::ImageReport;
@@ -190,6 +192,7 @@ impl Project {
             pins: Arc::clone(&pins),
             hooks: Arc::clone(&hooks),
             begins_traces: machine.traces.is_some(),
+            approvals: Arc::new(Approvals::new(settings.now().approvals.timeout.0)),
         };
         Ok(Arc::new(Self {
             name,

@@ -5,6 +5,7 @@
 
 mod answer;
 mod dispatch;
+mod held;
 mod hooked;
 mod limit;
 mod links;
@@ -20,12 +21,13 @@ use std::time::Duration;
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::grant::Decision;
+use gantry_model::grant::{Decision, Verdict};
 use gantry_model::id::{CallId, ServerName};
 use gantry_model::mcp::Method;
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::AnswerBudget;
+use crate::approvals::Approvals;
 use crate::audit::{Audit, CallIds, Measured, Phase};
 use crate::catalog::{Catalog, ListKind};
 use crate::error::{CallError, CallFailure};
@@ -82,6 +84,8 @@ pub(crate) struct Router {
     pub(crate) hooks: Arc<HookRunner>,
     /// Servers are told of a call's trace even if the call began it: its span is exported.
     pub(crate) begins_traces: bool,
+    /// The calls that wait for an approver.
+    pub(crate) approvals: Arc<Approvals>,
 }
 
 /// A call that is made: who asks for what, and how long it may take.
@@ -99,6 +103,23 @@ struct Call<'a> {
     measured: &'a Measured,
     /// The trace that the server is told of.
     trace: Option<TraceHeaders>,
+}
+
+impl Call<'_> {
+    /// Returns the same call, whose time did not run for a while.
+    fn after(&self, waited: Duration) -> Call<'_> {
+        Call {
+            id: self.id,
+            caller: self.caller,
+            request: self.request,
+            method: self.method,
+            client: self.client.clone(),
+            limit: self.limit.after(waited),
+            decision: self.decision,
+            measured: self.measured,
+            trace: self.trace.clone(),
+        }
+    }
 }
 
 impl Router {
@@ -206,13 +227,23 @@ impl Router {
                     Some(arguments) => {
                         with_replaced = target.with_arguments(arguments.as_raw());
                         let decision = with_replaced.decide(call.caller);
-                        Box::pin(judge(call.caller, &with_replaced, &decision, call.measured)).await?;
+                        Box::pin(judge(call.caller, &with_replaced, &decision, call.measured))
+                            .await?;
                         (&with_replaced, decision)
                     }
                 }
             }
         };
-        approve(call, target, &decision)?;
+        let held;
+        let call = match decision.verdict == Verdict::Ask {
+            false => call,
+            true => {
+                let waited = Box::pin(self.approved(call, target, &decision)).await?;
+                // Held here, the call's own time did not run.
+                held = call.after(waited);
+                &held
+            }
+        };
         let reply = match &target.place {
             NameLocation::Server(server) => {
                 let dispatch = Dispatch::new(self, call, target, server).run();
@@ -367,12 +398,6 @@ fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
     let is_native =
         matches!(&request.scope, Scope::Server(name) if name.as_str() == ServerName::NATIVE);
     request.lists == Lists::FromCatalog || !caller.kind.is_admin() || is_native
-}
-
-/// Stops a call that its caller may make only with an approval. It is on record by now, its grant, size and
-/// schema are checked, and nothing was sent.
-fn approve(call: &Call<'_>, target: &Target<'_>, decision: &Decision<'_>) -> Result<(), CallError> {
-    guard::asks(call.caller, decision, &target.server_name(), &target.item)
 }
 
 async fn judge(

@@ -8,6 +8,7 @@
 
 mod acts;
 mod agents;
+mod approvals;
 mod attempt;
 pub(crate) mod audit;
 pub(crate) mod auth;
@@ -131,6 +132,7 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .merge(keys::routes())
         .merge(settings::routes())
         .merge(hooks::routes())
+        .merge(approvals::routes())
         .merge(projects::routes())
         .merge(products::routes())
         .merge(suspensions::routes())

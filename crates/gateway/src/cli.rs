@@ -5,6 +5,7 @@
 
 mod add;
 mod agent;
+mod approvals;
 mod approve;
 mod as_json;
 mod audit;
@@ -177,6 +178,8 @@ enum Verb {
     Suspend(suspend::Options),
     /// Let go on what was suspended
     Resume(suspend::Options),
+    /// Decide on calls that wait for an approver
+    Approvals(approvals::Options),
     /// List, set and remove the hooks that look at requests and results
     Hook(hook::Options),
     /// Decide what waits for a second person
@@ -321,6 +324,7 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
         Verb::Product(options) => client::block_on(product::run(&options, context)),
         Verb::Suspend(options) => client::block_on(suspend::suspend(&options, context)),
         Verb::Resume(options) => client::block_on(suspend::resume(&options, context)),
+        Verb::Approvals(options) => client::block_on(approvals::run(&options, context)),
         Verb::Hook(options) => client::block_on(hook::run(&options, context)),
         Verb::Registration(options) => client::block_on(registration::run(&options, context)),
         Verb::Project(options) => client::block_on(project::run(&options, context)),

@@ -59,6 +59,10 @@ pub enum EventKind {
     ToolDecided,
     /// Its texts seem to instruct models, or hide something from people.
     SuspiciousText,
+    /// A call to it waits for an approver.
+    ApprovalAsked,
+    /// Somebody allowed or refused a call to it.
+    ApprovalDecided,
     /// The tag of its image points to another image now; it keeps the one it has.
     ImageChanged,
     /// It did something that the protocol does not allow.
@@ -103,6 +107,8 @@ impl EventKind {
             Self::ToolsUnapproved => "tools_unapproved",
             Self::ToolDecided => "tool_decided",
             Self::SuspiciousText => "suspicious_text",
+            Self::ApprovalAsked => "approval_asked",
+            Self::ApprovalDecided => "approval_decided",
             Self::ImageChanged => "image_changed",
             Self::ProtocolError => "protocol_error",
             Self::RestartRequested => "restart_requested",

@@ -5,6 +5,7 @@
 //! store; one that cannot be read is an error, never a default. Entry points: [`ProjectSettings::set`]
 //! and [`SETTINGS`].
 
+mod approvals;
 mod audit;
 mod default_grant;
 mod keys;
@@ -20,6 +21,7 @@ use crate::hook::Hooks;
 use crate::limits::RateLimits;
 use crate::pin::PinPolicy;
 
+pub use self::approvals::{ApprovalPolicy, Period};
 pub use self::audit::{AuditSettings, BodyPolicy};
 pub use self::default_grant::DefaultGrant;
 pub use self::keys::{KeyPolicy, MaxLifetime};
@@ -44,6 +46,8 @@ pub struct ProjectSettings {
     pub tools: PinPolicy,
     /// What looks at requests and results.
     pub hooks: Hooks,
+    /// How calls that need an approval wait for it.
+    pub approvals: ApprovalPolicy,
     /// What is exported of its calls as traces.
     pub traces: TraceExport,
 }
@@ -221,6 +225,12 @@ pub const SETTINGS: &[Setting] = &[
         doc: "What is exported of its calls as traces where the gateway has an OTLP endpoint: nothing, a span \
               for each call, or spans with arguments and results as the audit keeps them, redacted and cut.",
         field: |settings| &mut settings.traces,
+    },
+    Setting {
+        name: "approvals.timeout",
+        values: "a time between `1s` and `24h`",
+        doc: "How long a call that a grant asks an approver for is held before it is refused.",
+        field: |settings| &mut settings.approvals.timeout,
     },
 ];
 

@@ -89,6 +89,8 @@ pub(crate) const fn status_after(kind: EventKind) -> Option<&'static str> {
         | EventKind::ToolsUnapproved
         | EventKind::ToolDecided
         | EventKind::SuspiciousText
+        | EventKind::ApprovalAsked
+        | EventKind::ApprovalDecided
         | EventKind::ImageChanged
         | EventKind::ProtocolError
         | EventKind::Removed

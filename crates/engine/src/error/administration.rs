@@ -102,6 +102,18 @@ pub enum AdminError {
         /// The longest time.
         longest: Duration,
     },
+    /// No such call waits for an approver.
+    #[error("no call `{id}` waits for an approver")]
+    UnknownApproval {
+        /// The id as asked for.
+        id: String,
+    },
+    /// The call is not the one that was looked at.
+    #[error("call `{id}` has other arguments than those that were looked at")]
+    ApprovalChanged {
+        /// The call.
+        id: String,
+    },
     /// No such hook.
     #[error("no hook `{name}`")]
     UnknownHook {
@@ -232,6 +244,8 @@ impl Diagnose for AdminError {
             Self::ServerSuspended { .. } => "server.suspended",
             Self::KeyRotated { .. } => "key.rotated",
             Self::KeyLifetime { .. } => "key.lifetime",
+            Self::UnknownApproval { .. } => "approval.unknown",
+            Self::ApprovalChanged { .. } => "approval.changed",
             Self::UnknownHook { .. } => "hook.unknown",
             Self::ToolVersionUnknown { .. } => "tool.version_unknown",
             Self::ToolVersionChanged { .. } => "tool.version_changed",
@@ -293,6 +307,10 @@ impl Diagnose for AdminError {
             Self::KeyLifetime { .. } => {
                 Some("ask for a shorter time, or change the setting `keys.max_lifetime`".into())
             }
+            Self::UnknownApproval { .. } => {
+                Some("`gantry approvals ls` lists those that wait at this gateway".into())
+            }
+            Self::ApprovalChanged { .. } => Some("look at it again".into()),
             Self::UnknownHook { .. } => Some("`gantry hook ls` lists them".into()),
             Self::ToolVersionUnknown { .. } => {
                 Some("`gantry tools changes` lists what is new or changed".into())

@@ -58,8 +58,10 @@ impl Project {
         Ok(())
     }
 
-    /// Applies the project's hooks as they are now.
+    /// Applies the project's hooks, and how long calls are held, as they are now.
     pub(super) fn follow_hooks(&self) {
-        self.router.hooks.follow(&self.settings().hooks);
+        let settings = self.settings();
+        self.router.hooks.follow(&settings.hooks);
+        self.router.approvals.follow(settings.approvals.timeout.0);
     }
 }

@@ -280,6 +280,10 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::Quarantined { .. }
         | CallError::HookRefused { .. }
         | CallError::HookFailed { .. }
+        | CallError::ApprovalRefused { .. }
+        | CallError::ApprovalExpired { .. }
+        | CallError::ApprovalStale { .. }
+        | CallError::TooManyApprovals { .. }
         | CallError::Arguments { .. }
         | CallError::BadParams { .. }
         | CallError::Busy { .. }

@@ -18,6 +18,15 @@ impl Limit {
         Self { asked }
     }
 
+    /// Returns the limit of a request that was held for a while, which does not count.
+    pub(super) fn after(self, held: Duration) -> Self {
+        let later =
+            |(timeout, until): (Duration, Instant)| Some((timeout, until.checked_add(held)?));
+        Self {
+            asked: self.asked.and_then(later),
+        }
+    }
+
     /// Returns how long to wait for something that has a bound of its own.
     pub(super) fn within(self, bound: Duration) -> Duration {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());

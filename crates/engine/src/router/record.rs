@@ -323,6 +323,10 @@ fn error_kind(error: &CallError) -> ErrorKind {
         | CallError::HookRefused { .. }
         | CallError::HookFailed { .. }
         | CallError::Limited(_)
+        | CallError::ApprovalRefused { .. }
+        | CallError::ApprovalExpired { .. }
+        | CallError::ApprovalStale { .. }
+        | CallError::TooManyApprovals { .. }
         | CallError::Busy { .. }
         | CallError::TooManyHeld { .. }
         | CallError::TooMuchHeld { .. }
@@ -358,6 +362,10 @@ fn is_refusal(error: &CallError) -> bool {
             | CallError::Unbound { .. }
             | CallError::Forbidden { .. }
             | CallError::Quarantined { .. }
+            | CallError::ApprovalRefused { .. }
+            | CallError::ApprovalExpired { .. }
+            | CallError::ApprovalStale { .. }
+            | CallError::TooManyApprovals { .. }
             | CallError::HookRefused {
                 point: HookPoint::Request,
                 ..

@@ -1,5 +1,6 @@
 //! Tools that are new or changed: quarantined, shown, approved; and texts that try to steer a model.
 
+mod approvals;
 mod hooks;
 mod quarantine;
 mod texts;

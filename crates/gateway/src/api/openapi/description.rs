@@ -12,9 +12,9 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, audit, auth, call, calls, errors, events, grants, groups, health, history, hooks,
-    images, keys, policy, products, projects, registrations, secrets, servers, session, settings,
-    suspensions, tools, volumes, welcome,
+    acts, agents, approvals, audit, auth, call, calls, errors, events, grants, groups, health,
+    history, hooks, images, keys, policy, products, projects, registrations, secrets, servers,
+    session, settings, suspensions, tools, volumes, welcome,
 };
 
 /// Returns the generated document.
@@ -54,6 +54,7 @@ pub(super) fn generated() -> String {
         policy::test,
         keys::list, keys::create, keys::one, keys::change, keys::rotate, keys::revoke,
         settings::list, settings::change, hooks::list, hooks::set, hooks::remove,
+        approvals::list, approvals::one, approvals::allow, approvals::refuse,
         projects::list, projects::create, projects::one, projects::change, projects::remove,
         products::list, products::install, products::preview, products::one, products::uninstall,
         suspensions::list, suspensions::suspend, suspensions::resume,
@@ -78,6 +79,7 @@ pub(super) fn generated() -> String {
         (name = "products", description = "Servers that come together by a manifest. Admin keys only."),
         (name = "suspensions", description = "What is stopped at once with its grants kept. Admin keys only."),
         (name = "registrations", description = "What waits for a second person. Admin keys only."),
+        (name = "approvals", description = "Calls that wait for an approver. Keys of the roles `approver` and above."),
         (name = "hooks", description = "Commands and endpoints that look at requests and results. Admin keys only."),
         (name = "settings", description = "The settings of the project. Admin keys only."),
         (name = "session", description = "Browser sessions: a sign-in code or a key becomes a cookie and a token."),

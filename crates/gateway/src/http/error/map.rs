@@ -6,7 +6,7 @@
 //! | unknown server | 404 | 404 | -31404 |
 //! | unknown method | 404 | 200, modern 404 | -32601 |
 //! | no grant, suspended, quarantined | 403 | 403 | -31403 |
-//! | refused by a hook of the project | 403 | 200 | -31403 |
+//! | refused by a hook of the project or by an approver, not approved in time | 403 | 200 | -31403 |
 //! | a hook of the project failed | 502 | 200 | -31502 |
 //! | arguments against the schema | 422, `issues` | 200, a result with `isError` | – |
 //! | params of no use | 400 | 200 | -32602 |
@@ -129,6 +129,10 @@ impl From<CallFailure> for Problem {
             | CallError::Quarantined { .. }
             | CallError::HookRefused { .. }
             | CallError::HookFailed { .. }
+            | CallError::ApprovalRefused { .. }
+            | CallError::ApprovalExpired { .. }
+            | CallError::ApprovalStale { .. }
+            | CallError::TooManyApprovals { .. }
             | CallError::Down { next_try: None, .. }
             | CallError::Exited { .. }
             | CallError::Remote { .. }
@@ -162,7 +166,11 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::KeyEnded {
             end: KeyEnd::Suspended,
         } => (StatusCode::FORBIDDEN, Carrier::Status),
-        CallError::HookRefused { .. } => (StatusCode::FORBIDDEN, Carrier::Answer),
+        CallError::HookRefused { .. }
+        | CallError::ApprovalRefused { .. }
+        | CallError::ApprovalExpired { .. }
+        | CallError::ApprovalStale { .. } => (StatusCode::FORBIDDEN, Carrier::Answer),
+        CallError::TooManyApprovals { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Answer),
         CallError::HookFailed { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
         CallError::Undelivered { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Answer),
         CallError::KeyEnded { .. } => (StatusCode::UNAUTHORIZED, Carrier::Status),
@@ -325,6 +333,7 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::UnknownKey { .. }
         | AdminError::ToolVersionUnknown { .. }
         | AdminError::UnknownHook { .. }
+        | AdminError::UnknownApproval { .. }
         | AdminError::UnknownProduct { .. }
         | AdminError::UnknownGrant { .. }
         | AdminError::UnknownGroup { .. }
@@ -334,6 +343,7 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::TooManyHolds { .. }
         | AdminError::KeyRotated { .. }
         | AdminError::ToolVersionChanged { .. }
+        | AdminError::ApprovalChanged { .. }
         | AdminError::OfProduct { .. }
         | AdminError::RegistrationDecided { .. }
         | AdminError::RegistrationLost { .. }

@@ -74,6 +74,17 @@ fn secrets_projects_and_products_are_listed() {
         hook check is asked on each request
         --- exit 0
         ");
+        assert_snapshot!(run(&gantry, &["approvals", "ls"]), @"
+        CALL  AGENT  TOOL  EXPIRES  ARGUMENTS
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["approvals", "allow", "nope"]), @"
+        --- stderr
+        error: no call `nope` waits for an approver
+          because: code `approval.unknown`
+        hint: `gantry approvals ls` lists those that wait at this gateway
+        --- exit 1
+        ");
         assert_snapshot!(run(&gantry, &["hook", "ls"]), @"
         HOOK  ON  ASKS  TOOLS  TIMEOUT  ON FAILURE
         check  request  /bin/true -v  a:*  2s  refuse

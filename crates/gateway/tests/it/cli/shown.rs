@@ -9,7 +9,7 @@ use std::path::Path;
 use super::reference::verbs;
 
 /// Each verb, the test with a snapshot of its success, and the one with a snapshot of its failure.
-const SHOWN: [(&str, &str, &str); 37] = [
+const SHOWN: [(&str, &str, &str); 38] = [
     (
         "up",
         "cli::starting::up_serves_and_says_how_to_use_it",
@@ -159,6 +159,11 @@ const SHOWN: [(&str, &str, &str); 37] = [
         "resume",
         "cli::governing::a_server_is_suspended_and_resumed",
         "cli::governing::a_server_is_suspended_and_resumed",
+    ),
+    (
+        "approvals",
+        "cli::governing::secrets_projects_and_products_are_listed",
+        "cli::governing::secrets_projects_and_products_are_listed",
     ),
     (
         "hook",
