@@ -48,30 +48,30 @@ use self::keys::{KeyDigest, KeyEntry, Keys};
 use self::uses::KeyUses;
 pub use self::uses::{KeyUse, SourceRefused};
 
-/// How long keys and grants are believed that a remote store could not confirm. Another gateway may have
-/// revoked one meanwhile.
+/// How long keys and grants are trusted without confirmation by a remote store. Another gateway may
+/// have revoked one meanwhile.
 const OLDEST: Duration = Duration::from_secs(60);
 
 const ADMIN_PREFIX: &str = gantry_model::secret::ADMIN_KEY;
 const AGENT_PREFIX: &str = gantry_model::secret::AGENT_KEY;
 
-/// The keys of a first start, shown never and written once.
+/// The keys of a first start; written once, never shown.
 #[derive(Clone)]
 pub struct FirstKeys {
-    /// Opens the admin API.
+    /// The key for the admin API.
     pub admin: String,
     /// Opens `/mcp` for the agent `default`, who may use what configuration files define and what was there.
     pub agent: String,
 }
 
-/// All keys that are valid now, in memory.
+/// All currently valid keys, in memory.
 pub(crate) struct Access {
     store: Store,
     project: ProjectName,
     keys: ArcSwap<Keys>,
-    /// What each agent may do, for those who prove with a token that they are one.
+    /// The grants of each agent, for callers with a token.
     agents: ArcSwap<HashMap<AgentName, Arc<GrantSet>>>,
-    /// What is suspended, for callers without a key in `keys`.
+    /// The suspensions, for callers without a key in `keys`.
     suspended: ArcSwap<Suspensions>,
     /// How many agents may call.
     callers: Arc<CallerCount>,
@@ -79,21 +79,22 @@ pub(crate) struct Access {
     limits: Arc<CallLimits>,
     /// When keys were last used.
     key_uses: KeyUses,
-    /// The revision of keys, agents and grants in the store that was read last.
+    /// The last read revision of keys, agents and grants.
     revision: AtomicU64,
-    /// Moves whenever keys are others than before, or one has ended.
+    /// Changes whenever the set of keys changes, or one has ended.
     changed: watch::Sender<u64>,
-    /// The same of all projects.
+    /// The same for all projects.
     any_changed: watch::Sender<u64>,
-    /// Whose grants are others than before, since somebody last asked.
+    /// The agents whose grants have changed since the last call of `take_regranted`.
     regranted: Mutex<BTreeSet<AgentName>>,
-    /// One change at a time, from the store to the memory: an older picture never replaces a newer.
+    /// Allows one change at a time, from the store to memory: an older state never replaces a newer
+    /// one.
     changing: AsyncMutex<()>,
-    /// The project is not loaded: its keys are known and open nothing.
+    /// Whether the project is unloaded: its keys are known but refused.
     closed: AtomicBool,
-    /// One at a time makes new keys of those in memory: who changes them, or renews one.
+    /// Held while the keys in memory are replaced.
     replacing: Mutex<()>,
-    /// When the store last said that these are all, where others may change it unseen.
+    /// When the store last confirmed the keys, if other gateways may change them.
     confirmed: Mutex<Option<Instant>>,
     /// When each grant was last used.
     uses: Mutex<HashMap<GrantId, TrackedUse>>,
@@ -102,7 +103,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Loads a project's keys; `any_changed` moves whenever any of them changes.
+    /// Loads a project's keys; `any_changed` changes whenever any of them does.
     pub(crate) async fn load(
         store: Store,
         project: ProjectName,
@@ -133,14 +134,14 @@ impl Access {
         Ok(access)
     }
 
-    /// Remembers that keys and grants were as in the store at that time.
+    /// Records that keys and grants matched the store at that time.
     pub(crate) fn confirm(&self, at: Instant) {
         if self.store.is_remote() {
             *self.confirmed.lock() = Some(at);
         }
     }
 
-    /// Tells whether a key may have been revoked on another gateway for so long that it is not believed.
+    /// Returns whether the last confirmation is so old that keys are no longer trusted.
     pub(crate) fn is_stale(&self) -> bool {
         let confirmed = *self.confirmed.lock();
         confirmed.is_some_and(|at| at.elapsed() >= OLDEST)
@@ -161,7 +162,7 @@ impl Access {
         self.reload().await
     }
 
-    /// Ends what all keys have running, because the project is not loaded any more, or gone.
+    /// Ends the calls of all keys, because the project is unloaded or deleted.
     pub(crate) fn close(&self, how: KeyEnd) {
         self.closed.store(true, Ordering::Release);
         self.replace(|old| {
@@ -176,9 +177,9 @@ impl Access {
         });
     }
 
-    /// Reads keys and grants again from the store; only by who has the turn to change.
+    /// Reads keys and grants again from the store; the caller must hold the change lock.
     async fn reload(&self) -> Result<(), EngineError> {
-        // Before the rows: what changes in between is read again.
+        // Read before the rows: a change in between is read again.
         let changes = self.store.changes(&self.project).await?;
         let policy = self.policy_rows(changes.policy).await?;
         let rows = self.store.keys().await?;
@@ -201,7 +202,7 @@ impl Access {
                 let known = old.get(&row.digest);
                 let known = known.filter(|entry| entry.caller.key == row.id);
                 let validity = match known {
-                    // What runs with the key goes on, and must still hear of its end.
+                    // Calls of the key continue, and must still be notified of its end.
                     Some(entry) if *entry.sources == *row.sources => entry.caller.validity.clone(),
                     // It may run from where the key may not be used any more.
                     Some(_) | None => KeyValidity::default(),
@@ -264,7 +265,7 @@ impl Access {
         Arc::clone(&self.callers)
     }
 
-    /// Remembers what each agent may do.
+    /// Stores the grants of each agent.
     fn replace_agents(&self, policy: &PolicyRows) {
         let of = |agent: &AgentRow| {
             let set = policy.set_of(KeyKind::Agent, None, &agent.name);
@@ -280,12 +281,12 @@ impl Access {
         self.regranted.lock().extend(changed);
     }
 
-    /// Returns the caller that a verified token makes; nobody if there is no such agent (any more).
+    /// Returns the caller of a verified token; `None` if its agent does not exist (any more).
     pub(crate) fn of_token(&self, verified: &Verified) -> Option<Caller> {
         let grants = self.agents.load().get(&verified.agent).cloned()?;
         let validity = verified.validity.clone();
         if let Some(end) = self.token_end(&verified.agent) {
-            // Who is suspended is told so, and gets nothing.
+            // A suspended caller gets a specific error, and nothing else.
             validity.end(end);
         }
         Some(Caller {
@@ -316,7 +317,7 @@ impl Access {
         }
     }
 
-    /// Makes new keys of those there are; what was started with one that is not among them ends.
+    /// Replaces the keys; ends the calls of keys that are no longer among them.
     fn replace(&self, make: impl FnOnce(&Keys) -> Keys) {
         let _turn = self.replacing.lock();
         let old = self.keys.load_full();
@@ -338,12 +339,12 @@ impl Access {
         self.note_change();
     }
 
-    /// Returns, once, the agents whose grants are others than when this was last asked.
+    /// Returns, once, the agents whose grants have changed since the last call.
     pub(crate) fn take_regranted(&self) -> BTreeSet<AgentName> {
         std::mem::take(&mut self.regranted.lock())
     }
 
-    /// Returns who the key of a digest speaks for; nobody for anything that is not a valid key.
+    /// Returns the caller of a key by its digest; `None` if it is not a valid key.
     pub(crate) fn authenticate(&self, digest: &KeyDigest) -> Option<Caller> {
         let keys = self.keys.load();
         let entry = keys.get(digest)?;
@@ -351,20 +352,20 @@ impl Access {
             return None;
         }
         match entry.caller.validity.end_reason() {
-            // The clock was ahead for a while, and the key ended by that.
+            // The clock was ahead for a while, which expired the key.
             Some(KeyEnd::Expired) => self.renewed(digest),
-            // Who is suspended is told so, and gets nothing.
+            // A suspended caller gets a specific error, and nothing else.
             Some(KeyEnd::Revoked | KeyEnd::Suspended) | None => Some(entry.caller.clone()),
         }
     }
 
-    /// Revives a key that expired by a clock that was set back since; what was started with it
-    /// before has ended.
+    /// Revives a key that expired by a clock that was set back since; calls started before have
+    /// ended.
     fn renewed(&self, digest: &KeyDigest) -> Option<Caller> {
         let mut caller = None;
         self.replace(|old| {
             let mut keys = old.clone();
-            // Another may have been here first, and it may have expired or gone by now.
+            // Another task may have done this first, or the key may have been removed since.
             if let Some(entry) = keys.get_mut(digest)
                 && entry.has_time()
             {
@@ -378,7 +379,7 @@ impl Access {
         caller
     }
 
-    /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it ended.
+    /// Returns the current caller of a caller's key, with current grants; `None` if it ended.
     pub(crate) fn current(&self, caller: &Caller) -> Option<Caller> {
         if caller.token.is_some() {
             let grants = self.agents.load().get(&caller.agent).cloned()?;
@@ -401,7 +402,7 @@ impl Access {
         self.any_changed.send_modify(|count| *count += 1);
     }
 
-    /// Returns a counter that moves whenever keys have changed or ended.
+    /// Returns a counter that changes whenever keys have changed or ended.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -429,8 +430,8 @@ impl Access {
         (row, key)
     }
 
-    /// Makes the first keys of a data folder, once. They are kept before they are valid: a death in
-    /// between leaves keys that open nothing, never a folder that nobody has a key to.
+    /// Creates the first keys of a data folder, once. They are saved before they are valid: a crash
+    /// in between leaves unusable keys, but never a folder without a usable key.
     pub(crate) async fn first_start(
         &self,
         role: Role,
@@ -457,14 +458,14 @@ impl Access {
         Ok(Some(keys))
     }
 
-    /// Tells whether there is any key.
+    /// Returns whether there is any key.
     pub(crate) fn has_keys(&self) -> bool {
         !self.keys.load().is_empty()
     }
 
     pub(crate) async fn revoke(&self, id: KeyId) -> Result<bool, EngineError> {
         let _one = self.changing.lock().await;
-        // A key of another project is as unknown as one that never was. row 3.2
+        // A key of another project is treated as unknown. row 3.2
         let rows = self.store.keys().await?;
         let is_own = |row: &KeyRow| row.id == id && row.project == self.project;
         if !rows.iter().any(is_own) {
@@ -472,12 +473,12 @@ impl Access {
         }
         self.keep_an_admin(|caller| caller.key == id)?;
         let known = self.store.revoke_key(id, unix_ms()).await?;
-        // Nothing that can fail stands between the store and the memory.
+        // Nothing that can fail is between the store and memory.
         self.forget(|caller| caller.key == id);
         Ok(known)
     }
 
-    /// Takes keys out of the memory; only by who has the turn to change.
+    /// Removes keys from memory; the caller must hold the change lock.
     fn forget(&self, goes: impl Fn(&Caller) -> bool) {
         self.replace(|old| {
             let mut keys = old.clone();
@@ -486,8 +487,8 @@ impl Access {
         });
     }
 
-    /// Refuses a change that takes the last valid key that manages the project, or the last that
-    /// manages the installation: nobody could undo it.
+    /// Refuses a change that removes the last valid key that can administer the project or the
+    /// installation: it could not be undone.
     fn keep_an_admin(&self, goes: impl Fn(&Caller) -> bool) -> Result<(), EngineError> {
         let keys = self.keys.load();
         for needed in [Permission::Manage, Permission::Install] {
@@ -496,7 +497,7 @@ impl Access {
                 .all()
                 .filter(manages)
                 .partition(|entry| goes(&entry.caller));
-            // One that ends by itself keeps no door open.
+            // Expiring keys do not count.
             let stays = staying.iter().any(|entry| entry.expires_ms.is_none());
             if !going.is_empty() && !stays {
                 return Err(EngineError::LastAdmin);
@@ -506,7 +507,7 @@ impl Access {
     }
 }
 
-/// Ends the validity of a suspended key, and begins that of one that was resumed.
+/// Ends the validity of a suspended key, or renews that of a resumed one.
 fn suspended_or_not(validity: KeyValidity, is_suspended: bool) -> KeyValidity {
     match (is_suspended, validity.end_reason()) {
         (true, _) => {
@@ -518,7 +519,7 @@ fn suspended_or_not(validity: KeyValidity, is_suspended: bool) -> KeyValidity {
     }
 }
 
-/// An administrator's word is taken; an agent's if it is configured so.
+/// Returns whether user ids are trusted: an administrator's are, an agent's if configured.
 fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserTrust {
     let known = agents.iter().find(|known| known.name == *agent);
     match (kind, known) {
@@ -528,7 +529,7 @@ fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserT
     }
 }
 
-/// Returns what a key is looked up by.
+/// Returns the digest by which a key is looked up.
 pub(crate) fn digest(key: &str) -> KeyDigest {
     Sha256::digest(key.as_bytes()).into()
 }

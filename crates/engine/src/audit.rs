@@ -1,10 +1,10 @@
-//! The record of every call: an intent in the journal before it is sent, an outcome before it is
-//! answered.
+//! The record of every call: an intent in the journal before it is sent, an outcome before its
+//! response.
 //!
 //! `Audit::intent` returns a `Ticket`, which writes the outcome however the call ends. A background
-//! task imports the journal into the database. A slow or absent database stops no call; only a
-//! journal that cannot be written does. Stores no credential, and waits for no other call (with
-//! durability `disk` for the disk). Entry point: `Audit::open`.
+//! task imports the journal into the database. A slow or unavailable database stops no call; only a
+//! journal that cannot be written does. Stores no credentials, and waits for no other call (with
+//! durability `disk`, for the disk). Entry point: `Audit::open`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -79,20 +79,20 @@ use retention::Retention;
 use segment::Segment;
 
 thread_local! {
-    /// Where records are encoded before they are written; reused, so that a call allocates nothing.
+    /// The buffer for encoding records; reused, so that a call allocates nothing.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Which door a call came in by.
+/// The surface of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Surface {
     /// The MCP endpoint.
     Mcp,
     /// The REST interface.
     Rest,
-    /// The command line; only in rows of former versions.
+    /// The command line; only in rows of earlier versions.
     Cli,
-    /// A program that has the engine inside.
+    /// A program that embeds the engine.
     Library,
 }
 
@@ -127,7 +127,7 @@ impl Surface {
     }
 }
 
-/// What is known of a call before it is sent.
+/// The properties of a call before it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Intent<'a> {
     /// The call's identity.
@@ -138,27 +138,27 @@ pub(crate) struct Intent<'a> {
     pub(crate) agent: &'a str,
     /// The caller's key, by its id.
     pub(crate) key: &'a str,
-    /// What the call belongs to in the caller's world.
+    /// The caller's context: user, session, run.
     pub(crate) context: &'a Context,
-    /// Whether the user id in it is believed.
+    /// Whether the user id in it is trusted.
     pub(crate) users: UserTrust,
-    /// Which door it came in by.
+    /// Its surface.
     pub(crate) surface: Surface,
     /// The name of the server it is for.
     pub(crate) server: &'a str,
-    /// Its id; none for native tools, and where nobody could be found.
+    /// The server's id; `None` for native tools, and if no server was found.
     pub(crate) server_id: Option<ServerId>,
     /// The MCP method.
     pub(crate) method: &'a str,
     /// The tool, the prompt's name or the resource's URI; may be empty.
     pub(crate) tool: &'a str,
-    /// The version of the tool's schema that the call was judged by.
+    /// The version of the tool's schema that the call was checked against.
     pub(crate) schema_version: Option<&'a str>,
-    /// When it came in, in milliseconds since 1970.
+    /// When it arrived, in milliseconds since 1970.
     pub(crate) started_ms: u64,
     /// Its arguments, as JSON.
     pub(crate) input: Option<&'a str>,
-    /// What to hide in them.
+    /// The secrets to redact in them.
     pub(crate) redactor: &'a Redactor,
     /// The revision of the grants that decided.
     pub(crate) policy_revision: Option<u64>,
@@ -171,7 +171,7 @@ pub(crate) struct Intent<'a> {
 /// How a call ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome<'a> {
-    /// What became of it.
+    /// Its status.
     pub(crate) status: CallStatus,
     /// The code of its error.
     pub(crate) code: Option<&'a str>,
@@ -181,7 +181,7 @@ pub(crate) struct Outcome<'a> {
     pub(crate) output: Option<&'a [u8]>,
     /// How long it took.
     pub(crate) duration: Duration,
-    /// What to hide in error and result.
+    /// The secrets to redact in error and result.
     pub(crate) redactor: &'a Redactor,
     /// What was measured on the way.
     pub(crate) measured: Measurements,
@@ -189,32 +189,32 @@ pub(crate) struct Outcome<'a> {
     pub(crate) error_kind: Option<ErrorKind>,
 }
 
-/// How the audit is.
+/// The health of the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditHealth {
     /// Whether calls can be recorded, and hence are accepted.
     pub writable: bool,
     /// Why they cannot.
     pub reason: Option<String>,
-    /// What the journal takes on the disk.
+    /// The size of the journal on disk.
     pub journal_bytes: u64,
     /// How many records are not in the database yet.
     pub folded_lag_records: u64,
-    /// Why the last import failed; nothing if it did not.
+    /// Why the last import failed; `None` if it succeeded.
     pub last_fold_error: Option<String>,
-    /// Why the database could not be written when that was last tried; nothing if it could.
+    /// Why the database could not be written at the last attempt; `None` if it could.
     pub store_error: Option<String>,
-    /// The damage of the journal that nobody has acknowledged.
+    /// The unacknowledged damage of the journal.
     pub damage: Vec<JournalDamage>,
     /// How long rows are kept.
     pub retention: Duration,
-    /// How far the clock is ahead, if that is so far that nothing is dropped for its age.
+    /// How far the clock is ahead, if that is too far to delete rows by age.
     pub clock_ahead: Option<Duration>,
 }
 
 impl AuditHealth {
-    /// Returns what administrators of other projects may know: whether calls are recorded, and for how
-    /// long they are kept. The journal and its figures belong to the whole gateway.
+    /// Returns the part that administrators of other projects may see: whether calls are recorded,
+    /// and for how long they are kept. The journal and its figures belong to the whole gateway.
     pub(crate) fn of_other_project(self) -> Self {
         let reason = (!self.writable).then(|| "calls cannot be recorded".to_owned());
         Self {
@@ -250,7 +250,7 @@ struct AuditState {
     places: Places,
     import_error: Mutex<Option<String>>,
     store_error: Mutex<Option<String>>,
-    /// Calls that end from here on were cut off by us.
+    /// Whether calls that end from now on were cut off by the gateway.
     cutting_off: AtomicBool,
     retention: Mutex<Retention>,
     /// What projects keep of bodies that chose something.
@@ -258,10 +258,10 @@ struct AuditState {
 }
 
 impl Audit {
-    /// Opens the journal in `dir` and replays what a former gateway left there.
+    /// Opens the journal in `dir` and replays the records of an earlier gateway process.
     ///
-    /// Whatever ended then gets its row; what was cut off becomes `unknown`. If the database takes
-    /// no rows now, the background task goes on trying.
+    /// Ended calls get their rows; calls that were cut off become `unknown`. If the database is
+    /// unavailable, the background task retries.
     pub(crate) async fn open(
         dir: &Path,
         store: Store,
@@ -276,7 +276,7 @@ impl Audit {
         self.shared.importer.lock().await.on_saved(hook)
     }
 
-    /// Records that a call is about to be sent; without that record it must not be.
+    /// Records that a call is about to be sent; if that fails, it must not be sent.
     pub(crate) async fn intent<'m>(&self, intent: &Intent<'_>) -> Result<Ticket<'m>, AuditError> {
         let begun = Instant::now();
         let segment = self.write_intent(intent)?;
@@ -293,9 +293,9 @@ impl Audit {
         Ok(ticket)
     }
 
-    /// Records a call that was refused and never sent; tells whether it has a row of its own.
+    /// Records a call that was refused and never sent; returns whether it has its own row.
     ///
-    /// Beyond twenty a second of one agent, server, tool and code, they are counted into one row.
+    /// Beyond twenty a second of one agent, server, tool and code, they are counted in one row.
     pub(crate) async fn refusal(
         &self,
         intent: &Intent<'_>,
@@ -328,13 +328,13 @@ impl Audit {
         }
     }
 
-    /// Brings everything recorded so far into the database.
+    /// Imports everything recorded so far into the database.
     pub(crate) async fn import_now(&self) -> Result<(), AuditError> {
         self.write_refusals();
         self.import(RowPolicy::Ended).await
     }
 
-    /// Returns the calls that pass the filter, newest first; open ones are `running`.
+    /// Returns the calls that match the filter, newest first; open ones are `running`.
     pub(crate) async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, AuditError> {
         self.import_for_reading().await?;
         self.shared
@@ -350,7 +350,7 @@ impl Audit {
         self.shared.store.call(id).await.map_err(AuditError::Store)
     }
 
-    /// Counts the calls that pass the filter, whatever its limit.
+    /// Counts the calls that match the filter, ignoring its limit.
     pub(crate) async fn count(&self, filter: &CallFilter) -> Result<u64, AuditError> {
         self.import_for_reading().await?;
         self.shared
@@ -360,7 +360,7 @@ impl Audit {
             .map_err(AuditError::Store)
     }
 
-    /// Returns how the audit is.
+    /// Returns the health of the audit.
     pub(crate) fn health(&self) -> AuditHealth {
         let condition = self.shared.journal.condition();
         AuditHealth {
@@ -376,14 +376,14 @@ impl Audit {
         }
     }
 
-    /// Tells whether everything is as it should be, beside whether calls can be recorded.
+    /// Returns whether there is no problem besides whether calls can be recorded.
     pub(crate) fn is_sound(&self) -> bool {
         self.shared.damage.is_empty()
             && lock(&self.shared.import_error).is_none()
             && lock(&self.shared.store_error).is_none()
     }
 
-    /// Has all damage of the journal acknowledged; tells how much there was.
+    /// Acknowledges all damage of the journal; returns how much there was.
     pub(crate) async fn acknowledge_damage(&self, by: &str) -> Result<u64, AuditError> {
         let (damage, store) = (&self.shared.damage, &self.shared.store);
         damage
@@ -392,19 +392,21 @@ impl Audit {
             .map_err(AuditError::Store)
     }
 
-    /// From here on a call that is dropped was cut off by us: what became of it is not known.
+    /// Makes calls that are dropped from now on count as cut off by the gateway, with an unknown
+    /// outcome.
     pub(crate) fn cut_off(&self) {
         self.shared.cutting_off.store(true, Ordering::Release);
     }
 
-    /// Gives back what a former gateway had taken of a nearly full disk ahead of need.
+    /// Releases the space that an earlier gateway process had allocated in advance, if the disk is
+    /// nearly full.
     pub(crate) fn make_room(dir: &Path) {
         if let Err(error) = journal::make_room(dir) {
             tracing::warn!(path = %dir.display(), %error, "cannot give back unused space of the journal");
         }
     }
 
-    /// Returns how many calls are kept, from when, and what they take.
+    /// Returns how many calls are kept, since when, and their size.
     pub(crate) async fn usage(&self) -> Result<CallUsage, AuditError> {
         self.shared
             .store
@@ -413,7 +415,7 @@ impl Audit {
             .map_err(AuditError::Store)
     }
 
-    /// Believes the clock, however far it is ahead: what is too old by it may be dropped.
+    /// Trusts the clock, however far it is ahead: rows that are too old by it may be deleted.
     pub(crate) async fn confirm_clock(&self) -> Result<(), AuditError> {
         let now_ms = unix_ms();
         self.shared
@@ -454,12 +456,13 @@ impl Audit {
         self.shared.chain.lock().await.public_key()
     }
 
-    /// Tells whether calls can be recorded, and hence are accepted.
+    /// Returns whether calls can be recorded, and hence are accepted.
     pub(crate) fn is_writable(&self) -> bool {
         self.shared.journal.is_writable()
     }
 
-    /// Waits until the disk has not confirmed the journal or the database, and says which.
+    /// Waits until the disk fails to confirm a write of the journal or the database, and returns
+    /// which.
     pub(crate) async fn disk_failed(&self) -> String {
         tokio::select! {
             error = self.shared.journal.disk_failed() => chain(&error),
@@ -489,7 +492,7 @@ impl Audit {
         })
     }
 
-    /// Writes how a call ended; if that is impossible, its row will say `unknown`.
+    /// Writes the outcome of a call; if that fails, its row will say `unknown`.
     fn write_outcome(
         &self,
         id: CallId,
@@ -533,7 +536,7 @@ impl Audit {
             intent.input.map(str::as_bytes),
         );
         let tool = intent.redactor.redact(intent.tool);
-        // What a client says of itself is nobody's secret, unless it is a key of ours.
+        // A client's own context is not secret, except for Gantry's own keys.
         let own_keys = Redactor::own_keys();
         let context = intent.context;
         let said = [

@@ -1,5 +1,5 @@
-//! The engine: built, started, asked, drained. It owns what belongs to the machine and a map of
-//! projects, and hands every request to its caller's project.
+//! The engine: start, handle requests, drain. It owns the shared machine and a map of projects, and
+//! passes every request to its caller's project.
 
 mod failed_logins;
 pub(crate) mod inputs;
@@ -87,18 +87,19 @@ pub struct Engine {
 
 struct Inner {
     machine: Arc<Machine>,
-    /// The project of the data folder itself.
+    /// The project of the data folder, which always exists.
     default: Arc<Project>,
-    /// All projects that are open, the default one included.
+    /// All open projects, including the default one.
     projects: ArcSwap<HashMap<ProjectName, Arc<Project>>>,
     /// The keys of projects that are not loaded.
     unloaded: ArcSwap<HashMap<ProjectName, Arc<Access>>>,
-    /// One project is opened or closed at a time.
+    /// Held while a project is opened or closed.
     opening: Mutex<()>,
 }
 
 impl Engine {
-    /// Takes the data folder, replays the audit, opens the projects, and starts what is registered.
+    /// Locks the data folder, replays the audit, opens the projects, and starts the registered
+    /// servers.
     pub async fn start(config: EngineConfig) -> Result<Self, EngineError> {
         let folder = DataFolder::take(&config.data_dir)?;
         let options = HostedOptions {
@@ -108,7 +109,7 @@ impl Engine {
             data_folder: folder.path().to_owned(),
             hidden: hidden_folders(&config),
         };
-        // What the host offers is found out while the database and the journal are opened.
+        // The host is probed while the database and the journal are opened.
         let probing = tokio::task::spawn_blocking(|| Hosted::open(options));
         Audit::make_room(&folder.path().join("journal"));
         let gateway = folder.gateway()?;
@@ -192,15 +193,15 @@ impl Engine {
         engine.export_traces(&left);
         engine.note_start(&booted).await;
         if let Err(error) = booted {
-            // Nothing of ours runs on without the folder's lock.
+            // No task continues without the folder's lock.
             engine.finish().await;
             return Err(error);
         }
         Ok(engine)
     }
 
-    /// Watches what hosted servers keep on disk and whether their images changed, and samples what all
-    /// servers use.
+    /// Watches the disk usage and the images of hosted servers, and samples the usage of all
+    /// servers.
     fn watch_hosted(&self) {
         let machine = &self.inner.machine;
         let (disks, stop) = (machine.hosted.disks().clone(), &machine.stop_tasks);
@@ -213,8 +214,8 @@ impl Engine {
         }
     }
 
-    /// Fetches the keys of token issuers, and ends tokens that expire or whose agent is gone
-    /// or suspended.
+    /// Fetches the keys of token issuers, and ends tokens that expire or whose agent was removed or
+    /// suspended.
     fn watch_tokens(&self) {
         let machine = &self.inner.machine;
         // Weak: the task must not keep the engine.
@@ -231,7 +232,7 @@ impl Engine {
         machine.tracker.spawn(running);
     }
 
-    /// Starts the registered servers of all projects that the store knows.
+    /// Starts the registered servers of all projects in the store.
     async fn boot(&self, known: Vec<ProjectRow>) -> Result<(), EngineError> {
         let (machine, default) = (&self.inner.machine, &self.inner.default);
         default.supervisor.boot().await?;
@@ -280,22 +281,22 @@ impl Engine {
 
     // ---- projects ----
 
-    /// Returns a project that is open.
+    /// Returns an open project.
     pub fn project(&self, name: &ProjectName) -> Option<Arc<Project>> {
         self.inner.projects.load().get(name).cloned()
     }
 
-    /// Returns every project that is open.
+    /// Returns all open projects.
     pub fn projects(&self) -> Vec<Arc<Project>> {
         self.inner.projects.load().values().cloned().collect()
     }
 
-    /// Returns the project of the data folder itself, which is always open.
+    /// Returns the project of the data folder, which is always open.
     pub fn default_project(&self) -> Arc<Project> {
         Arc::clone(&self.inner.default)
     }
 
-    /// Returns a project, after it was opened and made known to the store if need be.
+    /// Returns a project; opens it, and registers it in the store, if necessary.
     pub async fn open_project(&self, name: ProjectName) -> Result<Arc<Project>, EngineError> {
         self.open(name, false).await
     }
@@ -325,19 +326,20 @@ impl Engine {
         Ok(project)
     }
 
-    /// Returns the project of a caller; none if it is not open any more.
+    /// Returns the project of a caller; `None` if it is no longer open.
     fn of(&self, caller: &Caller) -> Option<Arc<Project>> {
         self.project(&caller.project)
     }
 
-    /// Returns the folder everything is kept in.
+    /// Returns the data folder.
     pub fn data_dir(&self) -> &Path {
         self.inner.machine.folder.path()
     }
 
     // ---- stopping ----
 
-    /// Stops: no new requests, those under way for a while, then every server; the audit is whole.
+    /// Stops: refuses new requests, waits a while for running ones, then stops every server; the
+    /// audit is complete.
     pub async fn drain(&self) {
         let machine = &self.inner.machine;
         if machine.draining.is_cancelled() {
@@ -365,13 +367,13 @@ impl Engine {
         info!("stopped");
     }
 
-    /// Has calls that are dropped from here on recorded as cut off, which is not known to have been
-    /// undone: the process is about to end, whoever still waits.
+    /// Records calls that are dropped from now on as cut off, with an unknown outcome: the process
+    /// is about to end.
     pub fn cut_off(&self) {
         self.inner.machine.audit.cut_off();
     }
 
-    /// Stops every server and every task, and lets go of the store.
+    /// Stops every server and every task, and closes the store.
     async fn finish(&self) {
         self.stop_all().await;
         self.close().await;
@@ -380,7 +382,7 @@ impl Engine {
     /// Stops every server and every task.
     async fn stop_all(&self) {
         let machine = &self.inner.machine;
-        // A project that is being opened right now is then among them, and none is opened after.
+        // A project that is being opened is among them by then, and none is opened afterwards.
         let _last = self.inner.opening.lock().await;
         let projects = self.inner.projects.load_full();
         let stopping = projects
@@ -405,7 +407,7 @@ impl Engine {
             project.write_key_uses().await;
         }
         let disks = self.inner.machine.hosted.disks().clone();
-        // What stays mounted is found by the next start.
+        // The next start finds file systems that stay mounted.
         drop(tokio::task::spawn_blocking(move || disks.close()).await);
         if let Err(error) = self.inner.machine.store.close().await {
             warn!(
@@ -417,22 +419,22 @@ impl Engine {
 
     // ---- keys ----
 
-    /// Returns who a key of any project speaks for, without any I/O.
+    /// Returns the caller of a key of any project, without I/O.
     pub fn authenticate(&self, key: &str) -> Option<Caller> {
         let digest = digest(key);
         let projects = self.inner.projects.load();
         let mut projects = projects.values();
         let found = projects.find_map(|project| project.access.authenticate(&digest));
         found.or_else(|| {
-            // Known, and told that their project is not loaded.
+            // Their keys are known, so that callers get a specific error.
             let unloaded = self.inner.unloaded.load();
             let mut unloaded = unloaded.values();
             unloaded.find_map(|access| access.authenticate(&digest))
         })
     }
 
-    /// Returns the caller of a token, if the credential is one and issuers are configured: an error says
-    /// why it is not accepted. Without any I/O.
+    /// Returns the caller of a token, if the credential is one and issuers are configured; the
+    /// error says why it is refused. Without I/O.
     pub fn authenticate_token(&self, credential: &str) -> Option<Result<Caller, TokenError>> {
         let tokens = &self.inner.machine.tokens;
         if !tokens.is_token(credential) {
@@ -446,7 +448,7 @@ impl Engine {
         Some(caller)
     }
 
-    /// Returns the audience that tokens must be for; that of the first issuer if they differ.
+    /// Returns the required audience of tokens; that of the first issuer if they differ.
     pub fn token_audience(&self) -> Option<String> {
         let issuer = self.inner.machine.config.issuers.first()?;
         Some(issuer.audience.clone())
@@ -457,14 +459,14 @@ impl Engine {
         self.inner.machine.tokens.issuers()
     }
 
-    /// Tells whether the store has been away for so long that a key may have been revoked on another
-    /// gateway: no key is to be believed until it is back. Never so for a file.
+    /// Returns whether the store has been unavailable for so long that a key may have been revoked
+    /// on another gateway: then no key is trusted until it is back. Never for a file.
     pub fn keys_are_stale(&self) -> bool {
         self.inner.default.access.is_stale()
     }
 
-    /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it was
-    /// revoked or has expired. Nothing is hashed.
+    /// Returns the current state of a caller's key, with its current grants; `None` if it was
+    /// revoked or has expired. Computes no hash.
     pub fn current(&self, caller: &Caller) -> Option<Caller> {
         self.of(caller)?.access.current(caller)
     }
@@ -478,15 +480,15 @@ impl Engine {
         }
     }
 
-    /// Returns a counter that moves whenever keys were made or changed, or one has ended.
+    /// Returns a counter that changes whenever keys were created, changed or ended.
     pub fn key_changes(&self) -> watch::Receiver<u64> {
         self.inner.machine.keys_changed.subscribe()
     }
 
     // ---- the data path ----
 
-    /// Answers one request. Dropping the future takes the call back: the server is told, its lane
-    /// is freed, and the audit says `cancelled`.
+    /// Answers one request. Dropping the future cancels the call: the server is notified, its lane
+    /// is released, and the audit says `cancelled`.
     pub fn request(
         &self,
         caller: &Caller,
@@ -495,8 +497,8 @@ impl Engine {
         self.request_announced(caller, request, None)
     }
 
-    /// Gives out the id of a call that is to be made. What is returned beside it resolves when the
-    /// call is on record, and fails if it ends without.
+    /// Assigns the id of a future call. The receiver resolves when the call is recorded, and fails
+    /// if it ends without a record.
     pub fn announce(&self) -> (Announced, oneshot::Receiver<()>) {
         let (recorded, waiting) = oneshot::channel();
         let announced = Announced {
@@ -506,7 +508,7 @@ impl Engine {
         (announced, waiting)
     }
 
-    /// Answers one request, under the id that was given out for it.
+    /// Answers one request, under its preassigned id.
     pub async fn request_announced(
         &self,
         caller: &Caller,
@@ -520,8 +522,8 @@ impl Engine {
         router.request(caller, &mut request, announced).await
     }
 
-    /// Tells a caller of changes of the resource that the params name, as long as the returned value
-    /// is kept; recorded like any other request.
+    /// Notifies a caller of changes of the resource that the params name, as long as the returned
+    /// value is held; recorded like any other request.
     pub async fn subscribe(
         &self,
         caller: &Caller,
@@ -534,12 +536,12 @@ impl Engine {
         project.router.subscribe(caller, request, updated).await
     }
 
-    /// Returns the project that a caller's request goes to, unless nothing is taken any more.
+    /// Returns the project of a caller's request, unless the engine is draining.
     fn admitted(&self, caller: &Caller) -> Result<Arc<Project>, CallError> {
         if self.inner.machine.draining.is_cancelled() {
             return Err(CallError::Stopping);
         }
-        // What keys of a project that is gone open is gone with it.
+        // A deleted project's keys count as revoked.
         let project = self.of(caller).ok_or(KeyEnd::Revoked);
         let ended = caller.validity.end_reason().map_or(Ok(()), Err);
         ended
@@ -547,13 +549,13 @@ impl Engine {
             .map_err(|end| CallError::KeyEnded { end })
     }
 
-    /// Tells whether a client of a caller may read a resource now.
+    /// Returns whether a client of a caller may read a resource now.
     pub fn may_read(&self, caller: &Caller, scope: &Scope, who: ClientIdentity, uri: &str) -> bool {
         let may_read = |project: Arc<Project>| project.router.may_read(caller, scope, who, uri);
         self.of(caller).is_some_and(may_read)
     }
 
-    /// Tells the servers that ask a client for its roots that these have changed.
+    /// Notifies servers that use a client's roots that these have changed.
     pub fn roots_changed(&self, caller: &Caller, who: ClientIdentity) {
         if let Some(project) = self.of(caller) {
             project.router.roots_changed(caller, who);
@@ -566,19 +568,19 @@ impl Engine {
         self.of(caller).map(tools).unwrap_or_default()
     }
 
-    /// Returns what a caller's endpoint can do.
+    /// Returns the capabilities of a caller's endpoint.
     pub fn capabilities(&self, caller: &Caller, scope: &Scope) -> Capabilities {
         let has = |project: Arc<Project>| project.catalog.view(caller, scope).capabilities();
         self.of(caller).map(has).unwrap_or_default()
     }
 
-    /// Returns what the servers that a caller may use want models to know, each under its name.
+    /// Returns the instructions of the servers that a caller may use, each under its server's name.
     pub fn instructions(&self, caller: &Caller) -> Option<String> {
         let project = self.of(caller)?;
         project.catalog.view(caller, &Scope::All).instructions()
     }
 
-    /// Returns which change was the last of each list that a client of a caller's sees.
+    /// Returns the last change of each list that a client of a caller sees.
     pub fn list_revisions(
         &self,
         caller: &Caller,
@@ -589,8 +591,8 @@ impl Engine {
         self.of(caller).map(revisions).unwrap_or_default()
     }
 
-    /// Returns a counter that moves whenever lists of a caller's project may have changed; it ends with
-    /// the project.
+    /// Returns a counter that changes whenever lists of a caller's project may have changed; it
+    /// ends with the project.
     pub fn changes(&self, caller: &Caller) -> watch::Receiver<u64> {
         let ended = || watch::channel(0).1;
         let changes = |project: Arc<Project>| project.changes();
@@ -599,14 +601,13 @@ impl Engine {
 
     // ---- the gateway ----
 
-    /// Says where browsers bring the answers of sign-ins that servers ask for by themselves, so
-    /// that a status can show a link.
+    /// Sets the redirect URI of sign-ins that servers need, so that a status can show a link.
     pub fn set_callback(&self, redirect_uri: &str) {
         let known = &self.inner.machine.callback;
         known.send_replace(Some(redirect_uri.to_owned()));
     }
 
-    /// Takes what a browser brought back, once, for the one server of any project that waits for it.
+    /// Accepts a browser's answer, once, for the one server of any project that waits for it.
     pub async fn finish_sign_in(
         &self,
         by: impl Into<Actor>,
@@ -621,12 +622,12 @@ impl Engine {
             .await
     }
 
-    /// Returns how the engine is in one word; costs nothing.
+    /// Returns the health of the engine in one word; free of cost.
     pub fn health_status(&self) -> HealthStatus {
         self.inner.machine.health_status()
     }
 
-    /// Returns what answers may take until their clients have read them.
+    /// Returns the memory of unread responses.
     pub fn answers(&self) -> &AnswerPool {
         &self.inner.machine.answers
     }
@@ -647,7 +648,7 @@ impl Engine {
     }
 }
 
-/// How long tasks that have nothing left to do are waited for.
+/// How long to wait for idle tasks to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 /// How long the last spans may take.
 const LAST_SPANS: Duration = Duration::from_secs(3);
@@ -660,13 +661,13 @@ fn trace_export(projects: &HashMap<ProjectName, Arc<Project>>, name: &str) -> Op
     Some(project.settings().traces)
 }
 
-/// A failure of a request that is not on record.
+/// Returns the failure of a request that is not recorded.
 fn not_recorded(error: CallError) -> CallFailure {
     CallFailure { call: None, error }
 }
 
-/// Returns the folders that are hidden from servers besides the data folder: what the configuration
-/// names, and that of the database.
+/// Returns the folders that are hidden from servers besides the data folder: those of the
+/// configuration, and that of the database.
 fn hidden_folders(config: &EngineConfig) -> Vec<PathBuf> {
     let database = match &config.store {
         StoreConfig::Sqlite(path) => path.parent().map(Path::to_owned),
@@ -676,13 +677,13 @@ fn hidden_folders(config: &EngineConfig) -> Vec<PathBuf> {
     hidden.chain(database).collect()
 }
 
-/// Returns the home of the person whose gateway this is, as servers of theirs are told it.
+/// Returns the home of the gateway's user, from the environment of servers.
 fn home(config: &EngineConfig) -> Option<PathBuf> {
     let home = config.environment.iter().find(|(name, _)| name == "HOME");
     home.map(|(_, home)| PathBuf::from(home))
 }
 
-/// Names the gateway's own cgroup: the same for the same folder, another for another.
+/// Returns the name of the gateway's cgroup: unique for each folder.
 fn instance_name(folder: &Path) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());

@@ -41,7 +41,7 @@ use text::{because, file_shown, key_end_text, more_about, next_try_text};
 pub struct CallFailure {
     /// The audit row, if there is one.
     pub call: Option<CallId>,
-    /// What went wrong.
+    /// The error.
     pub error: CallError,
 }
 
@@ -50,7 +50,7 @@ pub struct CallFailure {
 pub struct Issue {
     /// Where in the value, as a JSON pointer; empty for the whole.
     pub path: String,
-    /// What is wrong there.
+    /// The error there.
     pub message: String,
 }
 
@@ -60,7 +60,7 @@ pub enum CallError {
     /// No tool, prompt or resource of that name is known to the caller.
     #[error("Unknown tool: {name}")]
     UnknownTool {
-        /// The name as asked for.
+        /// The requested name.
         name: String,
     },
     /// No such prompt or resource.
@@ -80,7 +80,7 @@ pub enum CallError {
     /// A method that is not served here.
     #[error("method `{method}` is not served here")]
     UnknownMethod {
-        /// The method as asked for.
+        /// The requested method.
         method: String,
     },
     /// The caller's agent has no grant for it.
@@ -93,7 +93,7 @@ pub enum CallError {
         /// What was asked for.
         item: String,
     },
-    /// A grant stands against it.
+    /// A grant refuses it.
     #[error("agent `{agent}` may not use `{server}:{item}`: {why}")]
     Forbidden {
         /// Who asked.
@@ -110,7 +110,7 @@ pub enum CallError {
     /// The server or the tool is suspended.
     #[error("{what} is suspended")]
     Suspended {
-        /// What is.
+        /// The suspended server or tool.
         what: Suspendable,
     },
     /// It is new or changed, and nobody approved it.
@@ -146,27 +146,27 @@ pub enum CallError {
     /// The arguments do not fit the tool's schema.
     #[error("arguments of `{tool}` do not fit its schema")]
     Arguments {
-        /// The tool as asked for.
+        /// The requested tool.
         tool: String,
-        /// Each thing that is wrong.
+        /// The mismatches.
         issues: Vec<Issue>,
     },
     /// The result does not fit the tool's schema.
     #[error("result of `{server}:{tool}` does not fit its output schema")]
     Output {
-        /// Whose tool it is.
+        /// The server.
         server: ServerName,
         /// The tool.
         tool: String,
-        /// Each thing that is wrong.
+        /// The mismatches.
         issues: Vec<Issue>,
     },
-    /// The params are not what the method takes.
+    /// The params are invalid for the method.
     #[error("params of `{method}` cannot be used: {why}")]
     BadParams {
         /// The method.
         method: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// There is no room for the call now.
@@ -205,7 +205,7 @@ pub enum CallError {
     Remote {
         /// The server.
         server: ServerName,
-        /// What went wrong.
+        /// The error.
         error: HttpError,
     },
     /// No answer came in time.
@@ -216,16 +216,16 @@ pub enum CallError {
         /// How long was waited.
         after: Duration,
     },
-    /// The caller took the call back.
+    /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// The caller's key was revoked or has expired, which ends what it has running.
+    /// The caller's key was revoked or has expired, which ends its calls.
     #[error("{}", key_end_text(*end))]
     KeyEnded {
         /// How the key ended.
         end: KeyEnd,
     },
-    /// The server does not read what it is sent.
+    /// The server does not read its input.
     #[error("server `{server}` has stopped reading its input")]
     NotReading {
         /// The server.
@@ -243,12 +243,12 @@ pub enum CallError {
         /// Its data, raw.
         data: Option<Box<str>>,
     },
-    /// What the server sent is no valid answer.
+    /// The server's response is invalid.
     #[error("server `{server}` broke the protocol: {detail}")]
     Protocol {
         /// The server.
         server: ServerName,
-        /// What it did.
+        /// The violation.
         detail: String,
     },
     /// The server's answer was over the limit.
@@ -267,7 +267,7 @@ pub enum CallError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The server answered, and its answer was not delivered: too much waits to be read already.
+    /// The server responded, but the response was not delivered: too much is unread.
     #[error("server `{server}` answered, but there is {full}")]
     Undelivered {
         /// The server.
@@ -275,7 +275,7 @@ pub enum CallError {
         /// Why there was no room.
         full: AnswersFull,
     },
-    /// The client was asked something for the server and did not answer in time.
+    /// The client did not respond to a server request in time.
     #[error("server `{server}` asked the client something, and nobody answered within {}", period::show(*after))]
     Unanswered {
         /// The server.
@@ -283,30 +283,30 @@ pub enum CallError {
         /// How long was waited.
         after: Duration,
     },
-    /// The client was asked something for the server and answered with an error.
+    /// The client refused a server request.
     #[error("server `{server}` asked the client something, and it declined: {message}")]
     Declined {
         /// The server.
         server: ServerName,
-        /// What the client said.
+        /// The client's message.
         message: String,
     },
-    /// So many calls of the agent wait for answers that no further one can.
+    /// Too many calls of the agent are suspended.
     #[error("{limit} calls of this agent wait for answers already")]
     TooManyHeld {
-        /// How many may wait.
+        /// The limit.
         limit: usize,
     },
-    /// The calls that wait for answers would hold too many bytes with this one.
+    /// The suspended calls exceed a limit of bytes.
     #[error("suspended calls exceed {limit}")]
     TooMuchHeld {
-        /// How many, and of whose calls.
+        /// The limit that was exceeded.
         limit: SuspendedBytes,
     },
-    /// So many resources are listened to that no further one can be.
+    /// There are too many resource subscriptions.
     #[error("{what}")]
     TooManySubscriptions {
-        /// Whose there are how many, on which server.
+        /// The limit that was reached, in words.
         what: String,
     },
     /// The call cannot be recorded, so it is not made.
@@ -320,14 +320,14 @@ pub enum CallError {
     Panicked,
 }
 
-/// What a grant says that stands against a call.
+/// Why a grant refuses a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forbidden {
     /// It denies it.
     Denied,
     /// It allows it only with other arguments.
     Arguments,
-    /// It wants somebody to approve the call first, which nobody did.
+    /// The call needs an approval, which it did not get.
     Approval,
 }
 
@@ -362,7 +362,7 @@ impl fmt::Display for Forbidden {
 }
 
 impl CallError {
-    /// Returns what was asked for and not granted: the server, the item, and the grant that decided.
+    /// Returns the refused item: the server, the item, and the grant that decided.
     pub(crate) fn not_granted(&self) -> Option<(&ServerName, &str, Option<GrantId>)> {
         match self {
             Self::Unbound { server, item, .. } => Some((server, item, None)),
@@ -552,7 +552,7 @@ impl Diagnose for CallError {
     }
 }
 
-/// Why the engine could not do what an administrator asked.
+/// Why an administrative operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// Another gateway uses the data folder.
@@ -560,7 +560,7 @@ pub enum EngineError {
     Locked {
         /// The folder.
         folder: PathBuf,
-        /// Who holds it.
+        /// The process that holds it.
         holder: String,
     },
     /// The data folder cannot be used.
@@ -568,7 +568,7 @@ pub enum EngineError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -580,7 +580,7 @@ pub enum EngineError {
         /// Its mode.
         mode: u32,
     },
-    /// A volume cannot be had or removed.
+    /// A volume operation failed.
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// An image cannot be pulled, imported or removed.
@@ -610,7 +610,7 @@ pub enum EngineError {
     /// A secret cannot be set, bound, read or removed.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// The spec cannot be taken as it is.
+    /// The spec is invalid.
     #[error("the server cannot be registered")]
     Spec(#[from] SpecError),
     /// A name cannot be used.
@@ -625,10 +625,10 @@ pub enum EngineError {
     /// No such server.
     #[error("no server `{name}`")]
     UnknownServer {
-        /// The name or id as asked for.
+        /// The requested name or id.
         name: String,
     },
-    /// The server is a file's to change.
+    /// The server is defined by a file.
     #[error("server `{name}` comes from {}", file_shown(.file.as_deref()))]
     OfFile {
         /// The server.
@@ -636,7 +636,7 @@ pub enum EngineError {
         /// The file, if it is known.
         file: Option<PathBuf>,
     },
-    /// The server is Gantry's own.
+    /// The server is built in.
     #[error("server `{name}` is built in, and there as long as no other is configured")]
     Builtin {
         /// The server.
@@ -654,13 +654,13 @@ pub enum EngineError {
         /// The name as asked for.
         name: String,
     },
-    /// Nobody could administer the gateway any more.
+    /// The last administrator's key would be removed.
     #[error("this would end the last admin key")]
     LastAdmin,
-    /// A grant or a filter names something that cannot be.
+    /// A grant or a filter is invalid.
     #[error("the grant cannot be taken")]
     Grant(#[from] GrantError),
-    /// A native tool cannot be taken.
+    /// A native tool is invalid.
     #[error("native tool `{name}` cannot be registered: {why}")]
     Native {
         /// Its name.
@@ -668,7 +668,7 @@ pub enum EngineError {
         /// Why.
         why: String,
     },
-    /// A server did not start, and the start was to fail then.
+    /// A server failed to start, and the policy aborts the start then.
     #[error("server `{server}` did not start: {reason}")]
     StartFailed {
         /// The server.
@@ -676,7 +676,7 @@ pub enum EngineError {
         /// Why.
         reason: String,
     },
-    /// A server of a file that nobody has approved.
+    /// The server's file is not approved.
     #[error("server `{server}` needs approval: {reason}")]
     NeedsApproval {
         /// The server.
@@ -684,7 +684,7 @@ pub enum EngineError {
         /// What to do.
         reason: String,
     },
-    /// A server that its file switches off.
+    /// The server is disabled in its file.
     #[error("server `{server}` is disabled: {reason}")]
     Disabled {
         /// The server.
@@ -692,7 +692,7 @@ pub enum EngineError {
         /// Where, and what to do.
         reason: String,
     },
-    /// A server whose entry in a file cannot be used.
+    /// The server's entry in a file is invalid.
     #[error("server `{server}` is misconfigured: {reason}")]
     Misconfigured {
         /// The server.
@@ -700,7 +700,7 @@ pub enum EngineError {
         /// What is wrong, where, and what to do.
         reason: String,
     },
-    /// What an administrator may not do, or got wrong.
+    /// An administrator's request is invalid or forbidden.
     #[error(transparent)]
     Admin(#[from] AdminError),
     /// The gateway is stopping.

@@ -140,7 +140,7 @@ pub(crate) async fn judge(
     }
 }
 
-/// Checks a result against what the tool promises; a tool that reports a failure promises nothing.
+/// Checks a result against the tool's output schema; a failure is not checked.
 pub(crate) async fn check_output(
     (tool, permits): (&Arc<Tool>, &Permits),
     result: Raw<'_>,
@@ -161,7 +161,7 @@ pub(crate) async fn check_output(
         Some(content) => match tool.check_result(content, permits).await {
             Ok(()) => Ok(()),
             Err(SchemaMismatch::Issues(issues)) => Err(issues),
-            // The call was made, so that nobody may be told to try again.
+            // The call was made, so the caller must not be told to retry.
             Err(SchemaMismatch::Busy) => Err(whole("it could not be checked in time".into())),
         },
         None => Err(whole(

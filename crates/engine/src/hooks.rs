@@ -1,9 +1,9 @@
-//! Content hooks: asks a project's commands and HTTP endpoints about a request or a result, each within its
-//! own deadline, one after the other. What a hook is told and may answer is `model::hook`.
+//! Content hooks: sends a request or a result to a project's commands and HTTP endpoints, one after
+//! the other, each with its own deadline. Their input and output are defined in `model::hook`.
 //!
-//! A command runs as a process tree of its own, in the profile `local`, and ends with its answer or its
-//! deadline; an endpoint is reached by the address rules of remote servers. A hook that fails ends the call
-//! unless its definition lets calls pass. Entry point: [`HookRunner::ask`].
+//! A command runs in its own process tree, in the profile `local`, and ends with its response or
+//! its deadline; an endpoint is subject to the address rules of remote servers. A failing hook ends
+//! the call, unless its definition lets calls pass. Entry point: [`HookRunner::ask`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,12 +27,12 @@ use crate::driver::{Drivers, Instance, Io, Labels, StartRequest, Stdin, Streams}
 use crate::error::CallError;
 use crate::http_client::Clients;
 
-/// How many hooks of a project run at once; more wait within their deadlines.
+/// How many hooks of a project run concurrently; more wait within their deadlines.
 const AT_ONCE: usize = 32;
-/// How much of what a failing command writes to stderr is told.
+/// How much of a failing command's stderr is reported.
 const LONGEST_STDERR: u64 = 300;
 
-/// The hooks of a project, and what they are run with.
+/// The hooks of a project, and what is needed to run them.
 pub(crate) struct HookRunner {
     project: ProjectName,
     now: ArcSwap<Hooks>,
@@ -60,20 +60,20 @@ impl HookRunner {
         }
     }
 
-    /// Takes over the project's hooks.
+    /// Replaces the project's hooks.
     pub(crate) fn follow(&self, hooks: &Hooks) {
         if **self.now.load() != *hooks {
             self.now.store(Arc::new(hooks.clone()));
         }
     }
 
-    /// Tells whether there are none, which is so for most projects.
+    /// Returns whether there are none, as in most projects.
     pub(crate) fn is_empty(&self) -> bool {
         self.now.load().is_empty()
     }
 
-    /// Asks all hooks that see such a call, in the order of their names. Each is told what the one before
-    /// it made of the arguments, or of the result. Returns what replaces them, if anything does.
+    /// Runs all hooks that match a call, in the order of their names. Each gets the arguments or
+    /// the result as the previous hook left them. Returns the replacement, if any.
     pub(crate) async fn ask(&self, call: &HookInput<'_>) -> Result<Option<RawBuf>, CallError> {
         let hooks = self.now.load_full();
         let mut replaced: Option<RawBuf> = None;
@@ -116,7 +116,7 @@ impl HookRunner {
         Ok(replaced)
     }
 
-    /// Asks one hook; an error says why it could not be asked.
+    /// Runs one hook; the error describes why that failed.
     async fn one(&self, hook: &Hook, input: &HookInput<'_>) -> Result<HookVerdict, String> {
         let text = input.to_json();
         let asking = async {
@@ -137,7 +137,8 @@ impl HookRunner {
         HookVerdict::read(input.point, &answer)
     }
 
-    /// Runs the command: the object on its stdin, its decision on its stdout. Dropping this ends it.
+    /// Runs the command with the input on its stdin, and reads its decision from stdout. Dropping
+    /// the future ends it.
     async fn run(&self, hook: &Hook, text: String) -> Result<Vec<u8>, String> {
         let spec = hook.as_server();
         let server: ServerName = spec.name.clone();
@@ -166,7 +167,7 @@ impl HookRunner {
             return Err("it has no streams".to_owned());
         };
         let writing = async {
-            // One that reads nothing may still have an answer.
+            // A command that does not read its input may still respond.
             let sent = match stdin {
                 Stdin::Pipe(mut pipe) => pipe.write_all(text.as_bytes()).await,
                 Stdin::Stream(mut stream) => stream.write_all(text.as_bytes()).await,
@@ -204,7 +205,7 @@ impl HookRunner {
         }
     }
 
-    /// Posts the object to the endpoint, which answers with its decision.
+    /// Posts the input to the endpoint, which responds with its decision.
     async fn post(&self, url: &str, text: String) -> Result<Vec<u8>, String> {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let launch = RemoteLaunch::new(url);

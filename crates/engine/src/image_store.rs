@@ -46,10 +46,10 @@ struct Inner {
 /// Why the credentials for a registry cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryCredentialsError {
-    /// Those stored in the gateway.
+    /// The credentials stored in the gateway cannot be read.
     #[error(transparent)]
     Login(#[from] RegistryLoginError),
-    /// Those of the user's container client.
+    /// Those of the user's container client cannot be read.
     #[error(transparent)]
     Client(#[from] CredentialsError),
 }

@@ -1,8 +1,9 @@
-//! OTLP over HTTP: the few messages that Gantry sends to a collector, and how they are sent.
+//! OTLP over HTTP: the messages that Gantry sends to a collector, and how they are sent.
 //!
-//! Knows nothing of calls. The operator names the endpoint, so private addresses are allowed; redirects are
-//! not followed, and of a response only the beginning is read, within the time of the request. Headers may be
-//! credentials and are never shown. Entry points: [`OtlpTarget`], [`Encoding`] and [`Sender::send`].
+//! Independent of calls. The operator configures the endpoint, so private addresses are allowed;
+//! redirects are not followed, and only the beginning of a response is read, within the timeout of
+//! the request. Headers may be credentials and are never shown. Entry points: [`OtlpTarget`],
+//! [`Encoding`] and [`Sender::send`].
 
 mod json;
 mod protobuf;
@@ -28,12 +29,12 @@ use crate::http_client::Clients;
 
 /// How much of a response is read.
 const MOST_ANSWER: usize = 64 << 10;
-/// The longest pause that an endpoint can ask for.
+/// The maximum delay that an endpoint can request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The name under which spans are sent.
+/// The instrumentation scope of the spans.
 const SCOPE: &str = "gantry";
 
-/// How messages are written.
+/// The encoding of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
     /// `http/protobuf`.
@@ -51,7 +52,7 @@ impl Encoding {
         }
     }
 
-    /// Writes one span.
+    /// Encodes one span.
     pub(crate) fn span(self, span: &Span<'_>) -> Vec<u8> {
         match self {
             Self::Protobuf => protobuf::span(span),
@@ -59,7 +60,7 @@ impl Encoding {
         }
     }
 
-    /// Writes the request that carries spans, which are written already.
+    /// Encodes a request with encoded spans.
     pub(crate) fn request(self, resource: &[Attribute<'_>], spans: &[Vec<u8>]) -> Vec<u8> {
         match self {
             Self::Protobuf => protobuf::request(resource, spans),
@@ -67,7 +68,7 @@ impl Encoding {
         }
     }
 
-    /// Returns how many items an endpoint says that it did not take.
+    /// Returns how many items an endpoint rejected.
     fn rejected(self, answer: &[u8]) -> u64 {
         match self {
             Self::Protobuf => protobuf::rejected(answer),
@@ -84,7 +85,7 @@ pub(crate) enum Value<'a> {
     Number(i64),
 }
 
-/// What is known of a span or of its resource.
+/// An attribute of a span or a resource.
 pub(crate) type Attribute<'a> = (&'a str, Value<'a>);
 
 /// A span that has ended.
@@ -98,7 +99,7 @@ pub(crate) struct Span<'a> {
     pub(crate) end_ns: u64,
     pub(crate) attributes: Vec<Attribute<'a>>,
     pub(crate) events: Vec<SpanEvent<'a>>,
-    /// Set if what the span stands for failed, with a text that may be empty.
+    /// Set if the operation failed, with a text that may be empty.
     pub(crate) error: Option<&'a str>,
 }
 
@@ -110,12 +111,12 @@ pub(crate) struct SpanEvent<'a> {
     pub(crate) attributes: Vec<Attribute<'a>>,
 }
 
-/// The kind of all our spans: they stand for requests that were served.
+/// The kind of all our spans: served requests.
 const KIND_SERVER: u64 = 2;
 /// The status code of a span that failed.
 const STATUS_ERROR: u64 = 2;
 
-/// Returns the flags of a span: sampled, and whether its parent is of another program.
+/// Returns the flags of a span: sampled, and whether its parent is remote.
 fn flags(span: &Span<'_>) -> u32 {
     match span.parent {
         Some(_) => 0x301,
@@ -123,28 +124,28 @@ fn flags(span: &Span<'_>) -> u32 {
     }
 }
 
-/// Where to send, and how.
+/// The endpoint, and how to send to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OtlpTarget {
-    /// The whole URL, path included.
+    /// The full URL, including the path.
     pub url: String,
     /// Headers of each request, such as credentials; never shown.
     pub headers: Vec<(String, String)>,
-    /// How messages are written.
+    /// The encoding of messages.
     pub encoding: Encoding,
     /// Whether they are compressed.
     pub gzip: bool,
-    /// How long a request may take.
+    /// The timeout of a request.
     pub timeout: Duration,
-    /// Further authorities of the endpoint's certificate.
+    /// Additional certificate authorities for the endpoint.
     pub ca_file: Option<PathBuf>,
 }
 
 impl OtlpTarget {
-    /// The time that a request has if nothing else is said.
+    /// The default timeout of a request.
     pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Returns the target of a URL, with everything else as it is by default.
+    /// Creates the target of a URL with defaults.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -156,7 +157,7 @@ impl OtlpTarget {
         }
     }
 
-    /// Returns scheme, host, port and path: what may be shown.
+    /// Returns scheme, host, port and path, for display.
     pub fn shown(&self) -> String {
         match Url::parse(&self.url) {
             Ok(mut url) => {
@@ -178,16 +179,16 @@ impl fmt::Debug for OtlpTarget {
     }
 }
 
-/// Why a request was not taken.
+/// Why a request was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
-    /// It may be taken later.
+    /// It may be accepted later.
     #[error("{why}")]
     Later {
         why: String,
         pause: Option<Duration>,
     },
-    /// It will never be taken.
+    /// It will never be accepted.
     #[error("{why}")]
     Never { why: String },
 }
@@ -253,7 +254,7 @@ impl Sender {
         }
     }
 
-    /// Makes the client when it is first needed: a file of certificates may not be there yet.
+    /// Creates the client when it is first needed: the certificate file may not exist yet.
     async fn connect(&self) -> Result<Client, SendError> {
         let later = |why: String| SendError::Later { why, pause: None };
         let url = Url::parse(&self.target.url).map_err(|error| later(error.to_string()))?;
@@ -284,7 +285,7 @@ fn compressed(body: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Reads the beginning of a response; the rest is left to the end of its connection.
+/// Reads the beginning of a response; the rest is discarded with its connection.
 async fn beginning(response: &mut Response) -> Vec<u8> {
     let mut read = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {

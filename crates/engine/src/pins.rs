@@ -1,9 +1,9 @@
-//! What of the project's tools is not approved, in memory, and what follows from it: quarantined tools
-//! leave the lists, and calls to them are refused.
+//! The unapproved tools of a project, in memory, and the consequences: quarantined tools are not
+//! listed, and calls to them are refused.
 //!
-//! The store decides when a catalog is saved and when a person approves or refuses; this is read again
-//! after both, and when another gateway has changed it. Under quarantine a version that the store has
-//! not counted is held back: what was not judged is not offered (fault L8). Entry points:
+//! The store decides when a catalog is saved and when an approver decides; this is reloaded after
+//! both, and when another gateway has changed it. Under quarantine, a version that the store does
+//! not know yet is withheld: an unchecked version is never offered (fault L8). Entry points:
 //! [`Pins::reload`], [`Pins::reason`] and [`Pins::check`].
 
 use std::collections::HashMap;
@@ -19,18 +19,18 @@ use tokio::sync::Mutex;
 
 use crate::error::CallError;
 
-/// What is not approved in a project.
+/// The unapproved items of a project.
 pub(crate) struct Pins {
     store: Store,
     project: ProjectName,
     now: ArcSwap<PinTable>,
-    /// The revision in the store that was read last.
+    /// The last read revision.
     revision: AtomicU64,
-    /// One at a time reads.
+    /// Held while reading.
     reading: Mutex<()>,
 }
 
-/// What is not approved now, and the rules of the project.
+/// The unapproved items, and the project's policy.
 #[derive(Default)]
 struct PinTable {
     policy: PinPolicy,
@@ -38,7 +38,7 @@ struct PinTable {
     unapproved: HashMap<ServerId, HashMap<(PinKind, Box<str>), Unapproved>>,
 }
 
-/// What is pinned.
+/// The kind of a pinned item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PinKind {
     Tool,
@@ -53,7 +53,7 @@ struct Unapproved {
 }
 
 impl PinKind {
-    /// Returns what a list holds; resources are not pinned.
+    /// Returns the kind of a list's items; resources are not pinned.
     pub(crate) fn of(list: ListKind) -> Option<Self> {
         match list {
             ListKind::Tools => Some(Self::Tool),
@@ -93,18 +93,18 @@ impl PinTable {
         table
     }
 
-    /// Tells whether nothing can be held back, which is so for most projects at most times.
+    /// Returns whether nothing can be withheld, as for most projects.
     fn is_open(&self) -> bool {
         self.unapproved.is_empty() && !self.is_strict()
     }
 
-    /// Tells whether anything may have to be approved before it is offered.
+    /// Returns whether items may need an approval before they are offered.
     fn is_strict(&self) -> bool {
         self.policy.changes == OnChange::Quarantine
             || self.policy.new_servers == OnFirstList::Quarantine
     }
 
-    /// Returns why something is held back, if it is.
+    /// Returns why an item is withheld, if it is.
     fn reason(
         &self,
         server: ServerId,
@@ -137,7 +137,7 @@ impl Unapproved {
 }
 
 impl Pins {
-    /// Reads what is not approved in a project.
+    /// Reads the unapproved items of a project.
     pub(crate) async fn load(
         store: Store,
         project: ProjectName,
@@ -161,7 +161,7 @@ impl Pins {
     /// Reads it again.
     pub(crate) async fn reload(&self) -> Result<(), StoreError> {
         let _one = self.reading.lock().await;
-        // Before the rows: what changes in between is read again.
+        // Read before the rows: a change in between is read again.
         let revision = self.store.changes(&self.project).await?.pins;
         let rows = self.store.unapproved(&self.project).await?;
         let policy = self.policy();
@@ -170,7 +170,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Takes over the project's rules; tells whether they are others than before.
+    /// Sets the project's policy; returns whether it changed.
     pub(crate) async fn follow(&self, policy: &PinPolicy) -> Result<bool, StoreError> {
         {
             let _one = self.reading.lock().await;
@@ -187,29 +187,29 @@ impl Pins {
         Ok(true)
     }
 
-    /// Returns the revision that was read last.
+    /// Returns the last read revision.
     pub(crate) fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Returns the project's rules.
+    /// Returns the project's policy.
     pub(crate) fn policy(&self) -> PinPolicy {
         self.now.load().policy.clone()
     }
 
-    /// Tells whether nothing can be held back.
+    /// Returns whether nothing can be withheld.
     pub(crate) fn is_open(&self) -> bool {
         self.now.load().is_open()
     }
 
-    /// Tells whether the version that its server lists now is not approved.
+    /// Returns whether the listed version of an item is not approved.
     pub(crate) fn is_unapproved(&self, server: ServerId, kind: PinKind, name: &str) -> bool {
         let now = self.now.load();
         let of_server = now.unapproved.get(&server);
         of_server.is_some_and(|known| known.contains_key(&(kind, Box::from(name))))
     }
 
-    /// Returns why something is held back, if it is.
+    /// Returns why an item is withheld, if it is.
     pub(crate) fn reason(
         &self,
         server: ServerId,
@@ -220,7 +220,7 @@ impl Pins {
         self.now.load().reason(server, kind, name, version)
     }
 
-    /// Refuses a call to something that is held back. `version` is that of the definition by which the
+    /// Refuses a call to a withheld item. `version` is that of the definition against which the
     /// call was checked.
     pub(crate) fn check(
         &self,
@@ -239,7 +239,7 @@ impl Pins {
         }
     }
 
-    /// Returns what is not approved of a server, as `name (class)`, sorted.
+    /// Returns the unapproved items of a server, as `name (class)`, sorted.
     pub(crate) fn unapproved_of(&self, server: ServerId) -> Vec<String> {
         let now = self.now.load();
         let of_server = now.unapproved.get(&server);
@@ -258,7 +258,7 @@ impl Pins {
         shown
     }
 
-    /// Returns how many things of a server nobody has decided on.
+    /// Returns how many items of a server are undecided.
     pub(crate) fn undecided_of(&self, server: ServerId) -> usize {
         let now = self.now.load();
         let of_server = now.unapproved.get(&server).into_iter().flatten();
@@ -267,7 +267,7 @@ impl Pins {
     }
 }
 
-/// Makes the refusal of a call to something that is held back.
+/// Creates the error for a call to a withheld item.
 pub(crate) fn quarantined(server: &ServerName, name: &str, why: &'static str) -> CallError {
     CallError::Quarantined {
         server: server.clone(),

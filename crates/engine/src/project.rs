@@ -89,12 +89,12 @@ pub struct Project {
     stop: CancellationToken,
     pub(crate) secrets: Secrets,
     metrics: Arc<Metrics>,
-    /// What whoever configures the project has to say of its configuration.
+    /// Notices about the project's configuration.
     notices: Mutex<Vec<String>>,
 }
 
 impl Project {
-    /// Loads a project's keys and makes what runs it; no server is started yet.
+    /// Loads a project's keys and creates its parts; starts no server yet.
     pub(crate) async fn open(
         machine: Arc<Machine>,
         name: ProjectName,
@@ -210,7 +210,7 @@ impl Project {
         }))
     }
 
-    /// Stops its servers and its tasks; what it has on record is written.
+    /// Stops its servers and its tasks; its record is written.
     pub(crate) async fn shut(&self) {
         self.supervisor.unload().await;
         self.acts.settle().await;
@@ -230,12 +230,12 @@ impl Project {
         &self.name
     }
 
-    /// Tells whether it is the project of the data folder itself.
+    /// Returns whether it is the project of the data folder.
     pub fn is_default(&self) -> bool {
         self.machine.is_default(&self.name)
     }
 
-    /// Returns a caller without a key, for who embeds the engine: this agent, with these grants.
+    /// Returns a caller without a key, for embedding programs: this agent, with these grants.
     pub fn caller(&self, agent: AgentName, grants: GrantSet) -> Caller {
         Caller {
             project: self.name.clone(),
@@ -255,24 +255,23 @@ impl Project {
         self.catalog.add_native(tool)
     }
 
-    /// Returns a counter that moves whenever somebody's lists may have changed.
+    /// Returns a counter that changes whenever lists may have changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.catalog.changes()
     }
 
-    /// Waits until no eager server is on its way up, but not longer than `within`.
+    /// Waits until no eager server is starting, but not longer than `within`.
     pub async fn settled(&self, within: Duration) {
         self.supervisor.settled(within).await;
     }
 
-    /// Returns the last lines that a server wrote beside the protocol.
+    /// Returns the last log lines of a server.
     pub fn logs(&self, server: &str, lines: usize) -> Option<Vec<LogLine>> {
         let handle = self.supervisor.find(server)?;
         Some(handle.logs.last(lines))
     }
 
-    /// Returns what happened to servers last, or last before an event; oldest first, each with its
-    /// number.
+    /// Returns the newest events, or the newest before one; oldest first, each with its number.
     pub async fn events(
         &self,
         server: Option<&str>,
@@ -293,17 +292,17 @@ impl Project {
 
     // ---- the record of calls ----
 
-    /// Returns the project's calls, newest first; everything recorded so far is in it.
+    /// Returns the project's calls, newest first, including everything recorded so far.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, EngineError> {
         Ok(self.machine.audit.calls(&self.own(filter)).await?)
     }
 
-    /// Counts the project's calls; everything recorded so far is in it.
+    /// Counts the project's calls, including everything recorded so far.
     pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, EngineError> {
         Ok(self.machine.audit.count(&self.own(filter)).await?)
     }
 
-    /// Returns one call; that of another project is as unknown as one that never was. row 3.2
+    /// Returns one call; a call of another project is treated as unknown. row 3.2
     pub async fn call(&self, id: CallId) -> Result<Option<CallRow>, EngineError> {
         let row = self.machine.audit.call(id).await?;
         Ok(row.filter(|row| row.project == self.name.as_str()))
@@ -337,7 +336,7 @@ impl Project {
         views.map(|view| view.with_changed_tag(changed)).collect()
     }
 
-    /// Returns what the tag of an image is now, if it was seen to be another image.
+    /// Returns the new image of a tag, if it is known to differ.
     fn changed_tag(&self, image: &ImageReport) -> Option<ChangedTag> {
         let images = &self.machine.images;
         images.changed_tag(&self.name, &image.reference, &image.digest)
@@ -345,7 +344,7 @@ impl Project {
 
     // ---- health and metrics ----
 
-    /// Returns how the gateway and the project's servers are.
+    /// Returns the health of the gateway and the project's servers.
     pub fn health(&self) -> Health {
         let mut servers = BTreeMap::new();
         let mut warnings = self.notices();
@@ -416,7 +415,7 @@ impl Project {
         }
     }
 
-    /// Replaces what an administrator should know of the configuration, shown first among the warnings.
+    /// Sets the notices about the configuration, which are shown first among the warnings.
     pub fn set_notices(&self, notices: Vec<String>) {
         *self.notices.lock() = notices;
     }
@@ -431,8 +430,8 @@ impl Project {
         self.metrics.stored(self.name.as_str(), rows);
     }
 
-    /// Returns the project's metrics as Prometheus text; those of the gateway too for the project of
-    /// its folder.
+    /// Returns the project's metrics as Prometheus text; includes those of the gateway for the
+    /// project of its folder.
     pub fn metrics(&self) -> String {
         let all = self.supervisor.all();
         let servers = all.iter().map(|handle| {
@@ -463,7 +462,7 @@ fn few(names: &[String]) -> String {
     }
 }
 
-/// Says what is wrong with the record of calls.
+/// Returns the problems of the call record.
 fn reasons(audit: &AuditHealth) -> Vec<String> {
     let mut reasons: Vec<String> = audit.reason.iter().cloned().collect();
     let store = audit
@@ -480,7 +479,7 @@ fn reasons(audit: &AuditHealth) -> Vec<String> {
     reasons
 }
 
-/// Says what follows from a clock that is too far ahead.
+/// Describes the effect of a clock that is too far ahead.
 fn clock_is_ahead(by: Duration) -> String {
     let days = by.as_secs() / 86_400;
     format!(

@@ -51,7 +51,7 @@ use record::Record;
 pub(crate) use refreshes::Refreshes;
 use target::{NameLocation, Target};
 
-/// What requests are answered with.
+/// The parts that requests are answered with.
 pub(crate) struct Router {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) supervisor: Arc<Supervisor>,
@@ -62,15 +62,15 @@ pub(crate) struct Router {
     pub(crate) identity: Identity,
     pub(crate) listing_wait: Duration,
     pub(crate) topics: Arc<TopicTable>,
-    /// What answers may take until they are read.
+    /// The memory of unread responses.
     pub(crate) answers: AnswerBudget,
-    /// Which server gave a client a URI.
+    /// Which server named a URI to a client.
     pub(crate) links: Links,
-    /// Which lists a client's calls have changed.
+    /// The list refreshes that a client's calls have caused.
     pub(crate) refreshes: Refreshes,
-    /// The engine stops: nobody can answer a server's questions any more.
+    /// Cancelled when the engine stops and clients can no longer respond to servers.
     pub(crate) draining: CancellationToken,
-    /// What no call may reach.
+    /// The suspended servers and tools.
     pub(crate) suspended: Arc<Suspended>,
     /// How many agents share the lanes of servers.
     pub(crate) callers: Arc<CallerCount>,
@@ -84,13 +84,13 @@ pub(crate) struct Router {
     pub(crate) begins_traces: bool,
 }
 
-/// A call that is made: who asks for what, and how long it may take.
+/// A call: caller, request and time limit.
 struct Call<'a> {
     id: CallId,
     caller: &'a Caller,
     request: &'a Request<'a>,
     method: Option<Method>,
-    /// How the caller hears of the call while it runs.
+    /// The channel to the caller while the call runs.
     client: Option<Arc<Client>>,
     limit: Limit,
     /// What the caller's grants say.
@@ -102,7 +102,7 @@ struct Call<'a> {
 }
 
 impl Router {
-    /// Answers one request of a caller, under the id that was given out for it, if there is one.
+    /// Answers one request of a caller, under its preassigned id if there is one.
     pub(crate) async fn request(
         &self,
         caller: &Caller,
@@ -149,7 +149,7 @@ impl Router {
             measured: &measured,
             trace: record.passed_trace(&request.context),
         };
-        // Held here once: whoever waits for it does not move it.
+        // Pinned here, so that the large future is not moved.
         let work = pin!(self.call(&call, &target));
         let (id, mut reply) = record
             .carry_out(request, &target, Reply::output, work)
@@ -179,8 +179,8 @@ impl Router {
         view.asked_page(list, request).map(Reply::of_ours)
     }
 
-    /// Makes a call that was recorded. A tool that was only guessed is looked for again once its
-    /// server is up.
+    /// Makes a recorded call. A tool that was not known yet is resolved again once its server is
+    /// ready.
     async fn call(&self, call: &Call<'_>, target: &Target<'_>) -> Result<Reply, CallError> {
         let learned;
         let (target, decision) = match target.guessed() {
@@ -264,13 +264,13 @@ impl Router {
         self.suspended.check(&target.server_name(), &target.item)?;
         target.check_approved(&self.pins)?;
         match &target.place {
-            // Known before the record, so that a flood is counted and not recorded one by one.
+            // Checked before recording, so that a flood is counted and not recorded one by one.
             NameLocation::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),
             NameLocation::Server(_) | NameLocation::Native(_) => Ok(permit),
         }
     }
 
-    /// Refuses a request for a server that is not there.
+    /// Refuses a request for an unknown server.
     fn has_server(&self, scope: &Scope) -> Result<(), CallError> {
         match scope {
             Scope::Server(name)
@@ -285,7 +285,7 @@ impl Router {
         }
     }
 
-    /// Returns a server's link, waiting for one that is on its way up.
+    /// Returns a server's link, waiting for one that is starting.
     async fn link(
         &self,
         caller: &Caller,
@@ -300,8 +300,8 @@ impl Router {
         }
     }
 
-    /// Returns a link of its own for a client that can be asked, waiting for it to come up; none if
-    /// the server knows no handshake, in which it would be told so.
+    /// Returns the own link of a client with capabilities, waiting until it is ready; `None` if the
+    /// server does not support the handshake, which would declare them.
     async fn own_link(
         &self,
         server: &Arc<ServerHandle>,
@@ -339,7 +339,7 @@ impl Router {
         }
     }
 
-    /// Wakes lazy servers of the caller's that were never listed, and waits a moment for them.
+    /// Wakes the caller's lazy servers that were never listed, and waits a moment for them.
     pub(crate) async fn warm_up(&self, caller: &Caller, scope: &Scope) {
         let cold = self.catalog.cold(caller, scope);
         if !cold.is_empty() {
@@ -348,7 +348,7 @@ impl Router {
     }
 }
 
-/// Does something for a caller, unless its key ends first: then it is dropped, which cancels it at the
+/// Runs a future for a caller until its key ends: then it is dropped, which cancels the call at the
 /// server. fault U6
 async fn until_key_ends<T>(
     caller: &Caller,
@@ -361,8 +361,8 @@ async fn until_key_ends<T>(
     }
 }
 
-/// Tells whether a list is served from memory. Only an administrator may ask a server itself: what
-/// it says is not cut to anybody's grants.
+/// Returns whether a list is served from memory. Only an administrator may request it from a
+/// server: its response is not filtered by grants.
 fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
     let is_native =
         matches!(&request.scope, Scope::Server(name) if name.as_str() == ServerName::NATIVE);

@@ -59,17 +59,17 @@ pub(crate) struct Metrics {
     by_status: [Counter<u64, AtomicU64>; STATUSES.len()],
     seconds: Histogram,
     servers: ServerMetrics,
-    /// One rendering at a time, since the servers are counted for each.
+    /// Held while rendering, since the servers are counted each time.
     rendering: Mutex<()>,
     panics: Counter<u64, AtomicU64>,
     limited: [Counter<u64, AtomicU64>; LimitOwner::ALL.len()],
 }
 
-/// The metrics of the gateway, which are of no project.
+/// The metrics of the gateway itself.
 pub(crate) struct GatewayMetrics {
     registry: Registry,
     wrong_keys: Counter<u64, AtomicU64>,
-    /// What was dropped, and what of it is among the metrics.
+    /// The number of dropped log lines, and the part already counted.
     dropped: Arc<AtomicU64>,
     dropped_lines: Counter<u64, AtomicU64>,
     exported: Family<ExportLabels, Counter<u64, AtomicU64>>,
@@ -92,7 +92,7 @@ pub(crate) struct GatewayFigures {
     pub(crate) exports: Vec<ExportHealth>,
 }
 
-/// A call on its way; dropped before its end, it counts as cancelled, or as failed by a panic.
+/// A running call; if dropped before its end, it counts as cancelled, or as failed by a panic.
 pub(crate) struct CallTimer<'a> {
     metrics: &'a Metrics,
     at: Instant,
@@ -181,7 +181,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a call from its beginning, however it ends.
+    /// Starts counting a call, however it ends.
     pub(crate) fn begin(&self, at: Instant) -> CallTimer<'_> {
         CallTimer {
             metrics: self,
@@ -190,7 +190,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a call that a panic ended, of ours or of a native tool's. fault P12
+    /// Counts a call that ended by a panic of the gateway or of a native tool. fault P12
     pub(crate) fn panicked(&self) {
         self.panics.inc();
     }
@@ -221,8 +221,8 @@ impl Metrics {
         self.seconds.observe(duration.as_secs_f64());
     }
 
-    /// Renders the project's metrics with its servers as they are now, and those of the gateway if
-    /// they are shown with it.
+    /// Renders the project's metrics with the current state of its servers, and those of the
+    /// gateway if shown here.
     pub(crate) fn render(
         &self,
         servers: impl Iterator<Item = ServerFigures>,
@@ -242,7 +242,7 @@ impl Metrics {
 }
 
 impl GatewayMetrics {
-    /// Makes the metrics; `dropped` is counted by whoever writes log lines.
+    /// Creates the metrics; the log writer counts `dropped`.
     pub(crate) fn new(dropped: Arc<AtomicU64>) -> Self {
         let mut registry = Registry::with_prefix("gantry");
         let wrong_keys = Counter::default();
@@ -316,7 +316,7 @@ impl GatewayMetrics {
         self.wrong_keys.inc();
     }
 
-    /// Returns everything as it is now.
+    /// Returns the current values.
     fn current(&self, figures: &GatewayFigures) -> &Registry {
         let wide = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         raise(&self.dropped_lines, self.dropped.load(Ordering::Relaxed));

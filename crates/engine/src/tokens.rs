@@ -1,10 +1,10 @@
-//! Bearer tokens of other issuers: a JWT that a configured authorization server signed, for this
-//! gateway's audience, makes its holder a caller of one project, as the agent that the configuration
+//! Bearer tokens of external issuers: a JWT signed by a configured authorization server, for this
+//! gateway's audience, authenticates its holder in one project, as the agent that the configuration
 //! maps a claim to.
 //!
-//! Everything that is not plainly right is refused; nothing is taken from a token before its signature
-//! is verified, but for the issuer whose keys to use. Checking a token does no I/O: `keys` fetches the
-//! issuers' keys beside it. Entry points: [`Tokens::verify`] and [`Tokens::run`].
+//! Anything doubtful is refused; before its signature is verified, only the issuer is read from a
+//! token, to find its keys. Checking a token does no I/O: `keys` fetches the issuers' keys in the
+//! background. Entry points: [`Tokens::verify`] and [`Tokens::run`].
 
 mod claims;
 mod jws;
@@ -31,11 +31,11 @@ pub use self::jws::Algorithm;
 use self::jws::{PublicKey, Signed};
 use self::keys::IssuerKeys;
 
-/// The longest token that is looked at.
+/// The longest token that is accepted, in bytes.
 const LONGEST: usize = 16 << 10;
-/// How many tokens are remembered until they expire; what they run ends with them.
+/// How many tokens are remembered until they expire; their calls end with them.
 const REMEMBERED: usize = 10_000;
-/// How often tokens that have expired are ended.
+/// How often expired tokens are ended.
 const SWEEP: Duration = Duration::from_millis(250);
 
 /// An authorization server whose tokens are accepted.
@@ -43,19 +43,19 @@ const SWEEP: Duration = Duration::from_millis(250);
 pub struct IssuerConfig {
     /// Its identifier, as in the claim `iss`.
     pub url: String,
-    /// What the claim `aud` must contain.
+    /// The required value of the claim `aud`.
     pub audience: String,
     /// The algorithms that its tokens may be signed with.
     pub algorithms: Vec<Algorithm>,
-    /// The project that its tokens open.
+    /// The project that its tokens give access to.
     pub project: ProjectName,
-    /// The claim that tells the agent.
+    /// The claim that determines the agent.
     pub agent_claim: String,
-    /// Which agent each value of that claim stands for; no other value is accepted.
+    /// The agent for each value of that claim; other values are refused.
     pub agents: BTreeMap<String, AgentName>,
-    /// The claim that tells the user.
+    /// The claim that determines the user.
     pub user_claim: String,
-    /// Where its keys are; found through its metadata if absent.
+    /// The URL of its keys; found through its metadata if absent.
     pub jwks: Option<Url>,
     /// Whether it may be at a private address.
     pub allow_private: bool,
@@ -67,37 +67,37 @@ pub enum TokenError {
     /// It is not a JWT.
     #[error("the token is not a valid JWT: {why}")]
     Malformed {
-        /// What is wrong with it.
+        /// The error.
         why: &'static str,
     },
-    /// No configured issuer made it.
+    /// Its issuer is not configured.
     #[error("no configured issuer has made the token")]
     Issuer,
-    /// It is signed in a way that the issuer's configuration does not list.
+    /// Its algorithm is not allowed for the issuer.
     #[error("the token is signed with an algorithm that is not accepted from its issuer")]
     Algorithm,
-    /// The issuer has published no such key.
+    /// The issuer has not published its key.
     #[error("the token is signed with a key that its issuer has not published")]
     Key,
     /// The keys of its issuer are not known yet.
     #[error("the keys of the token's issuer are not available: {why}")]
     NoKeys {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The signature is wrong.
     #[error("the token's signature is wrong")]
     Signature,
-    /// It is for somebody else.
+    /// It is for another audience.
     #[error("the token is for another audience")]
     Audience,
-    /// It has expired, or never says when it does.
+    /// It has expired, or has no expiry.
     #[error("the token has expired")]
     Expired,
     /// It is not valid yet.
     #[error("the token is not valid yet")]
     NotYet,
-    /// Its holder is nobody here.
+    /// Its holder is not mapped to an agent.
     #[error("the token's `{claim}` is not mapped to an agent")]
     Agent {
         /// The claim.
@@ -166,13 +166,13 @@ impl Diagnose for TokenError {
 /// A token that was verified.
 #[derive(Debug, Clone)]
 pub(crate) struct Verified {
-    /// The project it opens.
+    /// The project it gives access to.
     pub(crate) project: ProjectName,
-    /// Whom it identifies.
+    /// The agent.
     pub(crate) agent: AgentName,
-    /// On whose behalf it was issued.
+    /// The user on whose behalf it was issued.
     pub(crate) user: Option<Arc<str>>,
-    /// Stands for the issuer and the holder, whatever token they use.
+    /// Identifies the issuer and the holder, across tokens.
     pub(crate) key: KeyId,
     /// Ends when the token expires.
     pub(crate) validity: KeyValidity,
@@ -202,7 +202,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Prepares to accept tokens of these issuers; nothing is fetched yet.
+    /// Creates the state for these issuers; fetches nothing yet.
     pub(crate) fn new(issuers: Vec<IssuerConfig>) -> Self {
         let issuers = issuers.into_iter().map(|config| Issuer {
             keys: IssuerKeys::default(),
@@ -220,7 +220,8 @@ impl Tokens {
         issuers.map(|issuer| issuer.config.url.clone()).collect()
     }
 
-    /// Tells whether a bearer credential is a token of an issuer rather than a key of ours.
+    /// Returns whether a bearer credential is a token of an issuer rather than one of Gantry's
+    /// keys.
     pub(crate) fn is_token(&self, credential: &str) -> bool {
         // A JWT begins with an encoded `{"`.
         !self.issuers.is_empty() && credential.starts_with("eyJ")
@@ -290,7 +291,7 @@ impl Tokens {
         })
     }
 
-    /// Keeps the issuers' keys fresh and ends tokens that expire, until told to stop.
+    /// Keeps the issuers' keys up to date and ends expired tokens, until stopped.
     pub(crate) async fn run(
         self: Arc<Self>,
         clients: Arc<Clients>,
@@ -349,7 +350,7 @@ impl Tokens {
     }
 }
 
-/// Returns an id for the holder of tokens, which stays the same from token to token.
+/// Returns an id for the holder of tokens, stable across tokens.
 fn key_of(issuer: &str, holder: &str) -> KeyId {
     let mut hash = Sha256::new();
     hash.update(issuer.as_bytes());

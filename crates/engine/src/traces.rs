@@ -1,8 +1,8 @@
 //! Exports each call as one span over OTLP, once its row is stored.
 //!
-//! Spans are made of the rows that the audit has written, so that a call pays nothing for them, every call has
-//! one however it ended, and nothing is in them that was not redacted. What an endpoint does not take in time
-//! waits in a bounded queue; beyond that the oldest is dropped and counted. No call ever waits. Entry points:
+//! Spans are created from stored audit rows: calls pay nothing for them, every call has one however
+//! it ended, and everything in them is redacted. Spans wait for the endpoint in a bounded queue;
+//! when it is full the oldest is dropped and counted. No call ever waits. Entry points:
 //! [`Traces::take`] and [`Traces::run`].
 
 mod queue;
@@ -27,17 +27,17 @@ use crate::otlp::{Attribute, OtlpTarget, SendError, Sender, Value};
 use crate::random::jitter;
 use crate::telemetry::ExportHealth;
 
-/// How long spans wait for others to be sent with.
+/// How long spans are collected before they are sent.
 const GATHER: Duration = Duration::from_millis(500);
-/// The first and the longest pause after a failure.
+/// The initial and the maximum pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
-/// How often a batch is tried before it is dropped.
+/// How many attempts are made for a batch before it is dropped.
 const TRIES: u32 = 8;
-/// How often trouble is told at most.
+/// The minimum interval of log messages about failures.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Where spans go, and what is said of this gateway.
+/// The endpoint of spans, and the attributes of this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracesConfig {
     /// The endpoint.
@@ -49,7 +49,7 @@ pub struct TracesConfig {
 }
 
 impl TracesConfig {
-    /// Returns the configuration that exports to an endpoint.
+    /// Creates the configuration for an endpoint.
     pub fn new(target: OtlpTarget) -> Self {
         Self {
             target,
@@ -66,24 +66,24 @@ pub(crate) struct Traces {
     queue: Mutex<SpanQueue>,
     wake: Notify,
     sent: AtomicU64,
-    /// Rejected by the endpoint, or given up.
+    /// Spans that were rejected by the endpoint, or dropped after all attempts.
     lost: AtomicU64,
     trouble: Mutex<Trouble>,
-    /// What projects had set when they were last seen: rows may come after their project was unloaded.
+    /// The last known settings of projects: rows may arrive after their project was unloaded.
     levels: Mutex<HashMap<Box<str>, TraceExport>>,
 }
 
 #[derive(Default)]
 struct Trouble {
     error: Option<String>,
-    /// When it was told last.
+    /// When a failure was last logged.
     told: Option<Instant>,
-    /// It was told, and not yet that it is over.
+    /// Whether a failure was logged, and its end was not.
     is_announced: bool,
 }
 
 impl Traces {
-    /// Prepares the export; `gateway` is the identity of this one.
+    /// Prepares the export; `gateway` is the id of this gateway.
     pub(crate) fn new(config: TracesConfig, gateway: String, clients: Arc<Clients>) -> Self {
         let mut resource = vec![
             ("service.name".to_owned(), config.service),
@@ -109,8 +109,8 @@ impl Traces {
         }
     }
 
-    /// Takes rows that were stored: each call that ended becomes a span. `level` says what a project that is
-    /// open has set.
+    /// Converts stored rows: each ended call becomes a span. `level` returns the setting of an open
+    /// project.
     pub(crate) fn take(&self, rows: &[CallRow<&str>], level: impl Fn(&str) -> Option<TraceExport>) {
         let encoding = self.sender.target.encoding;
         for row in rows {
@@ -157,7 +157,7 @@ impl Traces {
         }
     }
 
-    /// Waits for more spans, unless there are many.
+    /// Waits for more spans, unless there are already many.
     async fn gather(&self) {
         let until = Instant::now() + GATHER;
         while !self.queue.lock().fills_batch() {
@@ -171,7 +171,7 @@ impl Traces {
         self.queue.lock().batch()
     }
 
-    /// Sends a batch, again if need be; tells whether to go on.
+    /// Sends a batch, with retries; returns whether to continue.
     async fn deliver(&self, batch: Batch, stop: &CancellationToken) -> bool {
         let mut pause = FIRST_PAUSE;
         for attempt in 1..=TRIES {
@@ -249,7 +249,7 @@ impl Traces {
         }
     }
 
-    /// Sends what is left, each batch once, for so long at most.
+    /// Sends the remaining batches, each once, within a time limit.
     pub(crate) async fn finish(&self, within: Duration) {
         let until = Instant::now() + within;
         while let Some(batch) = self.next() {
@@ -267,7 +267,7 @@ impl Traces {
         self.lost.load(Ordering::Relaxed) + self.queue.lock().dropped
     }
 
-    /// Returns how the export is.
+    /// Returns the state of the export.
     pub(crate) fn health(&self) -> ExportHealth {
         ExportHealth {
             what: "traces",

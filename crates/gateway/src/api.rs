@@ -1,10 +1,10 @@
 //! The REST API under `/api/v1`, one file per noun, and `/healthz` and `/metrics`.
 //!
 //! A route is in one of four lists, which decides who may use it: public, any key, administrators,
-//! and signing in (`session`). Which permission an administrator needs for it is in `permissions`;
-//! one that is not listed there needs `manage`. Responses are types of `views`, never the engine's. Each route is
-//! described next to its handler; `openapi` collects the descriptions, and a test compares them
-//! with the routes. Entry point: `router`.
+//! and signing in (`session`). `permissions` defines which permission an administrator needs for
+//! it; a route that is not listed there needs `manage`. Responses are types of `views`, never the
+//! engine's. Each route is described next to its handler; `openapi` collects the descriptions, and
+//! a test compares them with the routes. Entry point: `router`.
 
 mod acts;
 mod agents;
@@ -68,7 +68,7 @@ use crate::http::error::{Problem, no_route};
 use crate::http::limits::{Bodies, Streams, streams};
 use crate::http::wrong_method;
 
-/// What the routes work with.
+/// The state of all handlers.
 #[derive(Clone)]
 pub(crate) struct Api {
     gate: Gate,
@@ -89,14 +89,15 @@ impl Api {
         project.ok_or_else(|| Problem::new("auth.wrong_key"))
     }
 
-    /// Refuses a spec whose hosted server could write to what would let it out of its isolation.
+    /// Refuses a spec whose hosted server could write to files that would let it escape its
+    /// isolation.
     fn guard(&self, spec: &ServerSpec) -> Result<(), Problem> {
         let checked = guarded::check(&self.guarded, spec);
         checked.map_err(|error| gantry_engine::EngineError::from(error).into())
     }
 
-    /// Tells what is the gateway's own apart from what is a project's: other projects than the default
-    /// one do not see it. row 3.2
+    /// Refuses access to what belongs to the gateway and not to a project, unless the project is
+    /// the default one. row 3.2
     fn gateway_only(&self, project: &Project) -> Result<(), Problem> {
         match project.is_default() {
             true => Ok(()),
@@ -270,7 +271,7 @@ impl FromRef<Api> for Bodies {
     }
 }
 
-/// The project that is acted in, by default that of the key; everything a request names is looked up in it.
+/// The project of the request, by default that of the key. All names in a request refer to it.
 pub(crate) struct In(Arc<Project>);
 
 impl FromRequestParts<Api> for In {

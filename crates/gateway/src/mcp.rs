@@ -57,7 +57,7 @@ use crate::http::limits::{Streams, streams, unread};
 use crate::http::media::Accepts;
 use crate::http::{Origin, catch_panic, cors, set_security_headers, shown};
 
-/// What the endpoint works with.
+/// The state of the endpoint.
 pub(crate) struct Endpoint {
     gate: Gate,
     sessions: Arc<Sessions>,
@@ -274,7 +274,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns a server unless no grant of the caller names it: then it is unknown.
+    /// Returns a server; `None` if no grant of the caller names it, as if it did not exist.
     fn server_of(&self, caller: &Caller, name: &ServerName) -> Option<ServerView> {
         match caller.grants.shows(MethodClass::Lifecycle, name, None) {
             true => self

@@ -1,9 +1,9 @@
-//! What an agent may use: grants that allow, deny or ask for items on servers, by class of method; what
-//! no grant names is refused. Deny wins over ask, and ask over allow, whatever their order.
+//! What an agent may use: grants that allow, deny or ask for items on servers, by class of method.
+//! What no grant names is refused. Deny wins over ask, and ask over allow, in any order.
 //!
-//! Judges names and arguments only: whether an item exists, or a task is the caller's own, is not known
-//! here. Entry points: [`GrantSet::decide`] for a call, with the class from [`class_of`], and
-//! [`GrantSet::shows`] for a list.
+//! Decides by names and arguments only: whether an item exists, or a task is the caller's own, is
+//! unknown here. Entry points: [`GrantSet::decide`] for a call, with the class from [`class_of`],
+//! and [`GrantSet::shows`] for a list.
 
 mod class;
 mod condition;
@@ -31,7 +31,7 @@ pub use self::rule::Grant;
 pub use self::set::{BoundGrant, GrantSet, Policy};
 pub use self::uri::NormalUri;
 
-/// Why a grant was refused.
+/// Why a grant is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// The server is neither a name nor a pattern of names.
@@ -39,7 +39,7 @@ pub enum GrantError {
     Server {
         /// What was given, escaped.
         text: String,
-        /// What is wrong with it as a name, if it is one.
+        /// Why it is not a valid name, if it has no `*`.
         #[source]
         source: Option<NameError>,
     },
@@ -51,7 +51,7 @@ pub enum GrantError {
         /// The rule it breaks.
         why: &'static str,
     },
-    /// The alias would not be a good name for a tool.
+    /// The alias is not a valid tool name.
     #[error("`{text}` cannot be an alias: {why}")]
     Alias {
         /// The first characters of what was given, escaped.
@@ -59,7 +59,7 @@ pub enum GrantError {
         /// The rule it breaks.
         why: &'static str,
     },
-    /// A condition on arguments that cannot be one, or is in the wrong place.
+    /// A condition is invalid, or the grant cannot have conditions.
     #[error("`{text}` cannot be a condition of a grant: {why}")]
     Condition {
         /// The first characters of what was given, escaped.
@@ -67,7 +67,7 @@ pub enum GrantError {
         /// The rule it breaks.
         why: &'static str,
     },
-    /// The text is not a grant at all.
+    /// The text is not a grant.
     #[error("`{text}` is not a grant: {why}")]
     Text {
         /// The first characters of what was given, escaped.
@@ -75,7 +75,7 @@ pub enum GrantError {
         /// What is missing.
         why: &'static str,
     },
-    /// The members of a group are no servers.
+    /// The members of a group are not servers.
     #[error("group `{text}` cannot be kept: {why}")]
     Group {
         /// The first characters of its name, escaped.

@@ -1,6 +1,6 @@
-//! Limits on how much a key, an agent or a project uses: calls and bytes per minute and per hour, and
-//! calls at once. [`Bucket`] counts what may be taken at which rate, without a lock or a clock of its
-//! own. Entry points: [`RateLimits`] and [`Bucket::take`].
+//! Rate limits of a key, an agent or a project: calls and bytes per minute and per hour, and
+//! concurrent calls. [`Bucket`] is a token bucket without a lock or a clock. Entry points:
+//! [`RateLimits`] and [`Bucket::take`].
 
 use std::fmt::{self, Display, Formatter};
 use std::num::{NonZeroU32, NonZeroU64};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What one key, agent or project may use; what is not said is not limited.
+/// The limits of one key, agent or project; missing ones do not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimits {
@@ -25,19 +25,19 @@ pub struct RateLimits {
     /// Bytes of arguments and results in an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_hour: Option<NonZeroU64>,
-    /// Calls at once.
+    /// Concurrent calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<NonZeroU32>,
 }
 
 impl RateLimits {
-    /// Tells whether nothing is limited.
+    /// Returns whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Whose limit it is.
+/// The owner of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitOwner {
     /// The key's.
@@ -62,7 +62,7 @@ impl LimitOwner {
     }
 }
 
-/// What is limited.
+/// The kind of a limit, with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limited {
     /// Calls in a minute.
@@ -73,7 +73,7 @@ pub enum Limited {
     BytesPerMinute(u64),
     /// Bytes in an hour.
     BytesPerHour(u64),
-    /// Calls at once.
+    /// Concurrent calls.
     Concurrency(u64),
 }
 
@@ -89,19 +89,19 @@ impl Display for Limited {
     }
 }
 
-/// A bucket that holds as much as may be taken at once and fills evenly within its period. Times are
-/// counted from any one moment.
+/// A token bucket: full it holds the limit, and it refills evenly within its period. Times are
+/// relative to a fixed reference point.
 #[derive(Debug)]
 pub struct Bucket {
-    /// When it is full again, in nanoseconds.
+    /// When it will be full, in nanoseconds.
     full_at: AtomicU64,
-    /// How long it takes to fill.
+    /// How long a complete refill takes.
     period: u64,
     holds: NonZeroU64,
 }
 
 impl Bucket {
-    /// Makes a full bucket.
+    /// Creates a full bucket.
     pub fn new(holds: NonZeroU64, period: Duration) -> Self {
         Self {
             full_at: AtomicU64::new(0),
@@ -110,18 +110,18 @@ impl Bucket {
         }
     }
 
-    /// Returns how much it holds.
+    /// Returns its capacity.
     pub fn holds(&self) -> u64 {
         self.holds.get()
     }
 
-    /// Returns how long it takes to fill up by so much.
+    /// Returns how long it takes to refill this amount.
     fn refill(&self, amount: u64) -> u64 {
         let time = u128::from(amount) * u128::from(self.period) / u128::from(self.holds.get());
         u64::try_from(time).unwrap_or(u64::MAX)
     }
 
-    /// Takes an amount if it is there, else says when it will be.
+    /// Takes an amount if it is available, else returns when it will be.
     pub fn take(&self, amount: u64, now: Duration) -> Result<(), Duration> {
         let (now, refill) = (nanoseconds(now), self.refill(amount));
         let latest = now.saturating_add(self.period);
@@ -139,7 +139,7 @@ impl Bucket {
         }
     }
 
-    /// Says when there is anything in it, if there is nothing now.
+    /// If the bucket is empty, returns when it no longer will be.
     pub fn check(&self, now: Duration) -> Result<(), Duration> {
         let latest = nanoseconds(now).saturating_add(self.period);
         let full_at = self.full_at.load(Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Bucket {
         }
     }
 
-    /// Takes an amount whether or not it is there; what is missing must fill up first.
+    /// Takes an amount even if it is not available; the deficit must be refilled first.
     pub fn charge(&self, amount: u64, now: Duration) {
         let (now, refill) = (nanoseconds(now), self.refill(amount));
         let add = |full_at: u64| Some(full_at.max(now).saturating_add(refill));
@@ -159,7 +159,7 @@ impl Bucket {
             .ok();
     }
 
-    /// Puts back what was taken for nothing.
+    /// Returns an amount that was taken and not used.
     pub fn put_back(&self, amount: u64) {
         let refill = self.refill(amount);
         let less = |full_at: u64| Some(full_at.saturating_sub(refill));
@@ -201,7 +201,7 @@ mod tests {
             assert!(bucket.take(1, now + wait - SECOND / 1000).is_err());
             assert_eq!(bucket.take(1, now + wait), Ok(()));
             assert!(bucket.take(1, now + wait).is_err());
-            // After a quiet minute it is full, and no fuller.
+            // After a quiet minute it is exactly full.
             let later = now + 3 * MINUTE;
             let taken = (0..2 * holds).filter(|_| bucket.take(1, later).is_ok());
             assert_eq!(u64::try_from(taken.count()).unwrap(), holds);

@@ -1,10 +1,11 @@
-//! Pins: what of a server's tools, prompts and templates is approved, what changed since, and what
-//! follows from that.
+//! Pins: which versions of a server's tools, prompts and templates are approved, what changed
+//! since, and the consequences.
 //!
-//! The wire object of each is hashed in a canonical form (`canonical`), a change is put into a class
-//! (`change`), shown (`diff`) and searched for instructions to models (`findings`). Whether a change is
-//! accepted, warned of or held back is the project's [`PinPolicy`]. Pure; the store remembers versions
-//! and the engine holds back. Entry points: [`PinPolicy::judge`] and [`PinPolicy::withholds`].
+//! The wire object of each is hashed in a canonical form (`canonical`); a change is classified
+//! (`change`), shown (`diff`) and searched for instructions to models (`findings`). The project's
+//! [`PinPolicy`] decides whether a change is accepted, reported or withheld. Pure; the store keeps
+//! the versions, and the engine withholds them. Entry points: [`PinPolicy::judge`] and
+//! [`PinPolicy::withholds`].
 
 mod canonical;
 mod change;
@@ -18,11 +19,11 @@ pub use self::change::{ChangeClass, classify, likely_rename};
 pub use self::diff::{Difference, differences};
 pub use self::findings::{Finding, MOST_FINDINGS, find_in_definition, find_in_text};
 
-/// Kinds of a catalog's items, as the store names them, that are pinned. Resources are data: they come
-/// and go, so that they are versioned and never held back.
+/// The kinds of catalog items that are pinned, by their names in the store. Resources are data and
+/// change often, so they are versioned but never withheld.
 pub const PINNED_KINDS: [&str; 3] = ["tool", "prompt", "template"];
 
-/// What happens to a tool that is not what was approved.
+/// How a tool that differs from its approved version is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
@@ -87,8 +88,8 @@ impl PinState {
 }
 
 impl PinPolicy {
-    /// Decides on a version that was just listed. Text that tries to instruct a model is accepted by no
-    /// class: only by a person, or where every change is.
+    /// Decides about a newly listed version. Text that tries to instruct a model is never accepted
+    /// by class: only by a person, or if every change is accepted.
     pub fn judge(&self, change: ChangeClass, has_findings: bool) -> PinState {
         let is_accepted = match change {
             ChangeClass::Same => true,
@@ -107,7 +108,7 @@ impl PinPolicy {
         }
     }
 
-    /// Tells whether a version in that state is held back: not listed, and refused when it is called.
+    /// Returns whether a version in this state is withheld: not listed, and refused when called.
     pub fn withholds(&self, state: PinState, change: ChangeClass) -> bool {
         match state {
             PinState::Approved => false,

@@ -28,7 +28,7 @@ pub use self::registration::{Patterns, Policed, PolicyError, RegistrationPolicy,
 /// All settings of one project.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ProjectSettings {
-    /// What may be registered.
+    /// The registration policy.
     pub registration: RegistrationPolicy,
     /// Whom a new server is granted to.
     pub default_grant: DefaultGrant,
@@ -63,11 +63,11 @@ pub enum TraceExport {
 
 /// The definition of one setting.
 pub struct Setting {
-    /// Its name, everywhere.
+    /// Its name in all interfaces.
     pub name: &'static str,
-    /// What may be written, in a few words.
+    /// The allowed values, in a few words.
     pub values: &'static str,
-    /// What it means, in one or two sentences of Markdown.
+    /// Its description, in one or two sentences of Markdown.
     pub doc: &'static str,
     field: fn(&mut ProjectSettings) -> &mut dyn Field,
 }
@@ -242,7 +242,7 @@ impl<T: Serialize + DeserializeOwned> Field for T {
 }
 
 impl ProjectSettings {
-    /// Returns the settings that stored values make.
+    /// Returns the settings from stored values.
     pub fn from_stored(
         values: impl IntoIterator<Item = (String, Value)>,
     ) -> Result<Self, SettingError> {
@@ -253,7 +253,7 @@ impl ProjectSettings {
         Ok(settings)
     }
 
-    /// Changes one setting; `null` brings its default back.
+    /// Changes one setting; `null` restores its default.
     pub fn set(&mut self, name: &str, value: Value) -> Result<(), SettingError> {
         let setting = Setting::named(name)?;
         let value = match value.is_null() {
@@ -295,17 +295,17 @@ pub enum SettingError {
     /// There is no such setting.
     #[error("there is no setting `{name}`")]
     Unknown {
-        /// The name as asked for.
+        /// The requested name.
         name: String,
     },
-    /// It does not take that value.
+    /// The value is invalid.
     #[error("setting `{name}` takes {values}: {why}")]
     Value {
         /// The setting.
         name: &'static str,
-        /// What may be written.
+        /// The allowed values.
         values: &'static str,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }

@@ -54,7 +54,7 @@ impl TraceParent {
         (fits && read.trace != (0, 0) && read.span != 0).then_some(read)
     }
 
-    /// Begins the trace of a call that brought none: without a span above it.
+    /// Starts the trace of a call that has none: without a parent span.
     pub fn of_call(call: CallId) -> Self {
         let bits = call.to_bits();
         // Samplers decide by the second half, so it must look random.
@@ -65,7 +65,7 @@ impl TraceParent {
         }
     }
 
-    /// Returns the same trace with the span of a call, as it is passed on to the call's server.
+    /// Returns the same trace with the span of a call, as it is sent to the call's server.
     pub fn below(self, call: CallId) -> Self {
         Self {
             span: span_of(call),
@@ -121,7 +121,7 @@ impl fmt::Debug for TraceParent {
     }
 }
 
-/// Returns the id of the span that a call is.
+/// Returns the span id of a call.
 pub fn span_of(call: CallId) -> u64 {
     mixed(call.to_bits(), 1).max(1)
 }
@@ -136,7 +136,7 @@ pub fn recorded_parts(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Returns the id of a trace that somebody asks for, be it written alone or in a `traceparent`.
+/// Returns the trace id of a query, given alone or as a `traceparent`.
 pub fn asked_for(text: &str) -> Cow<'_, str> {
     match TraceParent::parse(text) {
         Some(place) => Cow::Owned(place.trace_id()),
@@ -189,7 +189,7 @@ fn is_state_value(value: &str) -> bool {
     (1..=256).contains(&value.len()) && value.bytes().all(fits) && !value.ends_with(' ')
 }
 
-/// Returns 64 bits that look random and are the same for the same call and use.
+/// Returns 64 bits that look random and only depend on the call and the purpose.
 fn mixed(bits: u128, purpose: u64) -> u64 {
     let mut mixed = (bits >> 64) as u64 ^ (bits as u64).rotate_left(32) ^ (purpose << 63);
     for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {

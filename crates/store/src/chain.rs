@@ -1,10 +1,9 @@
-//! The hash chain over the rows of the audit: what a block says, in bytes, and what is hashed.
+//! The hash chain over the audit rows: the binary form of a block, and what is hashed.
 //!
-//! Every transaction that writes, replaces or removes rows appends one block to the chain of the gateway
-//! that writes. A block names each row that it covers by id and salted digest, and each entry of earlier
-//! blocks whose row is no longer there. Blocks are linked by their hashes and signed by the gateway.
-//! Nothing here knows SQL or keys, and nothing reads a clock. Entry points: [`Block::hash`],
-//! [`row_digest`].
+//! Every transaction that writes, replaces or removes rows appends one block to the chain of its
+//! gateway. A block names each covered row by id and salted digest, and each entry of earlier
+//! blocks whose row no longer exists. Blocks are linked by their hashes and signed by the gateway.
+//! Independent of SQL, keys and the clock. Entry points: [`Block::hash`], [`row_digest`].
 
 mod digest;
 mod entries;
@@ -19,24 +18,24 @@ pub use digest::{RowOrigin, row_digest};
 pub use entries::{ENTRY_BYTES, Entries, Entry, Salt};
 pub use removed::{Place, Removed};
 
-/// A SHA-256.
+/// A SHA-256 hash.
 pub type Hash = [u8; 32];
 
-/// Stands in front of everything that is hashed as a block.
+/// The prefix of everything that is hashed as a block.
 const BLOCK: &[u8] = b"gantry audit block 1\0";
-/// Stands in front of everything that is signed as a head.
+/// The prefix of everything that is signed as a head.
 const HEAD: &[u8] = b"gantry audit head 1\0";
 
 /// Why a block was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockKind {
-    /// The chain begins; its note is the newest call before it.
+    /// The chain starts; its note is the newest call before it.
     Begin,
     /// Calls were recorded.
     Import,
-    /// Calls were dropped for their age.
+    /// Calls were deleted because of their age.
     Retention,
-    /// A person's data was taken out of calls.
+    /// A person's data was erased from calls.
     Erasure,
 }
 
@@ -60,7 +59,7 @@ impl fmt::Display for BlockKind {
     }
 }
 
-/// A text is no kind of a block.
+/// A text is not a kind of block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no kind of an audit block")]
 pub struct BlockKindError(String);
@@ -74,33 +73,33 @@ impl FromStr for BlockKind {
     }
 }
 
-/// One link of a gateway's chain, without the signature.
+/// One block of a gateway's chain, without its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// Whose chain it is, by the number of the gateway in the store.
+    /// The gateway of the chain, by its number in the store.
     pub gateway: i64,
-    /// Its place in the chain, from 1 on.
+    /// Its number in the chain, starting at 1.
     pub number: u64,
-    /// The hash of the block before; zeroes for the first.
+    /// The hash of the previous block; zeroes for the first.
     pub previous: Hash,
-    /// When it was made.
+    /// When it was created.
     pub at_ms: u64,
-    /// Why it was made.
+    /// Why it was created.
     pub kind: BlockKind,
-    /// What else there is to say; covered by the hash.
+    /// A note, covered by the hash.
     pub note: String,
     /// How many rows it covers.
     pub count: u32,
     /// The hash over the ids and digests of these rows.
     pub entries_hash: Hash,
-    /// Which entries of earlier blocks have no row any more.
+    /// The entries of earlier blocks whose row no longer exists.
     pub removed: Removed,
-    /// Which key it is signed with.
+    /// The id of the signing key.
     pub key_id: String,
 }
 
 impl Block {
-    /// Returns the hash that the next block has, and that is signed.
+    /// Returns the hash that is signed, and that the next block contains.
     pub fn hash(&self) -> Hash {
         let removed = self.removed.to_bytes();
         let mut hasher = Sha256::new();
@@ -121,21 +120,21 @@ impl Block {
     }
 }
 
-/// A block as it is stored: signed, with its rows by name.
+/// A stored block: signed, with the entries of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedBlock {
     /// The block.
     pub block: Block,
     /// Its hash as stored.
     pub hash: Hash,
-    /// What the gateway's key says to that hash.
+    /// The signature of that hash.
     pub signature: Vec<u8>,
-    /// The rows that it covers; none once all of them are gone.
+    /// The covered rows; empty once all of them are gone.
     pub entries: Entries,
 }
 
-/// The end of a gateway's chain, signed apart from its block: who cuts blocks off has no older one to put in
-/// its place.
+/// The end of a gateway's chain, signed separately from its block: truncating the chain would need
+/// an older signed end, which is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainHead {
     /// Whose chain it is.
@@ -144,12 +143,12 @@ pub struct ChainHead {
     pub number: u64,
     /// Its hash.
     pub hash: Hash,
-    /// What the gateway's key says to [`ChainHead::signed_bytes`].
+    /// The signature of [`ChainHead::signed_bytes`].
     pub signature: Vec<u8>,
 }
 
 impl ChainHead {
-    /// Returns what is signed.
+    /// Returns the bytes to sign.
     pub fn signed_bytes(gateway: i64, number: u64, hash: &Hash) -> Vec<u8> {
         let mut bytes = HEAD.to_vec();
         bytes.extend_from_slice(&gateway.to_le_bytes());
@@ -159,12 +158,12 @@ impl ChainHead {
     }
 }
 
-/// A public key that blocks are signed with.
+/// A public key of block signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditKey {
-    /// Its id, which blocks name.
+    /// Its id, as in blocks.
     pub id: String,
-    /// Whose key it is.
+    /// Its gateway.
     pub gateway: i64,
     /// The 32 bytes of an Ed25519 key.
     pub public: Vec<u8>,

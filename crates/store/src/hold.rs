@@ -1,13 +1,13 @@
-//! Legal holds: what of the audit is kept whatever its age, and not erased. Nothing here knows SQL.
+//! Legal holds: calls that are neither deleted by age nor erased. Independent of SQL.
 
 use crate::call::CallRow;
 
-/// One hold. What is `None` does not matter; all that is said must hold of a call for it to be kept.
+/// One hold. It covers the calls that match all of its fields; `None` matches any call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRow {
     /// Its id.
     pub id: String,
-    /// Whose calls.
+    /// Its project.
     pub project: String,
     /// Only calls of this agent.
     pub agent: Option<String>,
@@ -15,9 +15,9 @@ pub struct HoldRow {
     pub user: Option<String>,
     /// Only calls to this server.
     pub server: Option<String>,
-    /// Only calls that came in at this time or later.
+    /// Only calls that were received at this time or later.
     pub since_ms: Option<u64>,
-    /// Only calls that came in before this time.
+    /// Only calls that were received before this time.
     pub until_ms: Option<u64>,
     /// Why.
     pub reason: String,
@@ -25,14 +25,14 @@ pub struct HoldRow {
     pub created_ms: u64,
     /// By whom.
     pub created_by: String,
-    /// When it was released; none while it holds.
+    /// When it was released; absent while it is active.
     pub released_ms: Option<u64>,
     /// By whom.
     pub released_by: Option<String>,
 }
 
 impl HoldRow {
-    /// Tells whether the hold keeps a call.
+    /// Returns whether the hold covers a call.
     pub fn keeps(&self, call: &CallRow) -> bool {
         let agrees = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))

@@ -1,10 +1,10 @@
-//! What Gantry stores: servers and what is hosted, keys, grants, catalogs, the audit, events and
+//! What Gantry stores: servers and their hosting, keys, grants, catalogs, the audit, events and
 //! leases.
 //!
-//! `Store` is the only entry point: a cheap handle on a SQLite file or a PostgreSQL database, with the
-//! same methods and the same test suite. It decides nothing about calls or servers, and never sees a
-//! secret in clear. `row` has the values that go in and out, `sql` the statements, `store` the methods,
-//! written once; `database` runs them on `sqlite` or `postgres`.
+//! `Store` is the only entry point: a cheap handle on a SQLite file or a PostgreSQL database, with
+//! the same methods and the same test suite. It decides nothing about calls or servers, and never
+//! sees a plaintext secret. `row` has the values that go in and out, `sql` the statements, `store`
+//! the methods, written once; `database` runs them on `sqlite` or `postgres`.
 #![warn(missing_docs)]
 
 mod act;

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use gantry_model::id::ServerId;
 use gantry_model::pin::{ChangeClass, Finding, PinPolicy, PinState};
 
-/// What a saved catalog is judged by.
+/// The policy and the definitions for checking a saved catalog.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogPins {
     /// The project's rules.
     pub policy: PinPolicy,
-    /// What was on the wire, by kind and name; where it is missing, the definition counts.
+    /// The definitions as received, by kind and name; where one is missing, the catalog's
+    /// definition counts.
     pub listed: HashMap<(String, String), ListedDefinition>,
 }
 
@@ -19,29 +20,29 @@ pub struct CatalogPins {
 pub struct ListedDefinition {
     /// Its canonical form, without secrets.
     pub canonical: String,
-    /// What in its texts a person should look at.
+    /// Parts of its texts that a person should check.
     pub findings: Vec<Finding>,
 }
 
-/// Something that a server lists and that is not approved.
+/// A listed item that is not approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnapprovedRow {
-    /// Whose it is.
+    /// Its server.
     pub server: ServerId,
     /// `tool`, `prompt` or `template`.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Whether anybody decided.
+    /// Its state.
     pub state: PinState,
-    /// How it differs from what is approved.
+    /// How it differs from the approved version.
     pub change: ChangeClass,
 }
 
 /// One version of a tool, prompt or template (`kb.mcp_tool_versions`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolVersionRow {
-    /// Whose it is.
+    /// Its server.
     pub server: ServerId,
     /// `tool`, `prompt` or `template`.
     pub kind: String,
@@ -53,11 +54,11 @@ pub struct ToolVersionRow {
     pub hash: String,
     /// The definition in canonical form.
     pub definition: String,
-    /// How it differed from what was approved when it was first listed.
+    /// How it differed from the approved version when it was first listed.
     pub change: ChangeClass,
-    /// What has most likely this name now; a guess.
+    /// The former name of the item, if it was likely renamed.
     pub renamed_from: Option<String>,
-    /// What in its texts a person should look at.
+    /// Parts of its texts that a person should check.
     pub findings: Vec<Finding>,
     /// When it was first listed, in milliseconds since 1970.
     pub seen_ms: u64,

@@ -16,20 +16,20 @@ use super::{Access, KeyView};
 use crate::clock::unix_ms;
 use crate::error::EngineError;
 
-/// An agent as it may be shown.
+/// The public view of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentView {
     /// Its name.
     pub name: AgentName,
-    /// What a person says of it.
+    /// Its label.
     pub label: String,
     /// When it was first known, in milliseconds since 1970.
     pub created_ms: u64,
-    /// What was granted to it.
+    /// Its grants.
     pub grants: Vec<Grant>,
-    /// What it sees of the tools among that.
+    /// The filter over its granted tools.
     pub filter: ToolFilter,
-    /// Whether the user ids it gives are believed.
+    /// Whether its user ids are trusted.
     pub users: UserTrust,
     /// What all its keys together may use.
     pub limits: RateLimits,
@@ -37,33 +37,33 @@ pub struct AgentView {
     pub keys: Vec<KeyView>,
 }
 
-/// An agent that is to be made.
+/// An agent to create.
 #[derive(Debug, Clone)]
 pub struct NewAgent {
     /// Its name.
     pub name: AgentName,
-    /// What a person says of it.
+    /// Its label.
     pub label: String,
-    /// What it may use; nothing without any.
+    /// Its grants; without any it may use nothing.
     pub grants: Vec<Grant>,
-    /// What it sees of the tools among that.
+    /// The filter over its granted tools.
     pub filter: ToolFilter,
-    /// Whether the user ids it gives are believed.
+    /// Whether its user ids are trusted.
     pub users: UserTrust,
     /// What all its keys together may use.
     pub limits: RateLimits,
 }
 
-/// What is to be another about an agent; what is `None` stays.
+/// A change of an agent; members that are `None` stay.
 #[derive(Debug, Clone, Default)]
 pub struct AgentChange {
-    /// What a person says of it.
+    /// Its label.
     pub label: Option<String>,
-    /// What it may use, instead of all it may use now.
+    /// Its grants, replacing the current ones.
     pub grants: Option<Vec<Grant>>,
-    /// What it sees of the tools among that.
+    /// The filter over its granted tools.
     pub filter: Option<ToolFilter>,
-    /// Whether the user ids it gives are believed.
+    /// Whether its user ids are trusted.
     pub users: Option<UserTrust>,
     /// What all its keys together may use.
     pub limits: Option<RateLimits>,
@@ -157,7 +157,7 @@ impl Access {
         self.reload().await
     }
 
-    /// Removes an agent and ends its keys; false if there was none.
+    /// Removes an agent and its keys; false if there was none.
     pub(crate) async fn remove_agent(&self, name: &AgentName) -> Result<bool, EngineError> {
         let _one = self.changing.lock().await;
         self.keep_an_admin(|caller| caller.agent == *name)?;
@@ -178,7 +178,7 @@ impl Access {
     }
 }
 
-/// Reads a filter as it is stored; one that cannot be read is no filter that lets anything through.
+/// Reads a stored filter; an unreadable one allows nothing.
 pub(super) fn filter_of(tools: &AgentTools) -> Option<ToolFilter> {
     ToolFilter::new(&tools.include, &tools.exclude).ok()
 }

@@ -1,8 +1,8 @@
 //! Grants, groups of servers, and when each grant was last used.
 //!
-//! The store is written first, memory second, as with keys. Uses are noted in memory by the calls
-//! themselves and written now and then ([`Access::write_uses`]). Entry points: [`PolicyRows`] makes what a
-//! caller may use, [`Access::grants`] and the changes are for administrators.
+//! The store is written first, memory second, as with keys. Calls record uses in memory, which are
+//! written periodically ([`Access::write_uses`]). Entry points: [`PolicyRows`] computes what a
+//! caller may use; [`Access::grants`] and the changes are for administrators.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,59 +23,59 @@ use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 use crate::random::random;
 
-/// The group of the servers that configuration files define, which nobody makes or changes.
+/// The group of the servers in configuration files; it cannot be created or changed.
 pub const FILES_GROUP: &str = "files";
-/// The most grants of a project.
+/// Maximum number of grants of a project.
 const MOST_GRANTS: usize = 5_000;
-/// The most groups of a project.
+/// Maximum number of groups of a project.
 const MOST_GROUPS: usize = 500;
 
-/// A grant as it may be shown.
+/// The public view of a grant.
 #[derive(Debug, Clone)]
 pub struct GrantView {
     /// Its identity.
     pub id: GrantId,
-    /// Whom it is for.
+    /// Who it applies to.
     pub principal: Principal,
-    /// What it says; nothing if it cannot be read any more.
+    /// The grant; `None` if it can no longer be parsed.
     pub grant: Option<Grant>,
-    /// It in one text, also if it cannot be read.
+    /// Its text form, even if it cannot be parsed.
     pub text: String,
-    /// When it was made, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
     /// When it last decided a call, in milliseconds since 1970.
     pub last_used_ms: Option<u64>,
 }
 
-/// A group of servers as it may be shown.
+/// The public view of a group of servers.
 #[derive(Debug, Clone)]
 pub struct GroupView {
     /// Its name.
     pub name: String,
     /// Its members: names of servers, and patterns.
     pub servers: Vec<String>,
-    /// When it was made, in milliseconds since 1970; none for the group of files.
+    /// When it was created, in milliseconds since 1970; `None` for the group of files.
     pub created_ms: Option<u64>,
 }
 
 /// A change of the grants of a project.
 #[derive(Debug, Clone, Default)]
 pub struct PolicyChange {
-    /// Grants that come in.
+    /// The grants to add.
     pub add: Vec<(Principal, Grant)>,
-    /// Grants that go.
+    /// The grants to remove.
     pub remove: Vec<GrantId>,
-    /// All grants go that are there now.
+    /// Whether all existing grants are removed.
     pub replace: bool,
 }
 
-/// When a grant was last used, and how much of that is in the store.
+/// When a grant was last used, and which part of that is stored.
 pub(super) struct TrackedUse {
     last: Arc<LastUse>,
     written_ms: u64,
 }
 
-/// All that decides about the callers of a project, as it is in the store.
+/// Everything that decides about the callers of a project, as stored.
 pub(crate) struct PolicyRows {
     pub(super) grants: Vec<GrantRow>,
     pub(super) agents: Vec<AgentRow>,
@@ -86,9 +86,9 @@ pub(crate) struct PolicyRows {
 }
 
 impl PolicyRows {
-    /// Returns what the keys of an agent may use, or the holders of its tokens. An administrator may use
-    /// everything; an agent what was granted to it, its key or its project, and of the tools among that
-    /// what its filter shows. row 2.16
+    /// Returns what the keys or the tokens of an agent may use. An administrator may use
+    /// everything; an agent what is granted to it, its key or its project, and only the tools that
+    /// its filter shows. row 2.16
     pub(crate) fn set_of(&self, kind: KeyKind, key: Option<KeyId>, agent: &AgentName) -> GrantSet {
         if kind.is_admin() {
             return GrantSet::everything();
@@ -109,14 +109,14 @@ impl PolicyRows {
                     principal: row.principal.clone(),
                     last_use: self.uses.get(&row.id).cloned().unwrap_or_default(),
                 }),
-                // What cannot be read grants nothing.
+                // An unreadable grant allows nothing.
                 (None, Effect::Allow) => {}
-                // What stands against something and cannot be read stands against everything.
+                // An unreadable deny or ask refuses everything.
                 (None, Effect::Deny | Effect::Ask) => return GrantSet::default(),
             }
         }
         let Some(filter) = filter else {
-            // A filter that cannot be read lets nothing through.
+            // An unreadable filter shows nothing.
             return GrantSet::default();
         };
         let policy = Policy {
@@ -130,7 +130,7 @@ impl PolicyRows {
 }
 
 impl Access {
-    /// Reads all that decides about callers.
+    /// Reads everything that decides about callers.
     pub(super) async fn policy_rows(&self, revision: u64) -> Result<PolicyRows, EngineError> {
         let (store, project) = (&self.store, &self.project);
         let grants = store.grants(project).await?;
@@ -139,7 +139,7 @@ impl Access {
             .groups(project)
             .await?
             .iter()
-            // A group that cannot be read is as one that is gone.
+            // An unreadable group is treated like a removed one.
             .filter_map(|row| ServerGroup::new(row.name.parse().ok()?, &row.servers).ok())
             .collect();
         groups.push(self.file_group());
@@ -164,7 +164,7 @@ impl Access {
         })
     }
 
-    /// Returns what would decide about callers after a change.
+    /// Returns the policy after a change, without making it.
     pub(crate) async fn changed_policy(
         &self,
         change: PolicyChange,
@@ -200,7 +200,8 @@ impl Access {
         !agents.is_empty() && !is_used
     }
 
-    /// Says which servers configuration files define; what is granted on them holds from now on.
+    /// Sets the servers that configuration files define; grants on their group apply to them from
+    /// now on.
     pub(crate) async fn set_file_servers(
         &self,
         mut servers: Vec<ServerName>,
@@ -214,12 +215,12 @@ impl Access {
         self.reload().await
     }
 
-    /// Returns what an agent may use with any of its keys; none for an unknown agent.
+    /// Returns what an agent may use with any of its keys; `None` for an unknown agent.
     pub(crate) fn set_of_agent(&self, agent: &AgentName) -> Option<Arc<GrantSet>> {
         self.agents.load().get(agent).cloned()
     }
 
-    /// Returns what a key of an agent may use; none for an unknown key.
+    /// Returns what a key of an agent may use; `None` for an unknown key.
     pub(crate) fn set_of_key(&self, key: KeyId) -> Option<Arc<GrantSet>> {
         let keys = self.keys.load();
         let entry = keys.with_id(key)?;
@@ -274,7 +275,7 @@ impl Access {
         Ok(id)
     }
 
-    /// Refuses a grant for nobody.
+    /// Refuses a grant for an unknown agent or key.
     async fn is_known(&self, principal: &Principal) -> Result<(), EngineError> {
         match principal {
             Principal::Project => Ok(()),
@@ -295,7 +296,7 @@ impl Access {
         }
     }
 
-    /// Refuses a grant of a group that is not there.
+    /// Refuses a grant of an unknown group.
     pub(super) async fn has_group(&self, grant: &Grant) -> Result<(), EngineError> {
         let Some(name) = grant.group() else {
             return Ok(());
@@ -311,7 +312,7 @@ impl Access {
         }
     }
 
-    /// Stores grants of `server:*` for these, for a server that is new.
+    /// Stores grants of `server:*` for a new server.
     pub(crate) async fn offer(
         &self,
         server: &ServerName,
@@ -408,7 +409,7 @@ impl Access {
         self.reload().await
     }
 
-    /// Removes a group; false if there was none. One that a grant names stays.
+    /// Removes a group; false if there was none. A group that a grant uses is refused.
     pub(crate) async fn remove_group(&self, name: &GroupName) -> Result<bool, EngineError> {
         self.is_free(name)?;
         let _one = self.changing.lock().await;
@@ -432,7 +433,7 @@ impl Access {
         }
     }
 
-    /// Writes the uses of grants that the store does not know yet.
+    /// Writes the uses of grants that are not stored yet.
     pub(crate) async fn write_uses(&self) -> Result<(), EngineError> {
         let new: Vec<(GrantId, u64)> = {
             let uses = self.uses.lock();
@@ -456,7 +457,7 @@ impl Access {
     }
 }
 
-/// Reads a grant as it is stored.
+/// Parses a stored grant.
 pub(super) fn read(row: &GrantRow) -> Option<Grant> {
     let conditions: Vec<Value> = match row.conditions.as_deref() {
         Some(text) => serde_json::from_str(text).ok()?,

@@ -1,5 +1,6 @@
-//! Makes, shows, changes and rotates keys. The store is written first, memory second. A rotated key goes on
-//! for a while beside the key that replaces it. Entry points: [`Access::create`] and [`Access::rotate`].
+//! Creates, lists, changes and rotates keys. The store is written first, memory second. A rotated
+//! key stays valid for a while in addition to its replacement. Entry points: [`Access::create`] and
+//! [`Access::rotate`].
 
 use std::time::Duration;
 
@@ -16,62 +17,62 @@ use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 use crate::random::random;
 
-/// A key as it may be shown.
+/// The public view of a key.
 #[derive(Debug, Clone)]
 pub struct KeyView {
     /// Its identity.
     pub id: KeyId,
-    /// Which doors it opens.
+    /// Its kind.
     pub kind: KeyKind,
-    /// Who it speaks for.
+    /// Its agent.
     pub agent: AgentName,
-    /// What a person called it.
+    /// Its label.
     pub label: String,
-    /// When it was made, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
-    /// When it ends by itself, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_ms: Option<u64>,
-    /// From where it may be used; from everywhere if there is none.
+    /// The addresses it may be used from; any if empty.
     pub sources: Vec<AddressRange>,
-    /// What it may use.
+    /// Its rate limits.
     pub limits: RateLimits,
-    /// The key that it was made to replace.
+    /// The key that it replaces.
     pub replaces: Option<KeyId>,
-    /// The key that was made to replace it.
+    /// The key that replaces it.
     pub replaced_by: Option<KeyId>,
-    /// When it was last used, to the minute, and from where.
+    /// When it was last used, to the minute, and from which address.
     pub last_use: Option<KeyUse>,
 }
 
-/// A key that is to be made.
+/// A key to create.
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// Which doors it opens.
+    /// Its kind.
     pub kind: KeyKind,
-    /// Who it speaks for.
+    /// Its agent.
     pub agent: AgentName,
-    /// What a person calls it.
+    /// Its label.
     pub label: String,
     /// When it ends by itself, in milliseconds since 1970.
     pub expires_ms: Option<u64>,
-    /// From where it may be used; from everywhere if there is none.
+    /// The addresses it may be used from; any if empty.
     pub sources: Vec<AddressRange>,
-    /// What it may use.
+    /// Its rate limits.
     pub limits: RateLimits,
 }
 
-/// What is to be another about a key; what is `None` stays.
+/// A change of a key; members that are `None` stay.
 #[derive(Debug, Clone, Default)]
 pub struct KeyChange {
-    /// What a person calls it.
+    /// Its label.
     pub label: Option<String>,
-    /// From where it may be used; from everywhere if there is none.
+    /// The addresses it may be used from; any if empty.
     pub sources: Option<Vec<AddressRange>>,
-    /// What it may use.
+    /// Its rate limits.
     pub limits: Option<RateLimits>,
 }
 
-/// A key that was made. Its text is never shown again.
+/// A created key. Its text is never shown again.
 #[derive(Clone)]
 pub struct MadeKey {
     /// Its identity.
@@ -83,7 +84,7 @@ pub struct MadeKey {
 }
 
 impl Access {
-    /// Makes a key, stores its digest, and returns the key itself, which is never shown again.
+    /// Creates a key, stores its digest, and returns the key itself, which is never shown again.
     pub(crate) async fn create(&self, new: &NewKey) -> Result<MadeKey, EngineError> {
         let (mut row, key) = self.new_key(new.kind, &new.agent, &new.label);
         row.expires_ms = new.expires_ms;
@@ -150,8 +151,8 @@ impl Access {
         }
     }
 
-    /// Makes a key that replaces another: of the same agent, with the same grants, sources, limits and
-    /// lifetime. The other one ends after `overlap`, or when it would have ended anyway.
+    /// Creates a replacement of a key: for the same agent, with the same grants, sources, limits
+    /// and lifetime. The old key ends after `overlap`, or when it expires.
     pub(crate) async fn rotate(
         &self,
         id: KeyId,

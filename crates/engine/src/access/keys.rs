@@ -12,14 +12,14 @@ use crate::clock::unix_ms;
 
 pub(super) type KeyDigest = [u8; 32];
 
-/// All keys there are, expired ones among them.
+/// All keys, including expired ones.
 #[derive(Clone, Default)]
 pub(super) struct Keys {
     entries: HashMap<KeyDigest, KeyEntry>,
     digests: HashMap<KeyId, KeyDigest>,
 }
 
-/// One key, and whom it speaks for.
+/// One key, and its caller.
 #[derive(Clone)]
 pub(super) struct KeyEntry {
     pub(super) digest: KeyDigest,
@@ -32,8 +32,8 @@ pub(super) struct KeyEntry {
 }
 
 impl KeyEntry {
-    /// Tells whether the key has not expired by the clock as it is now. What was started with it may
-    /// have ended all the same: the clock may have been set back since.
+    /// Returns whether the key has not expired by the current clock. Its calls may have ended
+    /// nevertheless: the clock may have been set back.
     pub(super) fn has_time(&self) -> bool {
         self.expires_ms.is_none_or(|at_ms| unix_ms() < at_ms)
     }
@@ -65,7 +65,7 @@ impl Keys {
         self.entries.is_empty()
     }
 
-    /// Takes keys out.
+    /// Removes keys.
     pub(super) fn remove(&mut self, goes: impl Fn(&Caller) -> bool) {
         self.entries.retain(|_, entry| !goes(&entry.caller));
         let entries = &self.entries;

@@ -1,6 +1,6 @@
-//! From where a key may be used, and when it last was. A use is noted in memory, at most once a minute for
-//! each key, and written to the store by a task: no call waits for it. Entry points: [`Access::enter`]
-//! and [`Access::write_key_uses`].
+//! Which addresses a key may be used from, and its last use. A use is recorded in memory, at most
+//! once a minute per key, and written to the store by a task: no call waits for it. Entry points:
+//! [`Access::enter`] and [`Access::write_key_uses`].
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::error::EngineError;
 
 pub use gantry_store::KeyUse;
 
-/// A key was used from an address that is in none of its ranges.
+/// A key was used from an address outside its ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceRefused;
 
@@ -37,14 +37,14 @@ impl KeyUses {
         state.unwritten.insert(used.key);
     }
 
-    /// Returns what is not written yet.
+    /// Returns the uses that are not written yet.
     fn unwritten(&self) -> Vec<KeyUse> {
         let state = self.0.lock();
         let uses = state.unwritten.iter().filter_map(|key| state.last.get(key));
         uses.copied().collect()
     }
 
-    /// Forgets to write what was written, unless the key was used since.
+    /// Marks uses as written, unless the key was used again since.
     fn written(&self, uses: &[KeyUse]) {
         let mut state = self.0.lock();
         for used in uses {
@@ -56,7 +56,7 @@ impl KeyUses {
 }
 
 impl Access {
-    /// Notes that a key is used from an address; refuses one that it may not be used from.
+    /// Records the use of a key from an address; refuses an address that is not allowed.
     pub(crate) fn enter(&self, caller: &Caller, from: Option<IpAddr>) -> Result<(), SourceRefused> {
         if caller.token.is_some() {
             return Ok(());
@@ -70,7 +70,7 @@ impl Access {
             return Err(SourceRefused);
         }
         let at_ms = unix_ms();
-        // One more than the minute, so that none is the first.
+        // Plus one, so that zero means never.
         let minute = at_ms / 60_000 + 1;
         if entry.used_minute.swap(minute, Ordering::Relaxed) != minute {
             let key = caller.key;
@@ -79,7 +79,7 @@ impl Access {
         Ok(())
     }
 
-    /// Writes the uses that were noted since; what cannot be written is tried again.
+    /// Writes the recorded uses; failed writes are retried.
     pub(crate) async fn write_key_uses(&self) -> Result<(), EngineError> {
         let uses = self.key_uses.unwritten();
         if uses.is_empty() {
@@ -103,7 +103,7 @@ impl Access {
         Ok(uses)
     }
 
-    /// Forgets the uses of keys that are gone.
+    /// Removes the uses of keys that no longer exist.
     pub(super) fn forget_key_uses(&self) {
         let keys = self.keys.load();
         let mut state = self.key_uses.0.lock();

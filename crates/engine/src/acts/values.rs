@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::access::{AgentChange, AgentView, KeyChange, KeyView, MadeKey, NewAgent, NewKey};
 use crate::credentials::Vault;
 
-/// Makes values that may be kept.
+/// Creates values for the log.
 #[derive(Clone)]
 pub(crate) struct Values {
     vault: Vault,
@@ -30,19 +30,19 @@ impl Values {
         )
     }
 
-    /// Returns what stands on record of a spec.
+    /// Returns the logged value of a spec.
     pub(crate) fn spec(&self, spec: &ServerSpec) -> Value {
         let whole = serde_json::to_string(spec).expect("a spec is always expressible as JSON");
         let mut shown = spec.clone();
         shown.launch.mask(|secret| self.fingerprint(secret));
         let mut value = serde_json::to_value(&shown).expect("a spec is always expressible as JSON");
-        // Tells of a change in what is not shown.
+        // Shows that a hidden value has changed.
         value["fingerprint"] = self.fingerprint(&whole).into();
         value
     }
 }
 
-/// Returns what stands on record of an agent.
+/// Returns the logged value of an agent.
 pub(crate) fn agent(agent: &AgentView) -> Value {
     let mut keys: Vec<String> = agent.keys.iter().map(|key| key.id.to_string()).collect();
     keys.sort();
@@ -52,14 +52,14 @@ pub(crate) fn agent(agent: &AgentView) -> Value {
     value
 }
 
-/// Returns what an agent is to be.
+/// Returns the logged value of a new agent.
 pub(crate) fn new_agent(agent: &NewAgent) -> Value {
     let mut value = described(&agent.label, &agent.grants, &agent.filter, agent.users);
     value["limits"] = json!(agent.limits);
     value
 }
 
-/// Returns what of an agent is to be another.
+/// Returns the logged value of an agent's change.
 pub(crate) fn change(change: &AgentChange) -> Value {
     let mut value = Map::new();
     if let Some(label) = &change.label {
@@ -98,7 +98,7 @@ fn filter(tools: &ToolFilter) -> Value {
     json!({"include": texts(&mut tools.include()), "exclude": texts(&mut tools.exclude())})
 }
 
-/// Returns what stands on record of a key.
+/// Returns the logged value of a key.
 pub(crate) fn key(key: &KeyView) -> Value {
     json!({
         "kind": kind(key.kind), "role": key.kind.role(), "agent": key.agent.as_str(),
@@ -106,7 +106,7 @@ pub(crate) fn key(key: &KeyView) -> Value {
     })
 }
 
-/// Returns what a key is to be.
+/// Returns the logged value of a new key.
 pub(crate) fn new_key(key: &NewKey) -> Value {
     json!({
         "kind": kind(key.kind), "role": key.kind.role(), "agent": key.agent.as_str(),
@@ -145,7 +145,7 @@ fn kind(kind: KeyKind) -> &'static str {
     }
 }
 
-/// Returns what differs between two values, of both.
+/// Returns the differing parts of two values.
 pub(crate) fn difference(before: &Value, after: &Value) -> (Value, Value) {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         return (before.clone(), after.clone());

@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 use super::policy::{Bodies, BodyLimit};
 use super::record::cut;
 
-/// How much behind the cut is looked at: a secret must be seen whole to be found.
+/// How many bytes after the cut are examined: a secret must be complete to be found.
 const MARGIN: usize = 8 << 10;
 
-/// Returns what the policy keeps of a JSON body.
+/// Returns the part of a JSON body that the policy keeps.
 pub(super) fn keep<'a>(
     limit: BodyLimit,
     redactor: &Redactor,
@@ -33,8 +33,8 @@ fn redacted<'a>(redactor: &Redactor, body: &'a [u8], longest: usize) -> Cow<'a, 
     let margin = MARGIN.max(redactor.longest());
     let window = beginning(body, longest + margin);
     let cleaned = redactor.redact_json(window);
-    // The end of the window may be the beginning of a secret, and what was redacted before it may
-    // have brought it nearer: as much as a secret can take goes, however short the rest is.
+    // The end of the window may be the start of a secret, and redaction may have moved it: the
+    // length of the longest secret is dropped, however short the rest is.
     let whole = window.len() == body.len();
     let safe = if whole {
         cleaned.len()
@@ -47,7 +47,7 @@ fn redacted<'a>(redactor: &Redactor, body: &'a [u8], longest: usize) -> Cow<'a, 
     }
 }
 
-/// Returns as much of a body as is looked at; the rest of a long one is not even read.
+/// Returns the part of a body that is examined; the rest of a long one is not read.
 fn beginning(body: &[u8], longest: usize) -> &str {
     let window = &body[..body.len().min(longest)];
     match std::str::from_utf8(window) {

@@ -1,10 +1,11 @@
-//! Tamper evidence: every write to the rows of the audit is covered by a block of this gateway's hash
+//! Tamper evidence: every write to the audit rows is covered by a block of this gateway's hash
 //! chain, signed with the key of its data folder.
 //!
-//! One block per transaction, written together with the rows, so that no crash leaves one without the
-//! other. The end of the chain is kept twice: signed in the database, and in a small file of the data
-//! folder, so that cutting off the newest rows shows, too. Nothing here decides what is written or
-//! removed. Entry points: `ChainWriter::import`, `ChainWriter::drop_calls`, `ChainWriter::erase_calls`.
+//! Each transaction writes one block together with its rows, so that a crash never leaves one
+//! without the other. The end of the chain is stored twice: signed in the database, and in a small
+//! file of the data folder, so that a truncation of the newest rows is detected, too. This module
+//! does not decide what is written or removed. Entry points: `ChainWriter::import`,
+//! `ChainWriter::drop_calls`, `ChainWriter::erase_calls`.
 
 mod head_file;
 mod key;
@@ -31,7 +32,7 @@ pub use verify::{Finding, FindingKind, TrustedKeys, Verification, VerifyOptions,
 
 use head_file::HeadFile;
 
-/// Appends to the chain of this gateway; one writer at a time.
+/// Appends to the chain of this gateway; there is one writer at a time.
 #[derive(Debug)]
 pub(super) struct ChainWriter {
     store: Store,
@@ -40,13 +41,14 @@ pub(super) struct ChainWriter {
     file: HeadFile,
     /// The last block: its number and its hash.
     head: (u64, Hash),
-    /// What the store has is not known: nothing was read yet, or a write was given up half-way.
+    /// Whether the end of the stored chain is unknown: nothing was read yet, or a write was
+    /// interrupted.
     unsure: bool,
     salts: Salts,
     buffer: Vec<u8>,
 }
 
-/// Salts, drawn from the operating system many at a time.
+/// Random salts, read from the operating system in batches.
 struct Salts {
     drawn: Vec<u8>,
 }
@@ -70,17 +72,17 @@ impl Salts {
     }
 }
 
-/// Rows that are to be written.
+/// The rows to write.
 pub(super) struct Batch<'b, 'r> {
     pub(super) rows: &'b [CallRow<&'r str>],
-    /// Where the chain has earlier versions of some of them.
+    /// The places of their earlier versions in the chain.
     pub(super) replaced: Vec<Place>,
-    /// The store may have some of them already.
+    /// Whether the store may already have some of them.
     pub(super) may_repeat: bool,
 }
 
 impl<'b, 'r> Batch<'b, 'r> {
-    /// Returns rows that the store may have already.
+    /// Creates a batch of rows that the store may already have.
     pub(super) fn repeated(rows: &'b [CallRow<&'r str>]) -> Self {
         Self {
             rows,
@@ -91,7 +93,7 @@ impl<'b, 'r> Batch<'b, 'r> {
 }
 
 impl ChainWriter {
-    /// Opens the key, making one if there is none; the chain itself is read with the first write.
+    /// Opens the key, or creates one; the chain itself is read with the first write.
     pub(super) fn open(data_folder: &Path, store: Store) -> Result<Self, AuditError> {
         let path = data_folder.join(KEY_FILE);
         let key = SigningKey::open(&path).map_err(|source| AuditError::Key { path, source })?;
@@ -112,8 +114,8 @@ impl ChainWriter {
         self.key.public().clone()
     }
 
-    /// Writes rows with the block that covers them, and the journal's position. Returns where each row
-    /// stands in the chain, if it does.
+    /// Writes rows with the block that covers them, and the journal's position. Returns the place
+    /// of each row in the chain, if it has one.
     pub(super) async fn import(
         &mut self,
         batch: Batch<'_, '_>,
@@ -172,7 +174,7 @@ impl ChainWriter {
         Ok(places)
     }
 
-    /// Drops calls, and says so in the chain.
+    /// Deletes calls, and records that in the chain.
     pub(super) async fn drop_calls(&mut self, calls: &[StoredCall]) -> Result<(), StoreError> {
         self.ensure().await?;
         let removed = self.places(calls).await?.into_values().collect();
@@ -189,7 +191,7 @@ impl ChainWriter {
         Ok(())
     }
 
-    /// Takes a person's data out of calls; what is left of them is in the chain from here on.
+    /// Erases a person's data from calls; the chain covers the remaining rows.
     pub(super) async fn erase_calls(&mut self, calls: &[StoredCall]) -> Result<(), StoreError> {
         self.ensure().await?;
         let removed = self.places(calls).await?.into_values().collect();
@@ -206,7 +208,7 @@ impl ChainWriter {
         Ok(())
     }
 
-    /// Finds out where the chain ends; begins it if there is none.
+    /// Reads the end of the chain; starts a chain if there is none.
     async fn ensure(&mut self) -> Result<(), StoreError> {
         if !self.unsure {
             return Ok(());
@@ -240,7 +242,7 @@ impl ChainWriter {
         self.file.write(head);
     }
 
-    /// Makes the next block of the chain.
+    /// Creates the next block of the chain.
     fn seal(
         &self,
         kind: BlockKind,
@@ -290,7 +292,7 @@ impl ChainWriter {
         })
     }
 
-    /// Returns which of the rows the store has, and where they stand in a chain.
+    /// Returns which of the rows the store has, and their places in a chain.
     async fn known(
         &self,
         rows: &[CallRow<&str>],
@@ -305,7 +307,7 @@ impl ChainWriter {
         Ok(known.collect())
     }
 
-    /// Returns where calls stand in their chains.
+    /// Returns the places of calls in their chains.
     async fn places(&self, calls: &[StoredCall]) -> Result<HashMap<CallId, Place>, StoreError> {
         let mut by_block: HashMap<(i64, u64), Vec<CallId>> = HashMap::new();
         for call in calls {
@@ -336,19 +338,19 @@ impl ChainWriter {
     }
 }
 
-/// What becomes of a row that the store may have.
+/// The result of merging a row with the stored one.
 enum Merged {
     /// It is new.
     AsItIs,
-    /// The store has it, and nothing is to change.
+    /// The store has it, and it does not change.
     Known,
-    /// It completes what the store has.
+    /// It completes the stored row.
     Into(Box<CallRow>, RowOrigin),
 }
 
 impl Merged {
-    /// Merges as the store does: an end replaces what is there, `unknown` replaces only `running`, and
-    /// `running` replaces nothing; what the end does not know stays.
+    /// Merges like the store: an end replaces the stored row, `unknown` replaces only `running`,
+    /// and `running` replaces nothing. Fields that the end lacks are kept.
     fn of(row: &CallRow<&str>, known: Option<&(StoredCall, Option<Place>)>) -> Self {
         let Some((stored, _)) = known else {
             return Self::AsItIs;
@@ -412,7 +414,7 @@ impl Merged {
     }
 }
 
-/// Returns what is left of a call when a person's data was taken out.
+/// Returns a call without a person's data.
 fn erased(row: &CallRow) -> CallRow {
     CallRow {
         user: None,

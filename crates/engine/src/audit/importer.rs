@@ -34,48 +34,49 @@ const SETTLED_AT_ONCE: u32 = 500;
 /// Which calls get a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowPolicy {
-    /// Those that ended.
+    /// Ended calls.
     Ended,
-    /// Those that are open as well.
+    /// Open calls as well.
     Open,
 }
 
 /// Calls whose outcome could not be written; their rows will say so.
 pub(super) type LostOutcomes = Arc<Mutex<Vec<CallId>>>;
 
-/// What stands between the journal and the database.
+/// The state of the import from the journal to the database.
 #[derive(Debug)]
 pub(super) struct JournalImporter {
     journal: Arc<Journal>,
     keeper: RowWriter,
-    /// Everything before this was read.
+    /// Everything before this position was read.
     at: Position,
-    /// Where this process's own records begin, while there are some of a former one before it.
+    /// Where this process's own records begin, while there are earlier ones before them.
     former_until: Option<Position>,
     own: u64,
     open: HashMap<CallId, OpenCall>,
     lost: LostOutcomes,
     damage: DamageLog,
-    /// How far the segments of the former gateway must be whole, and what they held.
+    /// Up to where the segments of the earlier process must be intact, and how many calls they
+    /// contained.
     former: BTreeMap<u64, (WholeUpTo, SegmentCalls)>,
-    /// Bytes that were written and are no record any more, by segment and offset.
+    /// Written bytes that are no longer valid records, by segment and offset.
     holes: BTreeMap<(u64, u64), u64>,
-    /// Where this process's run begins, until the database knows.
+    /// The start of this process's run, until the database knows it.
     run: Option<JournalRun>,
 }
 
-/// What the import begins with.
+/// The initial state of the import.
 #[derive(Debug)]
 pub(super) struct PriorState {
     /// How far the journal is imported.
     pub(super) position: Position,
     /// The first segment of this process.
     pub(super) own: u64,
-    /// How far the segments before it must be whole, and what they held.
+    /// Up to where the earlier segments must be intact, and how many calls they contained.
     pub(super) segments: BTreeMap<u64, (WholeUpTo, SegmentCalls)>,
 }
 
-/// Where rows go.
+/// Writes rows to the database.
 #[derive(Debug)]
 struct RowWriter {
     store: Store,
@@ -87,7 +88,7 @@ struct RowWriter {
     on_saved: OnSaved,
 }
 
-/// Hears of rows that are in the database now.
+/// The hook for stored rows.
 pub(super) enum OnSaved {
     /// Nobody does yet: they are kept for who will, up to a bound.
     Nobody(Vec<CallRow>),
@@ -111,7 +112,7 @@ impl OnSaved {
     }
 }
 
-/// What is done with rows that are in the database now.
+/// Called with rows that were stored in the database.
 pub(crate) type SavedHook = dyn Fn(&[CallRow<&str>]) + Send + Sync;
 
 impl std::fmt::Debug for OnSaved {
@@ -132,7 +133,7 @@ struct OpenCall {
 }
 
 impl JournalImporter {
-    /// Makes a folder that goes on where the former gateway's ended.
+    /// Creates an importer that continues where the earlier process stopped.
     pub(super) fn new(
         (store, chain): (Store, Arc<tokio::sync::Mutex<ChainWriter>>),
         journal: Arc<Journal>,
@@ -177,9 +178,9 @@ impl JournalImporter {
         }
     }
 
-    /// Imports everything that is written by now.
+    /// Imports everything written so far.
     ///
-    /// May be dropped while it waits: nothing is lost or done twice.
+    /// Cancel safe: nothing is lost or done twice.
     pub(super) async fn import(&mut self, show: RowPolicy) -> Result<(), AuditError> {
         if let Some(error) = self.journal.gone() {
             return Err(error);
@@ -201,7 +202,7 @@ impl JournalImporter {
         }
     }
 
-    /// Leaves an empty journal behind if everything in it is imported and no call is open.
+    /// Leaves an empty journal if everything is imported and no call is open.
     pub(super) async fn retire(&mut self) -> Result<(), AuditError> {
         if !self.open.is_empty() {
             return Ok(());
@@ -218,9 +219,9 @@ impl JournalImporter {
         Ok(())
     }
 
-    /// Has the database know that this journal is in use, so that it is missed if it goes.
+    /// Records in the database that this journal is in use, so that its loss would be noticed.
     async fn begin_run(&mut self) -> Result<(), AuditError> {
-        // Without a mark, a missing one would later be taken for damage.
+        // Without a mark, a missing one would later count as damage.
         let Some(run) = self.run.filter(|_| self.journal.mark_now()) else {
             return Ok(());
         };
@@ -231,7 +232,7 @@ impl JournalImporter {
         Ok(())
     }
 
-    /// Imports what a former gateway left and ends its open calls.
+    /// Imports the records of an earlier process and ends its open calls.
     async fn import_former(&mut self, until: Position) -> Result<(), AuditError> {
         self.read_until(until).await?;
         let now = unix_ms();
@@ -296,7 +297,7 @@ impl JournalImporter {
         Ok(chunk)
     }
 
-    /// Notes what is no record although one was written there; before the chunk's segment is cleared.
+    /// Records gaps where valid records were written; before the chunk's segment is cleared.
     fn note_gaps(&mut self, chunk: &Chunk, bound: Position) {
         let segment = chunk.segment();
         let limit = match self.former.get(&segment) {
@@ -336,7 +337,7 @@ impl JournalImporter {
         });
     }
 
-    /// Fetches the rows of calls that end in the chunk but whose intents were imported long ago.
+    /// Fetches the rows of calls that end in the chunk but whose intents were imported earlier.
     async fn look_up_orphans(
         &self,
         joined: &Joined,
@@ -418,12 +419,12 @@ impl JournalImporter {
             0
         };
         self.journal.imported(own);
-        // An open call must not keep a segment alive: a `running` row stands in for its intent.
+        // An open call must not keep a segment: a `running` row replaces its intent.
         let current = self.at.segment;
         self.store_open(|call| call.at.segment < current).await
     }
 
-    /// Stores a `running` row of the open calls that are wanted and have none yet.
+    /// Stores a `running` row of the selected open calls that have none yet.
     async fn store_open(&mut self, wanted: impl Fn(&OpenCall) -> bool) -> Result<(), AuditError> {
         let is_wanted = |call: &&OpenCall| !call.stored && wanted(call);
         let (now, later): (Vec<_>, Vec<_>) = self
@@ -479,7 +480,7 @@ impl JournalImporter {
 }
 
 impl RowWriter {
-    /// Stores rows, and the position before which the database now has everything.
+    /// Stores rows, and the position up to which the database is complete.
     ///
     /// Returns where the chain has each row.
     async fn save(
@@ -488,7 +489,7 @@ impl RowWriter {
         position: Position,
     ) -> Result<Vec<Option<Place>>, AuditError> {
         let rows = batch.rows;
-        // Without rows, only leaving a segment is worth a transaction.
+        // Without rows, only the change of a segment is worth a transaction.
         if rows.is_empty() && position.segment == self.saved.segment {
             return Ok(Vec::new());
         }
@@ -537,7 +538,7 @@ fn cut_off(row: &CallRow, code: RowCode, now_ms: u64) -> CallRow<&str> {
     }
 }
 
-/// Returns the row that an outcome without intent completes, if it is not complete already.
+/// Returns the row that an outcome without an intent completes, unless it is already complete.
 fn orphan(known: Option<&CallRow>, id: CallId, at: Position) -> Option<CallRow<&str>> {
     match known {
         Some(row) => {
@@ -545,7 +546,7 @@ fn orphan(known: Option<&CallRow>, id: CallId, at: Position) -> Option<CallRow<&
             is_open.then(|| row.borrowed())
         }
         None => {
-            // The intent was damaged. Better a row that says little than a call without one.
+            // The intent was damaged. An incomplete row is better than none.
             tracing::warn!(call = %id, "a call's beginning is missing in the audit journal");
             Some(nameless(id, at))
         }

@@ -1,6 +1,5 @@
-//! Checks a folder of the journal that no gateway uses, and changes nothing in it: segments that are
-//! missing or cut off, and records that were written and are no longer whole. Entry point:
-//! [`verify_journal`].
+//! Checks a journal folder that no gateway uses, without changing it: missing or truncated
+//! segments, and damaged records. Entry point: [`verify_journal`].
 
 use std::io;
 use std::path::Path;
@@ -10,14 +9,14 @@ use super::mark;
 use super::scan::records_in;
 use super::segment::{Directory, Opened, Segment, Usage};
 
-/// What was found in a journal.
+/// The result of checking a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JournalCheck {
     /// How many segments there are.
     pub segments: u64,
-    /// How many whole records there are.
+    /// How many intact records there are.
     pub records: u64,
-    /// What is wrong, in words.
+    /// Descriptions of the damage.
     pub findings: Vec<String>,
 }
 
@@ -93,7 +92,7 @@ pub fn verify_journal(path: &Path) -> io::Result<JournalCheck> {
         let limit = limits.get(&segment.id).copied().unwrap_or_default();
         let (records, gaps) = records_in(segment)?;
         check.records += records;
-        // Behind the mark a gateway that was killed leaves records that are not whole.
+        // After the mark, a killed gateway may leave incomplete records.
         let lost: u64 = gaps
             .iter()
             .map(|(from, to)| (*to).min(limit.end).saturating_sub(*from))

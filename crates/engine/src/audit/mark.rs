@@ -16,18 +16,18 @@ use rustix::fs::{Mode, OFlags};
 
 use super::journal::Position;
 
-/// The mark is written after so many records at the latest.
+/// The mark is written after at most this many records.
 pub(super) const MARK_EVERY: u64 = 16;
 
 const MAGIC: &[u8; 8] = b"gantryM1";
 const BYTES: usize = 64;
 
-/// How far the journal was written.
+/// The mark: how far the journal was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The journal's identity.
     pub(super) journal: u32,
-    /// Everything before this place was written.
+    /// Everything before this position was written.
     pub(super) stable: Position,
     /// The segment in use.
     pub(super) current: u64,
@@ -54,12 +54,12 @@ struct MarkWritten {
     failing: bool,
 }
 
-/// Returns where the mark of a journal's folder is.
+/// Returns the path of the mark for a journal's folder.
 pub(super) fn path_of(journal: &Path) -> PathBuf {
     journal.with_file_name("marks").join("journal.mark")
 }
 
-/// Reads the mark that a former gateway left; `None` if there is none that can be read.
+/// Reads the mark of an earlier process; `None` if it is missing or unreadable.
 pub(super) fn read(path: &Path) -> io::Result<Option<Mark>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -74,7 +74,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Mark>> {
 }
 
 impl MarkFile {
-    /// Names the file; it is made with the first mark.
+    /// Sets the path; the file is created with the first mark.
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -82,8 +82,8 @@ impl MarkFile {
         }
     }
 
-    /// Writes a mark, unless one with a higher number is there already; tells whether the file has
-    /// one of this process.
+    /// Writes a mark, unless one with a higher number exists; returns whether the file has one of
+    /// this process.
     pub(super) fn write(&self, number: u64, mark: &Mark) -> bool {
         let mut written = self.written.lock();
         if number <= written.newest {

@@ -1,6 +1,7 @@
-//! What a call is measured by while it runs: how long each phase took, how often it was sent, what the
-//! checks said. Written by whoever does the work, read once when the call is recorded, also if its
-//! client left in the middle. Never waits and allocates nothing. Entry point: [`Measured::during`].
+//! The measurements of a running call: the duration of each phase, the number of attempts, the
+//! results of the checks. Written by the task that does the work, and read once when the call is
+//! recorded, even if its client disconnected. Never waits or allocates. Entry point:
+//! [`Measured::during`].
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,24 +9,24 @@ use std::time::Duration;
 use gantry_store::{Check, Phases};
 use tokio::time::Instant;
 
-/// A phase of a call, in the order in which a call passes them.
+/// A phase of a call, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Finding out who calls.
+    /// Authentication.
     Auth,
-    /// Finding what is called, and whether a grant allows it.
+    /// Finding the item, and checking the grants.
     Grant,
     /// Checking the arguments.
     Schema,
-    /// Waiting for the server to be up and to have a lane free.
+    /// Waiting for the server to be up and to have a free slot.
     Queue,
-    /// Waiting for the server's answer.
+    /// Waiting for the server's response.
     Server,
     /// Checking and redacting the result.
     Output,
 }
 
-/// Stands for a phase that was not reached.
+/// The value of a phase that was not reached.
 const NOT_REACHED: u32 = u32::MAX;
 
 /// The measurements of one call. Only one task at a time writes them.
@@ -49,7 +50,7 @@ impl Default for Measured {
 }
 
 impl Measured {
-    /// Begins with what it took to find out who calls.
+    /// Starts with the duration of the authentication.
     pub(crate) fn begin(authenticated_in: Duration) -> Self {
         let measured = Self::default();
         measured.add(Phase::Auth, authenticated_in);
@@ -65,13 +66,13 @@ impl Measured {
         }
     }
 
-    /// Does something that is part of a phase.
+    /// Runs a part of a phase, and measures it.
     pub(crate) fn timed<T>(&self, phase: Phase, work: impl FnOnce() -> T) -> T {
         let _timing = self.during(phase);
         work()
     }
 
-    /// Adds to what a phase took.
+    /// Adds to the duration of a phase.
     pub(crate) fn add(&self, phase: Phase, took: Duration) {
         let phase = &self.phases[phase as usize];
         let took = u32::try_from(took.as_micros()).unwrap_or(NOT_REACHED);
@@ -81,24 +82,24 @@ impl Measured {
         phase.store(sum, Ordering::Relaxed);
     }
 
-    /// Counts that the call was sent to its server.
+    /// Counts an attempt to send the call to its server.
     pub(crate) fn sent(&self) {
         let attempts = self.attempts.load(Ordering::Relaxed);
         self.attempts
             .store(attempts.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Notes what the check of the arguments said.
+    /// Records the result of the check of the arguments.
     pub(crate) fn input_checked(&self, check: Check) {
         self.input_check.store(check.number(), Ordering::Relaxed);
     }
 
-    /// Notes what the check of the result said.
+    /// Records the result of the check of the result.
     pub(crate) fn output_checked(&self, check: Check) {
         self.output_check.store(check.number(), Ordering::Relaxed);
     }
 
-    /// Returns what was measured by now.
+    /// Returns the measurements so far.
     pub(crate) fn read(&self) -> Measurements {
         let [auth_us, grant_us, schema_us, queue_us, server_us, output_us] =
             std::array::from_fn(|at| {
@@ -122,7 +123,7 @@ impl Measured {
     }
 }
 
-/// What was measured of a call.
+/// The measurements of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Measurements {
     pub(crate) phases: Phases,
@@ -131,7 +132,7 @@ pub(crate) struct Measurements {
     pub(crate) output_check: Option<Check>,
 }
 
-/// Measures a phase while it lives.
+/// Measures a phase until it is dropped.
 #[must_use = "a phase is measured until this is dropped"]
 pub(crate) struct Timing<'m> {
     measured: &'m Measured,
@@ -140,7 +141,7 @@ pub(crate) struct Timing<'m> {
 }
 
 impl Timing<'_> {
-    /// Ends the phase that was measured so far, and measures another one from here on.
+    /// Ends the current phase, and starts another one.
     pub(crate) fn turn_to(&mut self, phase: Phase) {
         let now = Instant::now();
         self.measured
@@ -148,7 +149,7 @@ impl Timing<'_> {
         (self.phase, self.begun) = (phase, now);
     }
 
-    /// Ends the phase at a time in the past, and measures another one from there on.
+    /// Ends the current phase at a time in the past, and starts another one there.
     pub(crate) fn turned_to(&mut self, phase: Phase, at: Instant) {
         self.measured
             .add(self.phase, at.saturating_duration_since(self.begun));

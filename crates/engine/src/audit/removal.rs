@@ -1,6 +1,6 @@
-//! What leaves the audit: calls for their age, by project, and a person's data where somebody asks for
-//! it. What is under a hold stays in either case, and the chain says what was removed. Entry points:
-//! `Audit::drop_step`, `Audit::erase_user`.
+//! Removal from the audit: calls older than the retention period of their project, and a person's
+//! data on request. Calls under a hold are kept in both cases, and the chain records every removal.
+//! Entry points: `Audit::drop_step`, `Audit::erase_user`.
 
 use gantry_model::settings::{AuditSettings, ProjectSettings};
 use gantry_store::{HoldRow, StoreError, StoredCall};
@@ -8,28 +8,28 @@ use gantry_store::{HoldRow, StoreError, StoredCall};
 use super::{Audit, lock};
 use crate::audit::AuditError;
 
-/// Calls that are erased at once.
+/// How many calls are erased at once.
 const ERASED_AT_ONCE: u32 = 500;
 const DAY_MS: u64 = 86_400_000;
 
-/// What one step of a run did.
+/// The result of one step of a run.
 pub(super) struct Step {
     pub(super) dropped: u64,
-    /// There may be more to look at.
+    /// Whether there may be more calls to check.
     pub(super) has_more: bool,
 }
 
-/// What erasing did.
+/// The result of an erasure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Erased {
-    /// How many calls have nothing of the person any more.
+    /// How many calls were erased.
     pub calls: u64,
-    /// How many were left as they are because of a hold.
+    /// How many calls were kept because of a hold.
     pub held: u64,
 }
 
 impl Audit {
-    /// Drops some calls that are too old; goes on where the last step of the run ended.
+    /// Deletes some calls that are too old; continues where the last step of the run ended.
     pub(super) async fn drop_step(&self, clock_ms: u64, most: u32) -> Result<Step, StoreError> {
         let store = &self.shared.store;
         let looked_at = lock(&self.shared.retention).looked_at.clone();
@@ -71,11 +71,11 @@ impl Audit {
         })
     }
 
-    /// Returns how long calls of a project are kept; `None` if its settings cannot be read: then nothing
-    /// is dropped.
+    /// Returns the retention period of a project; `None` if its settings cannot be read: then
+    /// nothing is deleted.
     async fn retention_of(&self, project: &str) -> Result<Option<u64>, StoreError> {
         let gateway = u64::try_from(self.shared.policy.retention.as_millis()).unwrap_or(u64::MAX);
-        // Rows without a project are those of calls whose beginning was damaged.
+        // Rows without a project belong to calls whose beginning was damaged.
         let Ok(name) = project.parse() else {
             return Ok(Some(gateway));
         };
@@ -92,7 +92,7 @@ impl Audit {
         Ok(Some(chosen.unwrap_or(gateway)))
     }
 
-    /// Takes a person's data out of the calls of a project. The rows stay and can be counted.
+    /// Erases a person's data from the calls of a project. The rows stay and can be counted.
     pub(crate) async fn erase_user(&self, project: &str, user: &str) -> Result<Erased, AuditError> {
         self.import_now().await?;
         let store = &self.shared.store;
@@ -118,7 +118,7 @@ impl Audit {
     }
 }
 
-/// Tells how many calls are held, and returns the others.
+/// Returns the number of held calls, and the others.
 fn split(calls: Vec<StoredCall>, holds: &[HoldRow]) -> (usize, Vec<StoredCall>) {
     let all = calls.len();
     let is_free = |call: &StoredCall| !holds.iter().any(|hold| hold.keeps(&call.row));

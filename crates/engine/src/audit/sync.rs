@@ -1,4 +1,4 @@
-//! Durability `disk`: one thread that syncs for everybody who waits at that moment.
+//! Durability `disk`: one thread that syncs for all waiting calls at once.
 //!
 //! A failed sync is not retried: the kernel may have dropped the pages, so from then on every wait
 //! fails. Entry point: `GroupSync::start`.
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::segment::Segment;
 
-/// The handle of the syncing thread, which ends when the handle is dropped.
+/// The handle of the sync thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct GroupSync {
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ pub(super) struct GroupSync {
 struct Shared {
     queue: Mutex<Queue>,
     ready: Condvar,
-    /// The error number of the sync that failed, or 0.
+    /// The error number of the failed sync, or 0.
     failed: AtomicI32,
     gave_up: CancellationToken,
     #[cfg(test)]
@@ -48,7 +48,7 @@ impl GroupSync {
         Ok(Self { shared })
     }
 
-    /// Returns the error of the sync that failed, if one ever did.
+    /// Returns the error of the failed sync, if any.
     pub(super) fn failure(&self) -> Option<io::Error> {
         match self.shared.failed.load(Ordering::Acquire) {
             0 => None,
@@ -68,7 +68,7 @@ impl GroupSync {
         self.shared.rounds.load(Ordering::Relaxed)
     }
 
-    /// Has `segment` synced soon, without waiting for it.
+    /// Requests a sync of `segment`, without waiting.
     pub(super) fn request(&self, segment: Arc<Segment>) {
         let mut queue = self.shared.lock();
         queue.mark(segment);
@@ -141,7 +141,7 @@ impl Shared {
                 }
             }
             for waiter in waiting {
-                // Whoever no longer waits needs no answer.
+                // A caller that no longer waits needs no answer.
                 waiter.send(()).ok();
             }
         }

@@ -1,7 +1,7 @@
 //! The driver of servers that are commands on this machine, each in a sandboxed process tree.
 //!
-//! Profile `local`: on the host's own root. Profile `hosted`: on a root of its own, made of read-only
-//! parts of the host's, with a bounded place on disk.
+//! Profile `local`: on the host's own root. Profile `hosted`: on a separate root, made of read-only
+//! parts of the host's, with limited storage.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -25,17 +25,18 @@ use super::{
     StartRequest, Stdin, Streams, Usage,
 };
 
-/// The parent, in the data folder, of the working folders of servers that name none.
+/// The parent folder, in the data folder, of default working folders.
 const FOLDERS: &str = "servers";
-/// How long a disk may take to say whether a file is there.
+/// Time limit for checking whether a file exists.
 const LOOK: Duration = Duration::from_secs(1);
 /// Where a hosted command works if its spec names no folder; in the second if its program lies in the first,
 /// which would hide it.
 const OWN_FOLDERS: [&str; 2] = ["/work", "/workspace"];
-/// Variables of the gateway's that hosted commands get as well: they say nothing of the machine.
+/// Variables of the gateway that hosted commands get as well: they reveal nothing about the
+/// machine.
 const PASSED_ON: [&str; 4] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ"];
 
-/// Returns what this host offers to sandboxed processes, found by trying.
+/// Probes what this host supports for sandboxed processes.
 pub fn probe_host() -> Result<HostReport, DriverError> {
     let instance = format!("probe-{}", std::process::id());
     Ok(host_report(&probe(instance)?))
@@ -55,7 +56,7 @@ impl ProcessDriver {
         (*project != self.hosted.options.project).then_some(project)
     }
 
-    /// Returns the command of a person's own server, on the host's root.
+    /// Returns the command of a user's own server, on the host's root.
     fn local(&self, project: &ProjectName, name: &ServerName, launch: &ProcessLaunch) -> Command {
         let project = self.project(project);
         let options = &self.hosted.options;
@@ -64,8 +65,8 @@ impl ProcessDriver {
         let cwd = launch.cwd.clone().unwrap_or_else(|| {
             let mut builder = std::fs::DirBuilder::new();
             builder.mode(0o700);
-            // Not its parents: a data folder that was removed is not made again. If this fails, the
-            // start fails on the working folder and says so.
+            // Its parents are not created: a removed data folder must stay removed. If this fails,
+            // the start fails on the working folder and reports it.
             drop(builder.create(&own_folder));
             own_folder.clone()
         });
@@ -92,7 +93,7 @@ impl ProcessDriver {
         }
     }
 
-    /// Returns the command of a hosted server, on a root of its own; its place on disk is not there yet.
+    /// Returns the command of a hosted server, on a separate root; its storage is added later.
     fn hosted(&self, project: &ProjectName, name: &ServerName, launch: &ProcessLaunch) -> Command {
         let cwd = launch.cwd.clone();
         let mut env = vec![("PATH".to_owned(), PATH.to_owned())];
@@ -118,7 +119,7 @@ impl ProcessDriver {
         }
     }
 
-    /// Returns a program of the gateway's own search path by its path, unless it is where all see it.
+    /// Resolves a program on the gateway's own search path, unless it is in a system folder.
     fn found(&self, program: &str) -> String {
         if on_path(program, PATH).is_some() {
             return program.to_owned();
@@ -129,7 +130,7 @@ impl ProcessDriver {
         own.map_or_else(|| program.to_owned(), |path| path.display().to_string())
     }
 
-    /// Refuses a working folder that would let the server out, wherever links lead by now.
+    /// Refuses a working folder that would let the server escape; follows links.
     async fn checked_cwd(
         &self,
         spec: &ServerSpec,
@@ -169,7 +170,7 @@ impl ProcessDriver {
         let outside: Vec<PathBuf> = cwd.iter().cloned().collect();
         let place = hosted.place(&labels, &limits, &volumes, &outside).await?;
         let mut command = self.hosted(&labels.project, &spec.name, launch);
-        // The folder that was checked, wherever a link leads by now.
+        // The folder that was checked: a link may point elsewhere by now.
         if let Some(cwd) = cwd {
             (command.writable, command.cwd) = (vec![cwd.clone()], cwd);
         }
@@ -247,7 +248,7 @@ impl Driver for ProcessDriver {
         })
     }
 
-    /// Names arguments only if they exist as files: what merely looks like a path is none.
+    /// Names only arguments that exist as files.
     fn explain<'a>(
         &'a self,
         project: &'a ProjectName,
@@ -312,7 +313,7 @@ impl Control for Tree {
     }
 }
 
-/// Refuses a hosted command that wants an isolation that only images have.
+/// Refuses a hosted command that requires an isolation level of images.
 fn check_rung(launch: &ProcessLaunch) -> Result<(), DriverError> {
     let why = "a command is hosted as a sandboxed process; give the server an `image` for more";
     let wanted = launch.hosting.provider;
@@ -330,8 +331,8 @@ fn check_rung(launch: &ProcessLaunch) -> Result<(), DriverError> {
     }
 }
 
-/// Returns where the servers of a project have their working folders, in the data folder: `servers` for
-/// the folder's own project, `projects/NAME/servers` for others.
+/// Returns the parent of a project's default working folders, in the data folder: `servers` for the
+/// folder's own project, `projects/NAME/servers` for others.
 pub(crate) fn folders(project: Option<&ProjectName>) -> PathBuf {
     match project {
         None => PathBuf::from(FOLDERS),

@@ -25,8 +25,8 @@ impl Engine {
         self.inner.machine.metrics.wrong_key();
     }
 
-    /// Records that wrong keys are being tried, among the events of the server `native` and in the
-    /// audit; whoever calls this bounds how often. fault U5
+    /// Records attempts with wrong keys, among the events of the server `native` and in the audit;
+    /// the caller limits the rate. fault U5
     pub fn report_wrong_keys(&self, surface: Surface, what: String) {
         let events = &self.inner.default.router.events;
         events.report(&ServerName::native(), EventKind::WrongKeys, what.clone());

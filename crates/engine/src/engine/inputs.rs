@@ -1,6 +1,6 @@
-//! Answers to the inputs of configuration files (`${input:id}`), kept sealed in the store so that a person
-//! answers once. For a data folder whose gateway is not started yet. Entry points: [`kept_inputs`] and
-//! [`keep_inputs`].
+//! Answers to the inputs of configuration files (`${input:id}`), stored encrypted, so that a user
+//! answers once. For a data folder whose gateway is not started yet. Entry points: [`kept_inputs`]
+//! and [`keep_inputs`].
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use crate::config::EngineConfig;
 use crate::credentials::{SignInError, Vault};
 use crate::error::EngineError;
 
-/// An answer, and what it is for.
+/// An answer, and the input it belongs to.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptInput {
-    /// The file that asks.
+    /// The file with the input.
     pub file: String,
-    /// What stands for the file and the entry as they were when the question was answered.
+    /// Identifies the file and the entry as they were when the input was answered.
     pub scope: String,
-    /// The id of the question.
+    /// The id of the input.
     pub id: String,
     /// The answer.
     pub answer: String,
@@ -36,14 +36,14 @@ impl std::fmt::Debug for KeptInput {
 }
 
 impl KeptInput {
-    /// Returns its name in the store, of a length that every index takes.
+    /// Returns its name in the store, of a fixed length.
     fn name(&self) -> String {
         let text = [self.scope.as_str(), &self.id].join("\0");
         gantry_model::hex::hex(&Sha256::digest(text))
     }
 }
 
-/// Returns the answers that are kept.
+/// Returns the stored answers.
 pub async fn kept_inputs(config: &EngineConfig) -> Result<Vec<KeptInput>, EngineError> {
     let (folder, store) = open(config).await?;
     let vault = vault(config, folder.path(), &store);
@@ -52,7 +52,7 @@ pub async fn kept_inputs(config: &EngineConfig) -> Result<Vec<KeptInput>, Engine
     Ok(kept?)
 }
 
-/// Keeps these answers, and none that a file they come from asked for in another form.
+/// Stores these answers, and deletes all other answers for the same files.
 pub async fn keep_inputs(config: &EngineConfig, answers: &[KeptInput]) -> Result<(), EngineError> {
     let (folder, store) = open(config).await?;
     let vault = vault(config, folder.path(), &store);

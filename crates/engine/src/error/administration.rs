@@ -1,5 +1,5 @@
-//! Errors of administering projects: roles, settings, projects, the registration policy, products, and
-//! whatever else an administrator may not do or got wrong.
+//! Errors of administrative operations: roles, settings, projects, grants, the registration policy,
+//! products.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use gantry_model::spec::period;
 /// Why an administrator's change was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// A key of a role that whoever asks may not hand out or take away.
+    /// The caller may not create or revoke a key of this role.
     #[error("a key with the role `{role}` is not yours to make or to end")]
     RoleAbove {
         /// The role of that key.
         role: Role,
     },
-    /// A setting that there is not, or a value that it does not take.
+    /// An unknown setting, or an invalid value.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// The project does not allow the server.
@@ -35,7 +35,7 @@ pub enum AdminError {
         "the registration policy asks for a second person, so an admin does not change it alone"
     )]
     PolicyOfInstallation,
-    /// Too much waits for a second person already.
+    /// Too many changes wait for a second person.
     #[error("too many registrations wait for a second person")]
     TooManyPending,
     /// Too many holds are in force.
@@ -56,19 +56,19 @@ pub enum AdminError {
         /// The id as asked for.
         id: String,
     },
-    /// Whoever asked for something cannot approve it.
+    /// The requester of a change cannot approve it.
     #[error("registration `{id}` is your own: somebody else must approve it")]
     OwnRegistration {
         /// Its id.
         id: String,
     },
-    /// It does not wait any more.
+    /// It is already decided.
     #[error("registration `{id}` is decided")]
     RegistrationDecided {
         /// Its id.
         id: String,
     },
-    /// What was kept of it cannot be read with the key of this data folder.
+    /// Its stored request cannot be decrypted with the key of this data folder.
     #[error("what registration `{id}` asked for cannot be decrypted")]
     RegistrationLost {
         /// Its id.
@@ -128,13 +128,13 @@ pub enum AdminError {
         /// The name as asked for.
         name: String,
     },
-    /// What is installed is not what the plan was made for.
+    /// The installed product differs from the one the plan was made for.
     #[error("product `{name}` is not what the plan was made for")]
     ProductChanged {
         /// Its name.
         name: String,
     },
-    /// The server is a product's to change.
+    /// The server belongs to a product.
     #[error("server `{server}` belongs to product `{product}`")]
     OfProduct {
         /// The server.
@@ -148,10 +148,10 @@ pub enum AdminError {
         /// The id as asked for.
         id: String,
     },
-    /// The project has as many grants as it may.
+    /// The project has the maximum number of grants.
     #[error("a project has at most {most} grants")]
     TooManyGrants {
-        /// How many that is.
+        /// The maximum.
         most: usize,
     },
     /// No such group of servers.
@@ -166,19 +166,19 @@ pub enum AdminError {
         /// The name.
         name: String,
     },
-    /// Grants name the group.
+    /// Grants use the group.
     #[error("grants name the group `{name}`")]
     GroupInUse {
         /// The name.
         name: String,
     },
-    /// The group of files is what the files say.
+    /// The group of files is defined by the configuration files.
     #[error("the group `files` is what the configuration files define")]
     FilesGroup,
-    /// The project has as many groups as it may.
+    /// The project has the maximum number of groups.
     #[error("a project has at most {most} groups")]
     TooManyGroups {
-        /// How many that is.
+        /// The maximum.
         most: usize,
     },
     /// No such project.
@@ -193,13 +193,13 @@ pub enum AdminError {
         /// The name.
         name: ProjectName,
     },
-    /// A project of that name was deleted, and its record is kept.
+    /// A deleted project had this name, and its record is kept.
     #[error("the record of a deleted project has the name `{name}`")]
     ProjectNameUsed {
         /// The name.
         name: ProjectName,
     },
-    /// The project of the data folder itself is always there.
+    /// The project of the data folder cannot be unloaded or deleted.
     #[error("project `{name}` is the data folder's own")]
     ProjectOfFolder {
         /// The name.

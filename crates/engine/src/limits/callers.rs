@@ -1,4 +1,4 @@
-//! How many agents of a project may call, which decides whether lanes of servers are kept free for
+//! How many agents of a project may call, which decides whether slots of servers are kept free for
 //! others. Written when keys or grants change, read by every call.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ impl CallerCount {
         self.0.store(agents, Ordering::Relaxed);
     }
 
-    /// Returns how many there are beside the one that asks.
+    /// Returns how many other agents there are.
     pub(crate) fn others(&self) -> u32 {
         self.0.load(Ordering::Relaxed).saturating_sub(1)
     }

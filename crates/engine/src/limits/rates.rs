@@ -1,6 +1,6 @@
-//! Counts calls and bytes of a project's callers against their limits: those of the key, of the agent and
-//! of the project. Where nothing is limited, a call looks at one pointer. Nothing here waits: what is
-//! beyond a limit is refused. Entry points: [`CallLimits::admit`] and [`LimitPermit::charge`].
+//! Counts calls and bytes of a project's callers against the limits of the key, the agent and the
+//! project. Without limits, a call only reads one pointer. Never waits: calls beyond a limit are
+//! refused. Entry points: [`CallLimits::admit`] and [`LimitPermit::charge`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,15 +18,15 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
-/// When to come again if as many calls as may are under way.
+/// The retry delay if the maximum number of concurrent calls is reached.
 const WHEN_ONE_ENDS: Duration = Duration::from_secs(1);
 
-/// A limit that a call would go beyond.
+/// A limit that a call would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitExceeded {
-    /// Whose limit it is.
+    /// The owner of the limit.
     pub owner: LimitOwner,
-    /// What it limits, and to how much.
+    /// The kind of the limit, and its value.
     pub what: Limited,
     /// When to try again.
     pub retry_after: Duration,
@@ -34,11 +34,11 @@ pub struct LimitExceeded {
 
 /// The limits of a project, its agents and their keys.
 pub(crate) struct CallLimits {
-    /// Nothing while nothing is limited.
+    /// `None` if there are no limits.
     now: ArcSwapOption<LimitTable>,
-    /// One change at a time.
+    /// Held during a change.
     changing: Mutex<()>,
-    /// What times are counted from.
+    /// The reference point of all times.
     epoch: Instant,
 }
 
@@ -49,16 +49,16 @@ struct LimitTable {
     keys: HashMap<KeyId, Arc<Limiter>>,
 }
 
-/// What one key, agent or project has used of its limits.
+/// The usage of one key, agent or project.
 struct Limiter {
     limits: RateLimits,
     calls: [Option<Bucket>; 2],
     bytes: [Option<Bucket>; 2],
-    /// Calls under way; they outlast a change of the limits.
+    /// Calls in flight; kept when the limits change.
     in_flight: Arc<AtomicU32>,
 }
 
-/// The right to make a call, given back when it is dropped.
+/// The permission to make a call, returned when it is dropped.
 #[derive(Default)]
 pub(crate) struct LimitPermit {
     limiters: [Option<Arc<Limiter>>; 3],
@@ -74,7 +74,7 @@ impl CallLimits {
         }
     }
 
-    /// Changes what all agents of the project may use together.
+    /// Sets the limits of the project as a whole.
     pub(crate) fn set_project(&self, limits: &RateLimits) {
         let now = self.now.load();
         let project = now.as_deref().and_then(|table| table.project.as_ref());
@@ -87,7 +87,7 @@ impl CallLimits {
         });
     }
 
-    /// Changes what agents and keys may use; whoever is not named is not limited.
+    /// Sets the limits of agents and keys; those not listed have none.
     pub(crate) fn set_callers<'a>(
         &self,
         agents: impl Iterator<Item = (&'a AgentName, &'a RateLimits)>,
@@ -108,7 +108,7 @@ impl CallLimits {
         self.now.store(is_limited.then(|| Arc::new(table)));
     }
 
-    /// Lets a caller make a call with so many bytes of arguments, unless that is beyond a limit.
+    /// Admits a call with this many bytes of arguments, unless it exceeds a limit.
     pub(crate) fn admit(
         &self,
         caller: &Caller,
@@ -146,7 +146,7 @@ impl CallLimits {
     }
 }
 
-/// Returns the limiters of all that are limited, with what was used of limits that stay.
+/// Returns the limiters for these limits, keeping the usage of unchanged ones.
 fn replaced<'a, K: Eq + Hash>(
     old: &HashMap<K, Arc<Limiter>>,
     limits: impl Iterator<Item = (K, &'a RateLimits)>,
@@ -159,7 +159,8 @@ fn replaced<'a, K: Eq + Hash>(
 }
 
 impl Limiter {
-    /// Returns the limiter of some limits after the one that was before; none if nothing is limited.
+    /// Returns the limiter for these limits, with the usage of the previous one; `None` without
+    /// limits.
     fn after(before: Option<&Arc<Self>>, limits: &RateLimits) -> Option<Arc<Self>> {
         if limits.is_empty() {
             return None;
@@ -190,7 +191,7 @@ impl Limiter {
         }
     }
 
-    /// Counts a call, or says which limit it is beyond and when to try again.
+    /// Counts a call, or returns the exceeded limit and when to retry.
     fn enter(&self, now: Duration) -> Result<(), (Limited, Duration)> {
         let most = self.limits.concurrency.map_or(u32::MAX, |most| most.get());
         let more = |calls: u32| (calls < most).then_some(calls + 1);
@@ -227,7 +228,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// Puts a call back into the first buckets.
+    /// Returns a call to the first buckets.
     fn put_back(&self, buckets: usize) {
         let taken = self.calls.iter().take(buckets).flatten();
         taken.for_each(|bucket| bucket.put_back(1));
@@ -235,7 +236,7 @@ impl Limiter {
 }
 
 impl LimitPermit {
-    /// Counts bytes that the call has used.
+    /// Counts bytes used by the call.
     pub(crate) fn charge(&self, bytes: usize) {
         let Some(epoch) = self.epoch else { return };
         let (now, bytes) = (epoch.elapsed(), u64::try_from(bytes).unwrap_or(u64::MAX));
@@ -323,7 +324,7 @@ mod tests {
             (LimitOwner::Key, Limited::CallsPerMinute(3))
         );
         assert_eq!(refused.retry_after, Duration::from_secs(20));
-        // What a key's own limit refused was not taken from the agent.
+        // A call refused by a key's limit is not counted for the agent.
         assert_eq!(admitted(&all, &other, 10), 2);
         let refused = all.admit(&other, 0).err().unwrap();
         assert_eq!(refused.owner, LimitOwner::Agent);
@@ -335,7 +336,7 @@ mod tests {
             (refused.owner, refused.what),
             (LimitOwner::Project, Limited::CallsPerHour(4))
         );
-        // Other changes leave what was used.
+        // Other changes keep the usage.
         set(&all, &[("one", r#"{"calls_per_minute":5}"#)], &[]);
         all.set_project(&RateLimits::default());
         assert_eq!(admitted(&all, &one, 10), 0);
@@ -360,10 +361,10 @@ mod tests {
         let refused = all.admit(&one, 0).err().unwrap();
         assert_eq!(refused.what, Limited::Concurrency(2));
         drop(first);
-        // One that was refused took no call.
+        // A refused call is not counted.
         let third = all.admit(&one, 0).ok();
         assert!(third.is_some());
-        // A change of the limit knows what is under way.
+        // A changed limit includes the calls in flight.
         set(&all, &[("one", r#"{"concurrency":3}"#)], &[]);
         let fourth = all.admit(&one, 0).ok();
         assert!(fourth.is_some() && all.admit(&one, 0).is_err());
@@ -379,7 +380,7 @@ mod tests {
         set(&all, &[], &[(1, r#"{"bytes_per_minute":6000}"#)]);
         let permit = all.admit(&one, 1000).ok().unwrap();
         permit.charge(4000);
-        // What is there lets a call through, however large it is; what it is too much is waited for.
+        // Any remaining amount admits a call of any size; the excess must be refilled first.
         all.admit(&one, 2000).ok().unwrap();
         let refused = all.admit(&one, 0).err().unwrap();
         assert_eq!(refused.what, Limited::BytesPerMinute(6000));

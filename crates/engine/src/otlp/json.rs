@@ -1,4 +1,5 @@
-//! The messages of OTLP as JSON: names in camel case, ids in hexadecimal digits, wide numbers as texts.
+//! OTLP messages as JSON: names in camel case, ids in hexadecimal digits, 64-bit integers as
+//! strings.
 
 use gantry_model::hex::hex;
 use serde_json::{Value as Json, json};
@@ -48,7 +49,7 @@ pub(super) fn span(span: &Span<'_>) -> Vec<u8> {
     written.to_string().into_bytes()
 }
 
-/// Writes the request that carries items, which are written already.
+/// Encodes a request with encoded items.
 pub(super) fn request(resource: &[Attribute<'_>], items: &[Vec<u8>]) -> Vec<u8> {
     let (of_resource, of_scope, of_items) = ("resourceSpans", "scopeSpans", "spans");
     let resource = json!({"attributes": attributes(resource)});
@@ -62,7 +63,7 @@ pub(super) fn request(resource: &[Attribute<'_>], items: &[Vec<u8>]) -> Vec<u8> 
     written
 }
 
-/// Returns how many items an answer says were rejected; zero if it says nothing that can be read.
+/// Returns how many items a response reports as rejected; zero if it is unreadable.
 pub(super) fn rejected(answer: &[u8]) -> u64 {
     let answer: Json = serde_json::from_slice(answer).unwrap_or_default();
     let partial = &answer["partialSuccess"];

@@ -1,5 +1,5 @@
-//! The messages of OTLP in the wire format of Protocol Buffers: only the fields that Gantry sends, and of
-//! answers only how much was rejected. Field numbers are those of `opentelemetry-proto` 1.x.
+//! OTLP messages in the wire format of Protocol Buffers: only the fields that Gantry sends, and the
+//! number of rejected items in responses. Field numbers are those of `opentelemetry-proto` 1.x.
 
 use super::{Attribute, KIND_SERVER, SCOPE, STATUS_ERROR, Span, Value, flags};
 
@@ -124,7 +124,7 @@ pub(super) fn request(resource: &[Attribute<'_>], items: &[Vec<u8>]) -> Vec<u8> 
     message.0
 }
 
-/// Returns how many items an answer says were rejected; zero if it says nothing that can be read.
+/// Returns how many items a response reports as rejected; zero if it is unreadable.
 pub(super) fn rejected(answer: &[u8]) -> u64 {
     let partial = fields(answer).find_map(|(field, content)| match content {
         Content::Bytes(bytes) if field == 1 => Some(bytes),
@@ -142,7 +142,7 @@ enum Content<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Returns the fields of a message up to the first that is none.
+/// Returns the fields of a message, up to the first invalid one.
 fn fields(mut rest: &[u8]) -> impl Iterator<Item = (u64, Content<'_>)> {
     std::iter::from_fn(move || {
         let key = take_varint(&mut rest)?;

@@ -1,5 +1,5 @@
-//! Agents and keys as administrators see and change them; each change is on record before its effect
-//! (`acts`) and runs to its end (`Project::complete`).
+//! Agents and keys, for administrators; each change is recorded before its effect (`acts`) and runs
+//! to its end (`Project::complete`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 
 impl Project {
-    /// Returns all valid keys, oldest first, as they may be shown.
+    /// Returns the public views of all valid keys, oldest first.
     pub async fn keys(&self) -> Result<Vec<KeyView>, EngineError> {
         self.access.list().await
     }
@@ -41,7 +41,7 @@ impl Project {
         Ok((made.id, made.key))
     }
 
-    /// Makes a key; its text is never shown again. An agent that is not known is made, without grants.
+    /// Creates a key; its text is never shown again. An unknown agent is created, without grants.
     pub async fn make_key(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -57,7 +57,7 @@ impl Project {
                 Ok(()) => project.access.create(&new).await,
                 Err(refused) => Err(refused),
             };
-            // The key has a name of its own only now.
+            // The key has an id only now.
             let target = made.as_ref().ok().map(|made| made.id.to_string());
             act.end_with(&made, target, None).await;
             made
@@ -168,7 +168,7 @@ impl Project {
         })
     }
 
-    /// Makes an agent, with its grants and filter.
+    /// Creates an agent, with its grants and filter.
     pub async fn create_agent(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -189,7 +189,7 @@ impl Project {
         .await
     }
 
-    /// Changes an agent, its grants or its filter; every call from now on is judged by them.
+    /// Changes an agent, its grants or its filter; effective for every later call.
     pub async fn change_agent(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -221,8 +221,8 @@ impl Project {
         .await
     }
 
-    /// Removes an agent, its grants and its keys, which open nothing from now on; false if there
-    /// was none. The agent of the last valid admin key cannot be removed.
+    /// Removes an agent, its grants and its keys; false if there was none. The agent of the last
+    /// valid admin key cannot be removed.
     pub async fn remove_agent(
         self: &Arc<Self>,
         by: impl Into<Actor>,

@@ -1,6 +1,6 @@
-//! What administrators do with the record of a project's calls: check its chain, place and release holds,
-//! erase a person's data, read the bodies of a call. Each is an act of its own. Entry points: the methods
-//! of [`Project`].
+//! Administration of the record of a project's calls: verify its chain, place and release holds,
+//! erase a person's data, read the bodies of a call. Each is recorded as an act. Entry points: the
+//! methods of [`Project`].
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 use crate::random::random;
 
-/// Findings that are returned at most; all are counted.
+/// The maximum number of returned findings; all are counted.
 const MOST_FINDINGS: usize = 1000;
-/// Holds of one project that may be in force at the same time.
+/// The maximum number of active holds of a project.
 const MOST_HOLDS: usize = 1000;
 
-/// What is to be held; what is `None` does not matter.
+/// The calls to hold; `None` matches any call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewHold {
     /// Only calls of this agent.
@@ -30,17 +30,17 @@ pub struct NewHold {
     pub user: Option<String>,
     /// Only calls to this server.
     pub server: Option<String>,
-    /// Only calls that came in at this time or later.
+    /// Only calls that were received at this time or later.
     pub since_ms: Option<u64>,
-    /// Only calls that came in before this time.
+    /// Only calls that were received before this time.
     pub until_ms: Option<u64>,
     /// Why.
     pub reason: String,
 }
 
 impl Project {
-    /// Checks the chain of the audit against its rows. Of other projects than the gateway's own only what
-    /// concerns their calls is told, and whether anything is wrong at all.
+    /// Verifies the chain of the audit against its rows. A project other than the gateway's own
+    /// gets only the findings about its calls, and whether there are any others.
     pub async fn verify_audit(&self) -> Result<Verification, EngineError> {
         let machine = &self.machine;
         let audit = machine.audit.clone();
@@ -54,17 +54,17 @@ impl Project {
         Ok(report)
     }
 
-    /// Returns the public key that this gateway signs the audit with.
+    /// Returns the public key of the audit's signatures by this gateway.
     pub async fn audit_key(&self) -> PublicKey {
         self.machine.audit.public_key().await
     }
 
-    /// Returns the holds on the project's calls, also those that were released.
+    /// Returns the holds on the project's calls, including released ones.
     pub async fn holds(&self) -> Result<Vec<HoldRow>, EngineError> {
         Ok(self.machine.store.holds(self.name.as_str()).await?)
     }
 
-    /// Keeps calls whatever their age, and from being erased.
+    /// Protects calls from deletion by age and from erasure.
     pub async fn hold(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -132,8 +132,8 @@ impl Project {
         .await
     }
 
-    /// Takes a person's data out of the project's calls; the rows stay, and what is held stays whole. The
-    /// act does not name the person.
+    /// Erases a person's data from the project's calls; the rows stay, and held calls are
+    /// unchanged. The act does not name the person.
     pub async fn erase_user(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -154,7 +154,7 @@ impl Project {
         .await
     }
 
-    /// Returns a call for somebody else than its agent; who read it is recorded first.
+    /// Returns a call to a reader other than its agent; the access is recorded first.
     pub async fn read_call(
         &self,
         by: impl Into<Actor>,
@@ -172,7 +172,7 @@ impl Project {
         Ok(Some(row))
     }
 
-    /// Records that somebody exports calls with their bodies.
+    /// Records an export of calls with their bodies.
     pub async fn record_export(
         &self,
         by: impl Into<Actor>,

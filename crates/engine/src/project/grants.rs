@@ -1,5 +1,5 @@
-//! Grants and groups of servers as administrators see and change them, and whom new servers are offered to.
-//! Each change is on record before its effect (`acts`) and runs to its end (`Project::complete`).
+//! Grants and groups of servers, for administrators, and the default grants of new servers. Each
+//! change is recorded before its effect (`acts`) and runs to its end (`Project::complete`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::access::{Access, FILES_GROUP, GrantView, GroupView};
 use crate::acts::{Actor, Draft};
 use crate::error::{AdminError, EngineError, Issue};
 
-/// How often the uses of grants are written.
+/// How often uses of grants are written.
 const WRITE_USES: Duration = Duration::from_secs(30);
 
 impl Project {
-    /// Returns all grants, with when each was last used.
+    /// Returns all grants, each with its last use.
     pub async fn grants(&self) -> Result<Vec<GrantView>, EngineError> {
         self.access.grants().await
     }
@@ -44,8 +44,8 @@ impl Project {
         })
     }
 
-    /// Returns what decides about a call of a tool besides the grants: what the tool says of itself, and
-    /// what is wrong with the arguments, if there are any and the tool is known.
+    /// Returns the facts about a tool that decide besides the grants: its hint, and what is wrong
+    /// with the arguments, if both are known.
     pub async fn tool_facts(
         &self,
         server: &ServerName,
@@ -69,8 +69,8 @@ impl Project {
         }
     }
 
-    /// Grants, denies, or has approvers asked for what the grant names; every call from now on is judged
-    /// by it. A grant that its principal has already stays as it is.
+    /// Adds a grant; it applies to every later call. An equal grant of the same principal stays as
+    /// it is.
     pub async fn add_grant(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -141,7 +141,7 @@ impl Project {
         found.ok_or_else(|| AdminError::UnknownGroup { name: name() }.into())
     }
 
-    /// Makes a group of servers.
+    /// Creates a group of servers.
     pub async fn create_group(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -163,7 +163,7 @@ impl Project {
         .await
     }
 
-    /// Gives a group other members; what is granted on it is granted on those from now on.
+    /// Replaces the members of a group; grants on it apply to the new members from now on.
     pub async fn change_group(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -187,7 +187,7 @@ impl Project {
         .await
     }
 
-    /// Removes a group that no grant names; false if there was none.
+    /// Removes a group that no grant uses; false if there was none.
     pub async fn remove_group(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -209,7 +209,7 @@ impl Project {
         .await
     }
 
-    /// Grants a new server to whom the project's `default_grant` names.
+    /// Grants a new server according to the project's `default_grant`.
     pub(super) async fn offer(&self, server: &ServerName) {
         let to = self.settings().default_grant.principals();
         if to.is_empty() {
@@ -261,7 +261,7 @@ impl Project {
             .collect()
     }
 
-    /// Tells clients whose grants are others than before that their lists may be.
+    /// Notifies clients whose grants have changed that their lists may have changed.
     pub(super) fn regranted(&self) {
         for agent in self.access.take_regranted() {
             self.catalog.grants_changed(&agent);
@@ -269,12 +269,12 @@ impl Project {
     }
 }
 
-/// What decides about a call of a tool besides the grants.
+/// The facts about a tool that decide about a call besides the grants.
 #[derive(Debug)]
 pub struct ToolFacts {
-    /// What the tool says of itself.
+    /// The tool's hint.
     pub hint: ReadOnlyHint,
-    /// What is wrong with the arguments; none if they were not checked.
+    /// What is wrong with the arguments; `None` if they were not checked.
     pub issues: Option<Vec<Issue>>,
 }
 
@@ -287,7 +287,7 @@ impl Default for ToolFacts {
     }
 }
 
-/// Tells whether a server is defined by a file, or comes with the gateway.
+/// Returns whether a server is defined by a file, or built in.
 pub(super) fn is_of_files(spec: &ServerSpec) -> bool {
     match spec.source {
         Source::File | Source::Builtin => true,
@@ -299,7 +299,7 @@ fn members(group: &ServerGroup) -> serde_json::Value {
     json!({"servers": group.members().collect::<Vec<_>>()})
 }
 
-/// Writes the uses of grants now and then, and a last time when told to stop.
+/// Writes the uses of grants periodically, and once more when stopped.
 pub(super) async fn write_uses(access: Arc<Access>, stop: CancellationToken) {
     loop {
         let is_last = tokio::select! {

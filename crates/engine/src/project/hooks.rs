@@ -1,5 +1,5 @@
-//! The hooks of a project: set, changed and removed by administrators, each by its name. They are part of the
-//! project's settings. Entry point: [`Project::set_hook`].
+//! The hooks of a project, for administrators: set, change and remove, by name. They are part of
+//! the project's settings. Entry point: [`Project::set_hook`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Project;
 use crate::acts::Actor;
 use crate::error::{AdminError, EngineError};
 
-/// The setting that has them.
+/// The name of the setting.
 const SETTING: &str = "hooks";
 
 impl Project {
@@ -20,8 +20,8 @@ impl Project {
         self.settings().hooks.clone()
     }
 
-    /// Sets a hook, or removes it. A command or an address that no server of the project may have, no hook
-    /// has either.
+    /// Sets or removes a hook. The registration policy for servers also applies to its command or
+    /// URL.
     pub async fn set_hook(
         self: &Arc<Self>,
         by: impl Into<Actor>,

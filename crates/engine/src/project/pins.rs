@@ -1,6 +1,6 @@
-//! Tools that are new or changed: shown with what differs, approved or refused by an approver. A decision
-//! is on one version; nothing goes over to another version or another name. Entry points:
-//! [`Project::tool_changes`] and [`Project::decide_on_tool`].
+//! New and changed tools: shown with their differences, approved or refused by an approver. A
+//! decision applies to one version; it is never transferred to another version or name. Entry
+//! points: [`Project::tool_changes`] and [`Project::decide_on_tool`].
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub struct PinnedItem {
 }
 
 impl Project {
-    /// Returns what servers list now and nobody approved, each with its server's name and whether it is
-    /// held back.
+    /// Returns the listed items that are not approved, each with its server's name and whether it
+    /// is withheld.
     pub async fn tool_changes(
         &self,
     ) -> Result<Vec<(ServerName, bool, ToolChangeRow)>, EngineError> {
@@ -35,14 +35,14 @@ impl Project {
         let policy = self.pins.policy();
         let known = rows.into_iter().filter_map(|row| {
             let server = self.supervisor.find(&row.now.server.to_string())?;
-            // Refusing keeps the class of the change.
+            // A refusal keeps the class of the change.
             let is_withheld = policy.withholds(row.now.state, row.now.change);
             Some((server.name.clone(), is_withheld, row))
         });
         Ok(known.collect())
     }
 
-    /// Returns the versions of a tool, prompt or template that are remembered, the newest first.
+    /// Returns the stored versions of a tool, prompt or template, newest first.
     pub async fn tool_versions(
         &self,
         item: &PinnedItem,
@@ -56,7 +56,7 @@ impl Project {
         }
     }
 
-    /// Approves or refuses the version of something that its server lists now.
+    /// Approves or refuses the listed version of an item.
     pub async fn decide_on_tool(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -102,7 +102,7 @@ impl Project {
         .await
     }
 
-    /// Store first, memory second, lists last.
+    /// Writes the store first, memory second, lists last.
     async fn decide_in_store(
         &self,
         id: ServerId,
@@ -118,14 +118,14 @@ impl Project {
         Ok(is_listed)
     }
 
-    /// Applies what the store says is approved.
+    /// Applies the approvals in the store.
     pub(super) async fn follow_pins(&self) -> Result<(), EngineError> {
         self.pins.reload().await?;
         self.supervisor.publish();
         Ok(())
     }
 
-    /// Applies the project's rules for tools, if they changed.
+    /// Applies the project's policy for tools, if it changed.
     pub(super) async fn follow_pin_policy(&self) -> Result<(), EngineError> {
         if self.pins.follow(&self.settings().tools).await? {
             self.supervisor.publish();

@@ -1,10 +1,9 @@
-//! The registration policy of the project, applied wherever a server is registered, edited, tried out or
-//! read from a file (fault G8), and what waits for a second person because of it.
+//! The registration policy of the project, applied wherever a server is registered, edited, tested
+//! or read from a file (fault G8), and the changes that need a second person because of it.
 //!
-//! A change that needs a second person is not made: whoever asked for it has it kept
-//! ([`Project::hold_registration`]), somebody else takes it up ([`Project::take_registration`]) and has it
-//! made in their own name, or refuses it. What is kept is sealed, bound to its id, and forgotten with the
-//! decision.
+//! A change that needs a second person is not made: it is stored ([`Project::hold_registration`]);
+//! another person approves it ([`Project::take_registration`]), which makes it in their name, or
+//! refuses it. The stored request is encrypted, bound to its id, and deleted with the decision.
 
 use std::sync::Arc;
 
@@ -24,42 +23,42 @@ use crate::random::random;
 
 /// How many registrations are listed.
 const LISTED: u32 = 1000;
-/// How many may wait at once, so that nobody fills the store with them.
+/// How many may be pending, so that they cannot fill the store.
 const MOST_PENDING: usize = 200;
-/// Where the role of who asked stands in what is kept.
+/// The member of the stored request with the requester's role.
 const ASKED_ROLE: &str = "asked_role";
 
 /// A change that needs a second person.
 #[derive(Debug, Clone)]
 pub struct HeldChange {
-    /// What is to be done, such as `server.register`.
+    /// The act, such as `server.register`.
     pub act: &'static str,
-    /// To what.
+    /// Its target.
     pub target: String,
-    /// What is done once it is approved, secrets included.
+    /// The request to execute once it is approved, including secrets.
     pub request: Value,
     /// The same without its secrets.
     pub shown: Value,
-    /// Why a second person is asked.
+    /// Why a second person is required.
     pub reasons: Vec<Sensitive>,
 }
 
-/// A registration that somebody else than who asked for it has approved.
+/// A registration that another person has approved.
 #[derive(Debug, Clone)]
 pub struct TakenRegistration {
-    /// What is to be done.
+    /// The act.
     pub act: String,
-    /// To what.
+    /// Its target.
     pub target: String,
-    /// What was asked for.
+    /// The request.
     pub request: Value,
-    /// In whose name it is done.
+    /// The approving actor.
     pub by: Actor,
     row: RegistrationRow,
 }
 
 impl Project {
-    /// Returns a server as the policy lets it in: not at all, or with its isolation floor raised.
+    /// Applies the policy to a server: refuses it, or raises its required isolation.
     pub(super) fn policed(
         &self,
         by: &Actor,
@@ -76,7 +75,7 @@ impl Project {
         Ok(spec)
     }
 
-    /// Refuses a server that the policy does not allow to anybody.
+    /// Refuses a server that the policy forbids.
     pub(super) fn allowed(&self, spec: &ServerSpec) -> Result<(), EngineError> {
         let settings = self.settings();
         Ok(settings
@@ -85,14 +84,14 @@ impl Project {
             .map_err(AdminError::from)?)
     }
 
-    /// Returns why a second person would have to approve a server.
+    /// Returns why a second person must approve a server.
     pub fn approval_reasons(&self, spec: &ServerSpec) -> Vec<Sensitive> {
         let before = self.supervisor.find(spec.name.as_str());
         let before = before.as_ref().map(|handle| &*handle.spec);
         self.settings().registration.reasons(spec, before)
     }
 
-    /// Holds the servers of files that the policy does not allow: they are shown, with the reason.
+    /// Holds the servers of files that the policy forbids: they are shown, with the reason.
     pub(super) fn police_files(&self, specs: &mut [ServerSpec]) {
         let settings = self.settings();
         let policy = &settings.registration;
@@ -106,7 +105,7 @@ impl Project {
         }
     }
 
-    /// Refuses a grant on everything that needs a second person.
+    /// Refuses a grant of everything if it needs a second person.
     pub(super) fn policed_grants(&self, by: &Actor, grants: &[Grant]) -> Result<(), EngineError> {
         self.policed_all(by, grants.iter().any(is_everything))
     }
@@ -127,7 +126,7 @@ impl Project {
         }
     }
 
-    /// Keeps a change until a second person has decided.
+    /// Stores a change until a second person has decided.
     pub async fn hold_registration(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -178,20 +177,20 @@ impl Project {
         .await
     }
 
-    /// Returns the changes that wait or waited for a second person, the newest first.
+    /// Returns the changes that need or needed a second person, the newest first.
     pub async fn registrations(&self) -> Result<Vec<RegistrationRow>, EngineError> {
         let store = &self.machine.store;
         Ok(store.registrations(&self.name, LISTED).await?)
     }
 
-    /// Returns one change that waits or waited.
+    /// Returns one such change.
     pub async fn registration(&self, id: &str) -> Result<RegistrationRow, EngineError> {
         let all = self.registrations().await?;
         let found = all.into_iter().find(|row| row.id == id);
         found.ok_or_else(|| AdminError::UnknownRegistration { id: shown(id) }.into())
     }
 
-    /// Approves a change that somebody else asked for, and hands it out to be made, once.
+    /// Approves another person's change, and returns it for execution, once.
     pub async fn take_registration(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -230,7 +229,7 @@ impl Project {
         if !self.is_second_person(by, &asker).await? {
             return Err(AdminError::OwnRegistration { id: row.id }.into());
         }
-        // What cannot be read is not approved: it waits until it is refused, or its key is back.
+        // An unreadable request is not approved: it waits until it is refused, or its key is back.
         let request = match (request, row.state) {
             (None, RegistrationState::Pending) => {
                 return Err(AdminError::RegistrationLost { id: row.id }.into());
@@ -247,7 +246,7 @@ impl Project {
         })
     }
 
-    /// Has an approved change wait again, because it could not be made.
+    /// Makes an approved change pending again, because it failed.
     pub async fn reopen_registration(&self, taken: &TakenRegistration) {
         if let Err(error) = self.machine.store.reopen_registration(&taken.row).await {
             let why = gantry_model::diagnose::chain(&error);
@@ -255,7 +254,7 @@ impl Project {
         }
     }
 
-    /// Refuses a change; whoever asked for it may take it back this way.
+    /// Refuses a change; the requester can withdraw it this way.
     pub async fn refuse_registration(
         self: &Arc<Self>,
         by: impl Into<Actor>,

@@ -1,6 +1,6 @@
-//! Tries a change of policy on recorded calls: what each was decided, and what it would be. Nothing is
-//! changed and nothing is called. What the record does not hold is not guessed: such a call is undecided.
-//! Entry point: [`Project::test_policy`].
+//! Tries a change of policy on recorded calls: the recorded decision of each, and the new one.
+//! Nothing is changed or called. A call whose record lacks something that the decision needs is
+//! undecided. Entry point: [`Project::test_policy`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,52 +18,52 @@ use super::Project;
 use crate::access::{PolicyChange, PolicyRows};
 use crate::error::EngineError;
 
-/// How many calls are read at a time.
+/// How many calls are read at once.
 const PAGE: u32 = 500;
 
-/// What a policy makes of a recorded call.
+/// The result of the test for one recorded call.
 #[derive(Debug, Clone)]
 pub struct TestedCall {
     /// The call.
     pub call: CallId,
-    /// When it came in, in milliseconds since 1970.
+    /// When it was received, in milliseconds since 1970.
     pub started_ms: u64,
-    /// Who made it.
+    /// Its agent.
     pub agent: String,
-    /// For which server.
+    /// Its server.
     pub server: String,
-    /// For which tool, prompt or resource.
+    /// Its tool, prompt or resource.
     pub item: String,
-    /// What was decided: `allow`, `ask` or `deny`.
+    /// The recorded decision: `allow`, `ask` or `deny`.
     pub recorded: &'static str,
-    /// What would be decided: the same words, or `undecided`.
+    /// The new decision: the same keywords, or `undecided`.
     pub decision: &'static str,
     /// Why.
     pub why: String,
 }
 
-/// What a policy makes of recorded calls.
+/// The result of the test for all calls.
 #[derive(Debug, Clone, Default)]
 pub struct PolicyReport {
-    /// How many calls were looked at.
+    /// How many calls were tested.
     pub calls: u64,
-    /// How many would be decided as they were.
+    /// How many have the same decision.
     pub same: u64,
-    /// How many would be decided otherwise.
+    /// How many have another decision.
     pub differ: u64,
-    /// How many cannot be decided with what is on record.
+    /// How many cannot be decided from the record.
     pub undecided: u64,
-    /// How many were for nothing that grants are about, such as tools that there were not.
+    /// How many were not subject to grants, such as calls of unknown tools.
     pub not_judged: u64,
     /// Those that differ or are undecided, newest first.
     pub items: Vec<TestedCall>,
 }
 
-/// The most calls that are shown one by one.
+/// Maximum number of listed calls.
 const MOST_ITEMS: usize = 1000;
 
 impl Project {
-    /// Tries a change on the newest recorded calls, at most `last` of them.
+    /// Tests a change on the newest recorded calls, at most `last` of them.
     pub async fn test_policy(
         &self,
         change: PolicyChange,
@@ -141,7 +141,7 @@ impl Project {
     }
 }
 
-/// The grants of callers, made when first asked for.
+/// The grants of callers, computed when first needed.
 struct Sets {
     policy: PolicyRows,
     /// Whose calls need no grants.
@@ -164,18 +164,20 @@ impl Sets {
     }
 }
 
-/// Returns what the grants said of a call; nothing if they were not asked, or did not decide.
+/// Returns the decision of the grants about a call; `None` if they were not consulted or did not
+/// decide.
 fn recorded(row: &CallRow) -> Option<&'static str> {
     match (row.status, row.code.as_deref()) {
         (_, Some("grant.unbound" | "grant.denied" | "grant.arguments")) => Some("deny"),
         (_, Some(code)) if code == "grant.approval" || code.starts_with("approval.") => Some("ask"),
-        // What was refused for another reason was let through by the grants, but for what is not there.
+        // A call that was refused for another reason was allowed by the grants, unless its server
+        // is unknown.
         (CallStatus::Refused, _) if row.server.is_empty() => None,
         _ => Some("allow"),
     }
 }
 
-/// Tells whether grants decide about it by name.
+/// Returns whether grants decide about it by name.
 fn is_use(class: MethodClass, row: &CallRow) -> bool {
     let is_named = matches!(
         class,
@@ -184,7 +186,7 @@ fn is_use(class: MethodClass, row: &CallRow) -> bool {
     is_named && !row.tool.is_empty()
 }
 
-/// Returns the arguments as they were; none if they were not kept whole.
+/// Returns the recorded arguments, unless they were truncated, hashed or not stored.
 fn arguments(class: MethodClass, row: &CallRow) -> Kept {
     let Some(text) = row.input.as_deref() else {
         return match row.input_bytes {
@@ -208,16 +210,16 @@ fn arguments(class: MethodClass, row: &CallRow) -> Kept {
     }
 }
 
-/// What is on record of arguments.
+/// The recorded arguments.
 enum Kept {
     /// There were none.
     None,
     Whole(String),
-    /// Why they cannot be used.
+    /// Why they are unavailable.
     Lost(&'static str),
 }
 
-/// Decides as a call would be, and says by what.
+/// Decides like for a call, and describes why.
 fn decided(
     set: &GrantSet,
     class: MethodClass,

@@ -1,8 +1,10 @@
-//! Who is a second person: somebody else than who asked, and nobody whom they have made up.
+//! Decides who counts as a second person: not the requester, and not a key that the requester
+//! created.
 //!
-//! An approver is made by who manages the installation, never by an admin (`Role::may_give`). An admin
-//! counts only if no key of who asked made theirs, nor made the key that made it: the log of acts tells.
-//! Who manages the installation can do everything alone. Entry point: `Project::is_second_person`.
+//! Approvers are created by administrators of the installation, never by admins (`Role::may_give`).
+//! An admin counts only if the requester created neither their key nor the key that created it,
+//! according to the log of acts. Administrators of the installation need no second person. Entry
+//! point: `Project::is_second_person`.
 
 use gantry_model::caller::Role;
 use gantry_store::{ActFilter, ActOutcome, ActRow};
@@ -11,14 +13,14 @@ use super::Project;
 use crate::acts::Actor;
 use crate::error::EngineError;
 
-/// How far back it is looked who made whose key.
+/// How many creators of keys are followed.
 const DEEPEST: usize = 32;
 
-/// Who asked for a change.
+/// The requester of a change.
 pub(super) struct Asker<'a> {
     pub(super) key: &'a str,
     pub(super) name: &'a str,
-    /// Unknown where an earlier release kept the change.
+    /// Unknown if an earlier release stored the change.
     pub(super) role: Option<Role>,
 }
 
@@ -29,13 +31,13 @@ impl Asker<'_> {
 }
 
 impl Project {
-    /// Tells whether an actor is a second person beside who asked.
+    /// Returns whether an actor is a second person besides the requester.
     pub(super) async fn is_second_person(
         &self,
         by: &Actor,
         asker: &Asker<'_>,
     ) -> Result<bool, EngineError> {
-        // Another key of the same person is no second person.
+        // Another key of the same person does not count.
         if asker.is(&by.key(), by.name()) {
             return Ok(false);
         }
@@ -46,8 +48,9 @@ impl Project {
         }
     }
 
-    /// Tells whether who asked may have made a key, or a key that made it. One of which nobody knows who
-    /// made it may be theirs; who has made its maker without a record here is not of this project.
+    /// Returns whether the requester may have created a key, directly or through other keys. A key
+    /// without a recorded creator may be the requester's; a creator without a record does not
+    /// belong to this project.
     async fn may_have_made(&self, asker: &Asker<'_>, key: String) -> Result<bool, EngineError> {
         let mut made = key;
         for step in 0..DEEPEST {

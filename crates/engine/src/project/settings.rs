@@ -1,5 +1,5 @@
-//! The settings of a project in memory: read when it is opened, changed store first and memory second,
-//! read again when another gateway has changed them. Entry points: [`Project::settings`] and
+//! The settings of a project in memory: read when it is opened, written to the store before memory,
+//! and read again when another gateway has changed them. Entry points: [`Project::settings`] and
 //! [`Project::change_settings`].
 
 use std::collections::BTreeMap;
@@ -21,12 +21,12 @@ use crate::audit::Audit;
 use crate::error::{AdminError, EngineError};
 use crate::limits::CallLimits;
 
-/// The settings that hold now.
+/// The current settings.
 pub(crate) struct SettingsHolder {
     now: ArcSwap<ProjectSettings>,
-    /// The revision in the store that was read last.
+    /// The last read revision.
     revision: AtomicU64,
-    /// One change at a time.
+    /// Held during a change.
     changing: Mutex<()>,
     /// Records calls as the settings say.
     audit: Audit,
@@ -35,8 +35,8 @@ pub(crate) struct SettingsHolder {
 }
 
 impl SettingsHolder {
-    /// Reads the settings of a project. One that cannot be read is an error: a policy never falls back
-    /// to allowing more.
+    /// Reads the settings of a project. An unreadable one is an error: a policy never falls back to
+    /// a weaker one.
     pub(crate) async fn load(
         store: &Store,
         project: &ProjectName,
@@ -74,7 +74,7 @@ impl SettingsHolder {
     }
 
     async fn reload(&self, store: &Store, project: &ProjectName) -> Result<(), EngineError> {
-        // Before the rows: what changes in between is read again.
+        // Read before the rows: a change in between is read again.
         let revision = store.changes(project).await?.settings;
         let stored = store.settings(project).await?;
         let settings = ProjectSettings::from_stored(stored).map_err(AdminError::from)?;
@@ -92,12 +92,12 @@ impl SettingsHolder {
 }
 
 impl Project {
-    /// Returns the settings of the project as they are now.
+    /// Returns the current settings of the project.
     pub fn settings(&self) -> Arc<ProjectSettings> {
         self.settings.now()
     }
 
-    /// Changes settings, all of them or none; `null` brings a default back.
+    /// Changes settings, all of them or none; `null` restores a default.
     pub async fn change_settings(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -160,8 +160,8 @@ impl Project {
     }
 }
 
-/// Refuses a change of the registration policy by an admin whom it asks for a second person: who could
-/// loosen it alone would need none.
+/// Refuses a change of the registration policy by an administrator who is subject to a second
+/// person: otherwise the policy could be weakened alone.
 fn may_change_policy(
     by: &Actor,
     before: &ProjectSettings,

@@ -27,7 +27,7 @@ use crate::server::pending::{Answer, Failure};
 use crate::transport::http::HttpError;
 
 impl Reply {
-    /// Makes one of a result of our own, which is in memory anyway.
+    /// Creates a reply from a result in memory.
     pub(super) fn of_ours(result: Bytes) -> Self {
         Self {
             call: None,
@@ -40,7 +40,7 @@ impl Reply {
         }
     }
 
-    /// Reads a server's answer.
+    /// Reads a server's response.
     pub(super) fn read(
         answer: Answer,
         server: &ServerHandle,
@@ -183,7 +183,7 @@ impl Reply {
         }
     }
 
-    /// Takes out the server's secrets; a result that had some says how many in its `_meta`.
+    /// Redacts the server's secrets; the `_meta` of the result says how many.
     pub(super) fn redact(mut self, target: &Target<'_>) -> Self {
         let redactor = target.redactor();
         if let Some(warning) = &mut self.warning
@@ -203,7 +203,7 @@ impl Reply {
         self
     }
 
-    /// Takes room of the budget for a result that has none yet: a native tool's.
+    /// Charges a result without a permit, such as a native tool's, to the budget.
     pub(super) fn charge(
         mut self,
         budget: &AnswerBudget,
@@ -220,7 +220,7 @@ impl Reply {
         Ok(self)
     }
 
-    /// Returns what the record keeps.
+    /// Returns the output for the record.
     pub(super) fn output(&self) -> Output<'_> {
         Output {
             result: Some(&self.result),
@@ -230,7 +230,7 @@ impl Reply {
     }
 }
 
-/// Takes a server's secrets, and keys of ours, out of what a client is told of a failure.
+/// Redacts a server's secrets, and Gantry's own keys, in a failure.
 pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
     let clean = |text: &mut String| {
         if let Some((clean, _)) = hidden::clean(text) {
@@ -269,7 +269,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
                 clean(found);
             }
         }
-        // Texts of the caller's and of our own.
+        // Texts of the caller and of the gateway.
         CallError::UnknownTool { .. }
         | CallError::UnknownItem { .. }
         | CallError::UnknownServer { .. }
@@ -303,8 +303,8 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
     error
 }
 
-/// Reads a server's own error; one of the stateless era, whose `method` is given, gets the code of
-/// the older shape in which we hand results on.
+/// Reads a server's own error; for one of the stateless era, whose `method` is given, the code is
+/// converted to the handshake era.
 fn rpc_error(server: &ServerHandle, method: Option<Method>, error: &Bytes) -> CallError {
     let server = server.name.clone();
     match ErrorBody::read(trusted(error)) {

@@ -1,5 +1,5 @@
-//! Asks the project's hooks about a request before it is sent, and about a result before it is passed on.
-//! What they replace is checked like what they saw. Entry points: [`Router::hooked_request`] and
+//! Runs the project's hooks on a request before it is sent, and on a result before it is returned.
+//! Replacements are checked like the originals. Entry points: [`Router::hooked_request`] and
 //! [`Router::hooked_result`].
 
 use bytes::Bytes;
@@ -15,11 +15,11 @@ use crate::error::CallError;
 use crate::request::Reply;
 use crate::server::handshake::readable;
 
-/// What hooks look at: what uses something of a server.
+/// The methods that hooks see: those that use an item of a server.
 const SEEN: [Method; 3] = [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead];
 
 impl Router {
-    /// Returns the arguments that are sent instead, if a hook replaced them.
+    /// Returns the replaced arguments, if a hook replaced them.
     pub(super) async fn hooked_request(
         &self,
         call: &Call<'_>,
@@ -32,7 +32,7 @@ impl Router {
         let input = input(call, target, &id, HookPoint::Request);
         let replaced = self.hooks.ask(&input).await?;
         match replaced {
-            // Other requests are addressed by what stands in their params.
+            // The params of other requests contain their address, so they cannot be replaced.
             Some(_) if call.method != Some(Method::ToolsCall) => Err(CallError::HookFailed {
                 hook: "request".to_owned(),
                 point: HookPoint::Request,
@@ -42,7 +42,7 @@ impl Router {
         }
     }
 
-    /// Returns the result that is passed on: as it is, or as a hook replaced it.
+    /// Returns the result: unchanged, or as replaced by a hook.
     pub(super) async fn hooked_result(
         &self,
         call: &Call<'_>,
@@ -105,7 +105,7 @@ impl Reply {
             result: Bytes::from(result.text().to_owned()),
             is_error,
             is_odd,
-            // Taken again for what it is long now.
+            // Acquired again for the new length.
             permit: AnswerPermit::default(),
             ..self
         }

@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When the caller wants an answer at the latest, if it said so.
+/// The caller's deadline, if it has one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     asked: Option<(Duration, Instant)>,
 }
 
 impl Limit {
-    /// Counts a caller's time from `begun`.
+    /// Counts a caller's timeout from `begun`.
     pub(super) fn of(begun: Instant, timeout: Option<Duration>) -> Self {
-        // What reaches beyond the clock is no limit.
+        // A timeout beyond the clock's range is no limit.
         let asked = timeout.and_then(|timeout| Some((timeout, begun.checked_add(timeout)?)));
         Self { asked }
     }
 
-    /// Returns how long to wait for something that has a bound of its own.
+    /// Returns how long to wait for something with its own limit.
     pub(super) fn within(self, bound: Duration) -> Duration {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         self.asked
             .map_or(bound, |(_, until)| left(until).min(bound))
     }
 
-    /// Returns what the caller allowed, if it is over.
+    /// Returns the caller's timeout, if it has passed.
     pub(super) fn passed(self) -> Option<Duration> {
         self.asked
             .filter(|(_, until)| *until <= Instant::now())

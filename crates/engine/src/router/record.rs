@@ -1,5 +1,5 @@
-//! The record of a request: an intent before it is sent and an outcome when it has ended, or both at once
-//! if it is refused. Written here and nowhere else. Entry points: [`Record::carry_out`] and
+//! The record of a request: an intent before it is sent and an outcome when it has ended, or both
+//! at once if it is refused. Written only here. Entry points: [`Record::carry_out`] and
 //! [`Record::refuse`].
 
 use std::borrow::Cow;
@@ -28,7 +28,7 @@ use crate::transport::http::TraceHeaders;
 /// The code of a result that does not fit its output schema.
 const OUTPUT: &str = "schema.output";
 
-/// A request that is not on record yet.
+/// A request that is not recorded yet.
 pub(super) struct Record<'a> {
     router: &'a Router,
     caller: &'a Caller,
@@ -37,22 +37,22 @@ pub(super) struct Record<'a> {
     decision: Option<Decision<'a>>,
     /// What the request is measured by.
     measured: &'a Measured,
-    /// When the request came.
+    /// When the request arrived.
     pub(super) begun: Instant,
 }
 
-/// What the record of a request that succeeded keeps of it.
+/// The recorded output of a successful request.
 #[derive(Default)]
 pub(super) struct Output<'a> {
     pub(super) result: Option<&'a [u8]>,
-    /// The tool says that it failed.
+    /// Whether the tool reports a failure.
     pub(super) is_error: bool,
     /// What its output schema has against it.
     pub(super) warning: Option<&'a str>,
 }
 
 impl<'a> Record<'a> {
-    /// Begins with a request that has just come, under the id that was given out for it.
+    /// Starts with a new request, under its preassigned id.
     pub(super) fn open(
         router: &'a Router,
         caller: &'a Caller,
@@ -92,7 +92,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Records a request, does its work unless the caller's key ends first, and records how it ended.
+    /// Records a request, runs it unless the caller's key ends first, and records the outcome.
     pub(super) async fn carry_out<T>(
         self,
         request: &Request<'_>,
@@ -116,7 +116,7 @@ impl<'a> Record<'a> {
         self.announced.record();
         let counted = router.metrics.begin(self.begun);
         let ended = until_key_ends(caller, work).await;
-        // Fetched again: the server may have signed in meanwhile.
+        // Fetched again: there may have been a sign-in meanwhile.
         let redactor = target.redactor();
         let ended = ended.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = match &ended {
@@ -160,8 +160,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Records a request that is refused before it is sent; without a target nobody could be found for
-    /// it.
+    /// Records a request that is refused before it is sent; without a target if none was found.
     pub(super) async fn refuse(
         self,
         request: &Request<'_>,
@@ -207,7 +206,7 @@ impl<'a> Record<'a> {
                 self.announced.record();
                 CallFailure { call, error }
             }
-            // One that was only counted cannot be asked for.
+            // A request that was only counted has no row.
             Ok(false) => CallFailure { call: None, error },
             Err(audit) => CallFailure {
                 call: None,
@@ -283,7 +282,7 @@ impl<'a> AskedFor<'a> {
     }
 }
 
-/// Describes why a request failed as the audit stores it.
+/// Describes a failure for the audit.
 fn describe(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
     let status = if matches!(
         error,
@@ -346,7 +345,7 @@ fn error_kind(error: &CallError) -> ErrorKind {
     }
 }
 
-/// Tells whether a call that was recorded was never sent, because it may not be or has no room.
+/// Returns whether a recorded call was never sent, because it is not allowed or there is no room.
 fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,

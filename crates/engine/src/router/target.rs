@@ -1,4 +1,4 @@
-//! What a request is for: which server, which tool, prompt or resource, under which grant class.
+//! The target of a request: its server, its tool, prompt or resource, and its grant class.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,31 +27,31 @@ use crate::server::handle::ServerHandle;
 use crate::tool::Tool;
 use crate::transport::http::{MessageHead, TraceHeaders};
 
-/// Where a call is carried out.
+/// Where a call is run.
 pub(super) enum NameLocation {
     Server(Arc<ServerHandle>),
     Native(Arc<Native>),
 }
 
-/// Where the params name the item, which must be put back into the server's words.
+/// Where the params contain the item's name, which must be replaced by the server's own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Renamed {
     Nowhere,
-    /// In their member `name`.
+    /// In the member `name`.
     Name,
-    /// In their member `uri`.
+    /// In the member `uri`.
     Uri,
     /// In a `ref` to a prompt.
     PromptReference,
-    /// In a `ref` to a resource, or to a template of resources.
+    /// In a `ref` to a resource, or to a resource template.
     ResourceReference,
 }
 
-/// What a request is for.
+/// The target of a request.
 pub(super) struct Target<'a> {
     pub(super) place: NameLocation,
     pub(super) class: MethodClass,
-    /// The tool, the prompt or the resource, by the server's own name for it.
+    /// The tool, the prompt or the resource, by the server's own name.
     pub(super) item: Cow<'a, str>,
     tool: Option<Arc<Tool>>,
     renamed: Renamed,
@@ -61,7 +61,7 @@ pub(super) struct Target<'a> {
 }
 
 impl Router {
-    /// Finds what a request is for in the caller's view.
+    /// Resolves the target of a request in the caller's view.
     pub(super) fn target<'a>(
         &self,
         caller: &Caller,
@@ -112,7 +112,7 @@ impl Router {
         }
     }
 
-    /// Finds a tool of a server that has come up since it was guessed; never without its schema.
+    /// Resolves a tool of a server that has become ready since; never without its schema.
     pub(super) fn learned<'a>(
         &self,
         caller: &Caller,
@@ -121,7 +121,7 @@ impl Router {
     ) -> Result<Target<'a>, CallError> {
         let mut target = self.target(caller, request, method)?;
         if let Some(server) = target.guessed() {
-            // A server is up a moment before the catalog hears of it.
+            // A server is ready a moment before the catalog includes it.
             let offered = server.catalog.load();
             let tool = offered.tools.iter().find(|tool| *tool.name == *target.item);
             let asked = || request.params.name?.string();
@@ -181,7 +181,8 @@ impl Router {
         }
     }
 
-    /// Says of a tool that is not listed because it is suspended that it is, to those who may use it.
+    /// Returns the error for a tool that is hidden because it is suspended, if the caller may use
+    /// it.
     fn suspended_tool(&self, caller: &Caller, name: &str) -> Option<CallError> {
         let now = self.suspended.now();
         let mut tools = now.tools();
@@ -247,8 +248,8 @@ impl Router {
         }
     }
 
-    /// A completion belongs to the prompt or the template that it completes: the one that its type
-    /// says, since that is what the server goes by.
+    /// Resolves a completion: it belongs to the prompt or the template that its type names, since
+    /// the server uses that.
     fn completion<'a>(
         &self,
         caller: &Caller,
@@ -288,7 +289,7 @@ impl Router {
         }
     }
 
-    /// Any other method, to the one server that was named.
+    /// Resolves any other method, for the one server in scope.
     fn direct<'a>(&self, caller: &Caller, request: &Request<'a>) -> Result<Target<'a>, CallError> {
         let unknown = || unknown_method(request);
         let Scope::Server(name) = &request.scope else {
@@ -302,8 +303,8 @@ impl Router {
             name: name.to_string(),
         })?;
         let class = class_of(request.method);
-        // A server knows one client, the gateway: its tasks and its log level are those of all agents.
-        // An agent sets its level in its session or request, and tasks are not passed through.
+        // A server has one client, the gateway: its tasks and its log level are shared by all
+        // agents. An agent sets its level in its session or request, and tasks are not forwarded.
         let item = match (caller.kind, class) {
             (KeyKind::Admin(_), _) => Cow::Borrowed(""),
             (KeyKind::Agent, MethodClass::Lifecycle) if request.method == "ping" => {
@@ -351,7 +352,7 @@ impl Target<'_> {
         self.tool.as_ref()
     }
 
-    /// Returns the permits for heavy checks of whoever offers it.
+    /// Returns the permits for expensive checks.
     pub(super) fn permits(&self) -> &Permits {
         match &self.place {
             NameLocation::Server(server) => &server.permits,
@@ -471,7 +472,7 @@ impl Target<'_> {
             Renamed::Uri => {
                 params.set_buf("uri", RawBuf::string(&self.item));
             }
-            // Rebuilt from what was checked, so that nothing else of it reaches the server.
+            // Rebuilt from what was checked, so that nothing else reaches the server.
             Renamed::PromptReference => {
                 params.set_buf("ref", reference("ref/prompt", "name", &self.item));
             }
@@ -481,7 +482,7 @@ impl Target<'_> {
         }
     }
 
-    /// Returns what the head of a request over HTTP repeats of it.
+    /// Returns the HTTP head of the request.
     pub(super) fn head(
         &self,
         request: &Request<'_>,
@@ -506,7 +507,7 @@ impl Target<'_> {
         })
     }
 
-    /// Returns the server of a tool that is not known, which must not be called like that.
+    /// Returns the server of an unknown tool, which must be resolved again before the call.
     pub(super) fn guessed(&self) -> Option<&Arc<ServerHandle>> {
         let is_tool = self.class == MethodClass::Tool && !self.item.is_empty();
         match &self.place {
@@ -516,7 +517,7 @@ impl Target<'_> {
     }
 }
 
-/// Returns a reference to what a completion completes.
+/// Returns the reference of a completion.
 fn reference(kind: &str, member: &'static str, item: &str) -> RawBuf {
     let mut reference = Edit::new(Raw::EMPTY_OBJECT);
     reference.set_buf("type", RawBuf::string(kind));
@@ -530,8 +531,8 @@ fn unknown_method(request: &Request<'_>) -> CallError {
     }
 }
 
-/// Passes on what the call belongs to in the caller's world. A user id that is only the agent's word
-/// has a key that says so.
+/// Adds the caller's context to the params. A user id that is only the agent's claim uses a
+/// separate key.
 pub(super) fn pass_context(params: &mut Edit<'_>, context: &Context, users: UserTrust) {
     let user_id = match users {
         UserTrust::Asserted => meta::ASSERTED_USER_ID,

@@ -112,7 +112,7 @@ struct RemainingBudget {
     patterns: Cell<u64>,
     /// Whether a string whose pattern exceeds that counts as a match.
     assumed: Cell<bool>,
-    /// How many such strings there were.
+    /// The number of strings whose pattern exceeded that.
     unjudged: Cell<u64>,
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use gantry_model::id::AgentName;
 
-/// How many agents may fill their part of the queue at the same time.
+/// How many agents may fill their part of the queue at once.
 const AGENTS: usize = 4;
 /// Agents that neither wait nor hold a lane are remembered up to this many, instead of being forgotten
 /// after each call.
@@ -93,7 +93,7 @@ impl<T> FairQueue<T> {
         &mut self.agents[index]
     }
 
-    /// Tells whether a call of the agent's would find a place.
+    /// Returns whether there is room for a call of this agent.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         self.waiting(agent) < self.limit && self.length < self.limit * AGENTS
     }
@@ -127,7 +127,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Appends behind the agent's own calls, or gives the call back if there is no place for it.
+    /// Appends after the agent's other calls, or returns the call if there is no room.
     pub(crate) fn push(&mut self, agent: &AgentName, call: T) -> Result<(), T> {
         if !self.has_room(agent) {
             return Err(call);
@@ -161,7 +161,7 @@ impl<T> FairQueue<T> {
         self.pop_if(|_| true)
     }
 
-    /// Takes out the one call that matches.
+    /// Removes the first call that matches.
     pub(crate) fn remove(&mut self, matches: impl Fn(&T) -> bool) -> Option<T> {
         let call = self.agents.iter_mut().find_map(|of| {
             let position = of.waiting.iter().position(&matches)?;

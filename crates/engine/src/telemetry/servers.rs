@@ -1,7 +1,8 @@
-//! Metrics by server: calls from the rows that are stored, and how the servers are when metrics are asked for.
+//! Metrics by server: calls from the stored rows, and the state of the servers at the time of the
+//! query.
 //!
-//! The number of label values is bounded, whatever names servers have had: beyond the bound they are counted
-//! together. Agents, users, tools and whatever else callers choose are no labels.
+//! The number of label values is bounded: further servers are counted together. Agents, users,
+//! tools and other values chosen by callers are never labels.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
@@ -15,16 +16,16 @@ use prometheus_client::registry::Registry;
 
 use super::Label;
 
-/// How many servers of a project have figures of their own.
+/// How many servers of a project have their own label.
 const MOST_SERVERS: usize = 500;
-/// How many codes of refusals have figures of their own; there are fewer.
+/// How many refusal codes have their own label; there are fewer.
 const MOST_CODES: usize = 200;
-/// Stands for all the others.
+/// The label of all others.
 const OTHERS: &str = "(others)";
 
 type ServerStatus = [(&'static str, String); 2];
 
-/// How a server is.
+/// The state of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerFigures {
     pub(crate) name: String,
@@ -34,12 +35,12 @@ pub(crate) struct ServerFigures {
     pub(crate) restarts: u32,
 }
 
-/// Label values up to a bound.
+/// A bounded set of label values.
 #[derive(Default)]
 struct LabelSet(Mutex<HashSet<String>>);
 
 impl LabelSet {
-    /// Returns the value as a label, or what stands for all beyond the bound.
+    /// Returns the value as a label, or the common label beyond the bound.
     fn label(&self, value: &str, most: usize) -> String {
         let mut known = self.0.lock();
         if !known.contains(value) {
@@ -68,7 +69,7 @@ pub(super) struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Makes the metrics known to the project's registry.
+    /// Registers the metrics with the project's registry.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("servers", "Servers by state", self.states.clone());
         registry.register(
@@ -133,7 +134,7 @@ impl ServerMetrics {
         self.refusals.get_or_create(&[("code", code)]).inc();
     }
 
-    /// Sets how the servers are now.
+    /// Sets the current state of the servers.
     pub(super) fn set(&self, servers: impl Iterator<Item = ServerFigures>) {
         let gauges = [&self.ready, &self.in_flight, &self.waiting, &self.restarts];
         self.states.clear();

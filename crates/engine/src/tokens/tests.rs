@@ -1,4 +1,4 @@
-//! Tokens of an issuer with keys of its own, and what is wrong with others.
+//! Valid tokens of an issuer, and invalid ones.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,14 +1,14 @@
-//! The spans that wait to be sent: bounded in number and bytes. When it is full the oldest is dropped and
-//! counted, since what has just happened is of more use.
+//! The queue of spans to send, bounded in number and bytes. When it is full the oldest span is
+//! dropped and counted, since recent ones are more useful.
 
 use std::collections::{HashSet, VecDeque};
 
 use gantry_model::id::CallId;
 use gantry_store::{CallRow, CallStatus};
 
-/// How many spans may wait.
+/// The maximum number of queued spans.
 const MOST_SPANS: usize = 16 << 10;
-/// How many bytes they may take.
+/// The maximum total size of queued spans.
 const MOST_BYTES: usize = 32 << 20;
 /// How many spans are sent at once.
 const BATCH_SPANS: usize = 512;
@@ -17,7 +17,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// How many refused calls are remembered.
 const MOST_KNOWN: usize = 4096;
 
-/// Spans that are sent together, each written already.
+/// Encoded spans that are sent together.
 pub(super) type Batch = Vec<Vec<u8>>;
 
 /// The spans that wait.
@@ -25,15 +25,16 @@ pub(super) type Batch = Vec<Vec<u8>>;
 pub(super) struct SpanQueue {
     spans: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// How many were dropped for want of room.
+    /// How many were dropped because the queue was full.
     pub(super) dropped: u64,
-    /// Refused calls that have a span: their row is stored again as more are counted into it.
+    /// Refused calls that already have a span: their row is stored again whenever repetitions are
+    /// counted.
     known: HashSet<CallId>,
     known_order: VecDeque<CallId>,
 }
 
 impl SpanQueue {
-    /// Tells whether a row's call has its span already; remembers it if not.
+    /// Returns whether the call of a row already has a span; remembers it otherwise.
     pub(super) fn is_known(&mut self, row: &CallRow<&str>) -> bool {
         if row.status != CallStatus::Refused {
             return false;
@@ -63,7 +64,7 @@ impl SpanQueue {
         }
     }
 
-    /// Puts spans back that were not sent, if there is room for them.
+    /// Returns unsent spans to the queue, if there is room.
     pub(super) fn put_back(&mut self, batch: Batch) {
         for span in batch.into_iter().rev() {
             if self.spans.len() == MOST_SPANS || self.bytes + span.len() > MOST_BYTES {
@@ -90,7 +91,7 @@ impl SpanQueue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Tells whether there is enough to send.
+    /// Returns whether there is enough for a batch.
     pub(super) fn fills_batch(&self) -> bool {
         self.spans.len() >= BATCH_SPANS || self.bytes >= BATCH_BYTES
     }

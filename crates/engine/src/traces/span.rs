@@ -1,6 +1,6 @@
-//! What the span of a call says: the conventions of OpenTelemetry for MCP and GenAI, what Langfuse reads, and
-//! the rest of the row under `gantry.`. The names of attributes are here and nowhere else. Entry point:
-//! [`of_call`].
+//! The attributes of a call's span: OpenTelemetry's conventions for MCP and GenAI, those of
+//! Langfuse, and the rest of the row under `gantry.`. All attribute names are defined here. Entry
+//! point: [`of_call`].
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use gantry_store::{CallRow, CallStatus, ErrorKind};
 
 use crate::otlp::{Attribute, Span, SpanEvent, Value};
 
-/// The span of a call before it is written.
+/// The span of a call before encoding.
 pub(super) struct CallSpan<'a> {
     row: &'a CallRow<&'a str>,
     name: String,
@@ -21,7 +21,7 @@ pub(super) struct CallSpan<'a> {
 /// Makes the span of a call that ended.
 pub(super) fn of_call<'a>(row: &'a CallRow<&'a str>, bodies: bool) -> CallSpan<'a> {
     let name = match Method::parse(row.method) {
-        // A URI has too many values for the name of a span.
+        // URIs have too many different values for a span name.
         Some(Method::ToolsCall | Method::PromptsGet) if !row.tool.is_empty() => {
             format!("{} {}", row.method, row.tool)
         }
@@ -105,7 +105,7 @@ impl<'a> CallSpan<'a> {
         put("gantry.parent_call.id", row.details.parent);
         put("langfuse.user.id", row.user);
         put("langfuse.session.id", row.session);
-        // The caller's own trace keeps the name that the caller gave it.
+        // The name of the caller's own trace is not overwritten.
         put(
             "langfuse.trace.name",
             row.parent_span.is_none().then_some(self.name.as_str()),
@@ -184,7 +184,7 @@ fn phases<'a>(row: &CallRow<&str>, start_ns: u64, end_ns: u64) -> Vec<SpanEvent<
     reached.map(event).collect()
 }
 
-/// Returns the trace of a call, the one it was recorded with or one of its own.
+/// Returns the trace of a call: the recorded one, or a new one.
 fn trace_of(row: &CallRow<&str>) -> [u8; 16] {
     let own = || bytes(&TraceParent::of_call(row.id).trace_id());
     row.trace.and_then(bytes).or_else(own).unwrap_or([1; 16])
@@ -203,12 +203,12 @@ fn nanoseconds(row: &CallRow<&str>) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the kind of an error: our code, the JSON-RPC code of the server, or `tool_error`.
+/// Returns the type of an error: our code, the server's JSON-RPC code, or `tool_error`.
 fn error_type<'a>(row: &CallRow<&'a str>) -> &'a str {
     row.code.unwrap_or(row.status.as_str())
 }
 
-/// Returns why a call failed, in the words of its row.
+/// Returns why a call failed, from its row.
 fn why<'a>(row: &CallRow<&'a str>) -> &'a str {
     row.error.or(row.code).unwrap_or(row.status.as_str())
 }

@@ -238,7 +238,7 @@ pub(super) async fn create(
     Ok(created(&place, &AgentView::of(&agent)))
 }
 
-/// Returns what is kept of a change that needs a second person.
+/// Returns what is stored of a change that needs a second person.
 fn wanted<'a>(
     act: &'static str,
     name: &'a AgentName,

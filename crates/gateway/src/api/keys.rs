@@ -424,8 +424,8 @@ fn role(text: Option<&str>) -> Result<Role, Problem> {
     Ok(role.unwrap_or(Role::Admin))
 }
 
-/// Returns whom an administrator's key identifies by default. Approvers and auditors stand apart from
-/// those whom they watch.
+/// Returns whom an administrator's key identifies by default. Approvers and auditors get identities
+/// other than those whom they control.
 fn default_agent(role: Role) -> &'static str {
     match role {
         Role::Installation | Role::Admin | Role::Operator => "admin",

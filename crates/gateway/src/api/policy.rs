@@ -1,5 +1,5 @@
-//! `/api/v1/policy/test`, for administrators: tries a change of grants on the recorded calls and says which
-//! decisions would differ. Nothing is changed.
+//! `/api/v1/policy/test`, for administrators: tries a change of grants on the recorded calls and
+//! returns which decisions would differ. Nothing is changed.
 
 use axum::Router;
 use axum::response::Response;
@@ -18,7 +18,7 @@ use crate::http::error::{FieldIssue, Problem};
 use crate::http::shown;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// The most calls that are tried at once.
+/// The maximum number of calls per test.
 const MOST_CALLS: u32 = 20_000;
 
 /// Returns the routes, for administrators only.

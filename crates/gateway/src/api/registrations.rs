@@ -1,8 +1,9 @@
-//! What waits for a second person, `/api/v1/registrations`: shown in full, approved by somebody else than
-//! who asked for it, or refused. The project's `registration.approve` setting says what waits.
+//! Changes that need a second person, `/api/v1/registrations`: shown in full, and approved or
+//! refused by an administrator other than the one who requested them. The project's setting
+//! `registration.approve` defines which changes need it.
 //!
-//! A change that needs a second person is answered 202 by the route that it came on ([`hold`]); once
-//! approved it is made by the same code, in the approver's name.
+//! The route that receives such a change responds with 202 ([`hold`]). After the approval the same
+//! code makes the change, in the approver's name.
 
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ impl RegistrationView {
     }
 }
 
-/// What is asked for: with its secrets, and as it is shown.
+/// A requested change: with its secrets, and as it is shown.
 pub(super) struct Wanted<'a> {
     pub(super) act: &'static str,
     pub(super) target: &'a str,
@@ -94,7 +95,8 @@ pub(super) struct Wanted<'a> {
     pub(super) shown: Value,
 }
 
-/// Keeps a change that was refused because it needs a second person (202); any other refusal stays.
+/// Stores a change that was refused because it needs a second person (202); returns any other error
+/// unchanged.
 pub(super) async fn hold(
     project: &Arc<Project>,
     actor: &Actor,
@@ -115,14 +117,15 @@ pub(super) async fn hold(
     Ok(json(StatusCode::ACCEPTED, &RegistrationView::of(row)))
 }
 
-/// Returns what is kept of a server.
+/// Returns what is stored of a server.
 pub(super) fn server_wanted<'a>(
     act: &'static str,
     spec: &'a ServerSpec,
     shown: &impl Serialize,
 ) -> Wanted<'a> {
     let mut shown = serde_json::to_value(shown).unwrap_or_default();
-    // What makes programs load other code is approved with its value, not by its name.
+    // Variables that make programs load other code are shown to the approver with their values,
+    // others by name only.
     let env = match &spec.launch {
         Launch::Process(process) => Some(&process.env),
         Launch::Image(image) => Some(&image.env),
@@ -194,7 +197,7 @@ pub(super) async fn approve(
     Ok(json(StatusCode::OK, &RegistrationView::of(row)))
 }
 
-/// Makes the change that was approved, by the code that would have made it at once.
+/// Makes the approved change, with the same code as without an approval.
 async fn carry_out(
     api: &Api,
     project: &Arc<Project>,

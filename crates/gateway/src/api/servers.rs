@@ -221,8 +221,8 @@ pub(super) async fn change(
     Box::pin(put(&api, &project, &actor, asked, &known.spec.name)).await
 }
 
-/// Refuses a change that would hand values to another program or address which its author has not given:
-/// who may edit a server could read them. fault K4
+/// Refuses a patch that would send existing secret values to another program or URL, unless the
+/// patch contains these values: otherwise an editor of the server could read them. fault K4
 fn asked_again(
     known: &ServerSpec,
     asked: &ServerSpec,
@@ -423,7 +423,7 @@ pub(super) async fn restart(
 ) -> Result<Response, Problem> {
     let asked: Restart = body.read()?;
     if asked.pull {
-        // Another image is another program: that is more than a restart.
+        // Another image is another program, which needs more than the permission to restart.
         permit(&caller, Permission::Manage)?;
         return restart_with_newest(&project, actor, &server, &headers).await;
     }

@@ -117,7 +117,7 @@ enum StartFlag {
 
 /// Registers the server; if it fails to start, exits with 1 and the server stays registered.
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
-    // Whoever has no gateway is told before anything is asked.
+    // Without a gateway it fails here, before any question is asked.
     let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let body = match &options.from.source {
         Some(_) => Box::pin(of_manifest(options, context)).await?,
@@ -227,7 +227,7 @@ impl StartFlag {
 }
 
 impl Options {
-    /// Returns what the flags of every kind of server say.
+    /// Returns the members that the flags for all kinds of servers set.
     fn common(&self) -> Vec<(&'static str, Value)> {
         let cwd = self.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into());
         let members = [
@@ -302,7 +302,7 @@ fn variables(options: &Options, environment: &Environment) -> Result<Map<String,
     Ok(env)
 }
 
-/// Says that a container engine's image could be run by Gantry itself.
+/// Suggests running the image of a `docker run` command with Gantry itself.
 fn offer(options: &Options, screen: &Screen) {
     let Some((command, args)) = options.command.split_first() else {
         return;
@@ -320,8 +320,8 @@ fn offer(options: &Options, screen: &Screen) {
     }
 }
 
-/// Takes a variable apart; one without a value has the value of our own environment, so that a secret
-/// stands in no command line.
+/// Parses a `--env` value. Without `=VALUE` the value comes from our own environment, so that a
+/// secret need not be on a command line.
 fn variable<'a>(
     given: &'a str,
     environment: &'a Environment,

@@ -1,6 +1,6 @@
-//! `gantry audit`: administrative acts, the chain of the recorded calls, their export, holds on them and
-//! the erasure of a person's data. `acts` is here; what concerns the record of calls is in `record`,
-//! checking its chain in `verify`.
+//! `gantry audit`: administrative acts, the hash chain of the recorded calls, their export, holds
+//! on them, and the erasure of a person's data. `acts` is here, the record of calls in `record`,
+//! the verification of its chain in `verify`.
 
 mod record;
 mod verify;

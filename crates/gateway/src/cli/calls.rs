@@ -212,12 +212,12 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
                 .saturating_sub(WINDOW_MS)
                 .max(options.since.unwrap_or_default()),
         );
-        // Whichever call it was, it is recorded by now.
+        // The call of this event is recorded by now.
         following.changed().await?;
     }
 }
 
-/// Returns a topic that includes all calls that may match the filter; the query does the rest.
+/// Returns a topic that includes all calls that may match the filter; the query selects among them.
 fn topic(options: &Options) -> String {
     let wanted = [
         ("agent", &options.agent),

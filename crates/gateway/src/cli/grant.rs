@@ -131,7 +131,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes a grant; an unknown one is an error here, since a typing mistake would go unnoticed.
+/// Removes a grant; an unknown one is an error, so that a typo is noticed.
 async fn remove(client: &Client, grant: &str) -> Result<(), Failure> {
     let path = format!("/api/v1/grants/{}", segment(grant));
     client.get(&path).await?;

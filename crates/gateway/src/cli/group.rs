@@ -1,4 +1,4 @@
-//! `gantry group ls | new | set | rm`: named sets of servers, which grants write behind `@`.
+//! `gantry group ls | new | set | rm`: named sets of servers; grants refer to one as `@NAME`.
 
 use std::process::ExitCode;
 
@@ -70,7 +70,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             set.shown.done(screen, &changed, &said(&changed));
         }
         Action::Rm(rm) => {
-            // An unknown one is an error here, since a typing mistake would go unnoticed.
+            // An unknown one is an error, so that a typo is noticed.
             client.get(&path(&rm.name)).await?;
             client.delete(&path(&rm.name)).await?;
             let said = format!("removed {}", rm.name);

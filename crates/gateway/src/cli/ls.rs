@@ -73,7 +73,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells whether the tag of a server's image is another image now. fault C6
+/// Returns whether the tag of a server's image points to another image now. fault C6
 fn is_changed(server: &Value) -> bool {
     server["image_changed"] == true
 }

@@ -16,7 +16,7 @@ use super::find::Role;
 use super::format::{list, number, pretty, text, time};
 use super::grant::days;
 
-/// The longest file with a policy that is read.
+/// The maximum size of a policy file.
 const LONGEST_FILE: u64 = 1 << 20;
 
 /// Arguments of `gantry policy`.

@@ -21,7 +21,7 @@ use super::up::NOTICE;
 
 pub(super) use self::hosting::start;
 
-/// The least time between two pictures of `--watch`.
+/// The least time between two updates of `--watch`.
 const APART: Duration = Duration::from_millis(250);
 
 /// Arguments of `gantry status`.

@@ -120,7 +120,7 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
         context,
     };
     let done = runtime.block_on(gateway.run(config));
-    // Whatever still runs after a second signal ends with us, servers included.
+    // What still runs after a second signal, servers included, ends with this process.
     runtime.shutdown_background();
     done
 }
@@ -204,7 +204,7 @@ fn agree(setup: &mut Setup, options: &Options, context: &CliContext) -> Result<P
     Ok(plan)
 }
 
-/// Binds the listener with TLS; its files must be good at the start.
+/// Binds the listener with TLS; fails if its certificate files are invalid.
 fn listen_securely(secure: Secure) -> Result<Arc<SecureListener>, Failure> {
     let tls = Tls::load(secure.files).map_err(|error| Failure::of(Exit::Failed, &error))?;
     let place = ListenAddress {
@@ -217,7 +217,7 @@ fn listen_securely(secure: Secure) -> Result<Arc<SecureListener>, Failure> {
     Ok(Arc::new(SecureListener { listener, tls }))
 }
 
-/// Reads the files of TLS again whenever they change; never ends.
+/// Reloads the certificate files of TLS whenever they change; never returns.
 async fn renew(secure: Option<&SecureListener>) {
     let Some(tls) = secure.map(|secure| &secure.tls) else {
         return std::future::pending().await;

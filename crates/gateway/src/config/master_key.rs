@@ -1,5 +1,5 @@
-//! Where the master key comes from: a file, a variable of the environment, or the output of a command,
-//! such as one of a key manager. Entry points: [`KeySource`] and [`KeySource::read`].
+//! The source of the master key: a file, an environment variable, or the output of a command, such
+//! as one of a key manager. Entry points: [`KeySource`] and [`KeySource::read`].
 
 use std::fmt;
 use std::io::Read as _;
@@ -15,23 +15,23 @@ use zeroize::Zeroizing;
 
 use super::env::Environment;
 
-/// How long a command may take.
+/// Time limit of a command.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More than any text of a key.
+/// The most bytes that are read; more than any key needs.
 const LONGEST: u64 = 1024;
 
-/// Where the master key comes from.
+/// The source of the master key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// A file that only its owner can read.
     File(PathBuf),
-    /// A variable.
+    /// An environment variable.
     Variable(String),
     /// A command without a shell, and its arguments.
     Command(Vec<String>),
 }
 
-/// A text that names no source.
+/// The error of an invalid source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("write `file:PATH`, `env:NAME` or `command:PROGRAM ARGUMENTS`")]
 pub struct NoKeySource;
@@ -66,7 +66,7 @@ impl fmt::Display for KeySource {
 }
 
 impl KeySource {
-    /// Returns the same with a file that is relative to this folder.
+    /// Returns the same source with a relative file resolved from this folder.
     pub fn beside(self, folder: &Path) -> Self {
         match self {
             Self::File(path) => Self::File(folder.join(path)),
@@ -74,7 +74,7 @@ impl KeySource {
         }
     }
 
-    /// Reads the key; the error says what is wrong and shows nothing of it.
+    /// Reads the key; an error never shows any part of it.
     pub fn read(&self, environment: &Environment) -> Result<MasterKey, String> {
         let content = match self {
             Self::File(path) => read_file(path)?,
@@ -120,7 +120,7 @@ fn output(words: &[String], patience: Duration) -> Result<Zeroizing<Vec<u8>>, St
     std::thread::spawn(move || {
         let mut content = Zeroizing::new(Vec::new());
         let read = stdout.take(LONGEST).read_to_end(&mut content);
-        // Nobody waits any more if it took too long.
+        // After a timeout there is no receiver.
         drop(send.send(read.map(|_| content)));
     });
     let until = Instant::now() + patience;

@@ -56,9 +56,9 @@ pub struct Settings {
     pub connections_per_address: Option<usize>,
     /// The memory budget of unread responses.
     pub answer_memory: Option<usize>,
-    /// How often registries are asked whether images changed under their tags.
+    /// How often the gateway checks whether images changed under their tags.
     pub image_checks: Option<Duration>,
-    /// The MCP registry that `gantry search` and `gantry add --from NAME` ask.
+    /// The MCP registry for `gantry search` and `gantry add --from NAME`.
     pub mcp_registry: Option<String>,
     /// The store; a file is relative to the configuration file.
     pub store: Option<StoreConfig>,
@@ -70,9 +70,9 @@ pub struct Settings {
     pub tls_cert: Option<PathBuf>,
     /// Its private key.
     pub tls_key: Option<PathBuf>,
-    /// Authorities of the client certificates it asks for.
+    /// The authorities of required client certificates.
     pub tls_client_ca: Option<PathBuf>,
-    /// Where the master key comes from; a file is relative to the configuration file.
+    /// The source of the master key; a file is relative to the configuration file.
     pub master_key: Option<KeySource>,
     /// Where traces are exported to.
     pub otlp: OtlpChoice,
@@ -95,11 +95,11 @@ impl Settings {
 pub struct Setting {
     /// Its name; the flag of `gantry up` has dashes instead of underscores.
     pub name: &'static str,
-    /// What may be written.
+    /// The form of its value.
     pub kind: Form,
     /// Its default, in Markdown.
     pub default: &'static str,
-    /// What it means, in Markdown.
+    /// Its description, in Markdown.
     pub doc: &'static str,
 }
 
@@ -539,7 +539,7 @@ fn pages(gateway: &mut Fields<'_, '_>) -> Vec<Origin> {
     pages
 }
 
-/// Reads the address; one that is reachable by others must be allowed explicitly.
+/// Reads the address; one that other machines can reach must be allowed explicitly.
 fn listen(gateway: &mut Fields<'_, '_>, insecure: bool) -> Option<SocketAddr> {
     let text = gateway.plain("listen")?;
     let node = gateway.node("listen")?;

@@ -1,9 +1,9 @@
-//! Conditions of a grant on the arguments of a call: a place in them, and what must be there.
+//! Conditions of a grant on the arguments of a call: a JSON pointer, and a test of the value there.
 //!
-//! A condition is written as text (`/env one-of ["dev","test"]`) or as JSON
-//! (`{"at": "/env", "one_of": ["dev", "test"]}`). It is never guessed: what is absent, or of another type
-//! than the test is about, cannot be told, and whoever asks decides what follows from that. Entry points:
-//! [`Condition::parse`], [`Condition::from_json`] and [`Condition::judge`].
+//! A condition is written as text (`/env one-of ["dev","test"]`) or as JSON (`{"at": "/env",
+//! "one_of": ["dev", "test"]}`). If the value is absent or has another type than the test expects,
+//! the result is [`Truth::Unknown`], and the caller decides. Entry points: [`Condition::parse`],
+//! [`Condition::from_json`] and [`Condition::judge`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,11 +14,11 @@ use serde_json::{Map, Number, Value};
 
 use super::{GrantError, shown};
 
-/// The longest JSON pointer of a condition.
+/// Maximum length of a condition's JSON pointer.
 const LONGEST_POINTER: usize = 512;
-/// The longest value that a condition compares with, as JSON.
+/// Maximum length of a condition's value, as JSON.
 const LONGEST_VALUE: usize = 4096;
-/// The most memory that a compiled pattern may take.
+/// Maximum memory of a compiled pattern.
 const PATTERN_BYTES: usize = 256 << 10;
 
 /// Whether a condition holds.
@@ -28,12 +28,12 @@ pub enum Truth {
     Yes,
     /// It does not.
     No,
-    /// It cannot be told: the value is absent, or of another type than the test is about.
+    /// Unknown: the value is absent, or has another type than the test expects.
     Unknown,
 }
 
 impl Truth {
-    /// Joins two conditions that must both hold.
+    /// Combines two conditions that must both hold.
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::No, _) | (_, Self::No) => Self::No,
@@ -52,31 +52,31 @@ impl From<bool> for Truth {
     }
 }
 
-/// What must be at a place in the arguments of a call.
+/// A test of one value in the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Condition {
     at: Box<str>,
     test: Test,
 }
 
-/// What a value is compared with.
+/// The test of a value.
 #[derive(Debug, Clone)]
 enum Test {
-    /// It is this value, whatever its type.
+    /// It equals this value, of any type.
     Equals(Value),
     /// It is one of these.
     OneOf(Vec<Value>),
-    /// It is a text that begins like this.
+    /// It is a text with this prefix.
     Prefix(Box<str>),
-    /// It is a text that fits as a whole.
+    /// It is a text that the whole pattern matches.
     Pattern(WholePattern),
-    /// It is a number from one to the other, both included.
+    /// It is a number in this range, bounds included.
     Range(Option<Number>, Option<Number>),
-    /// There is none.
+    /// It is absent.
     Absent,
 }
 
-/// A regular expression for a whole text, matched in time linear in it.
+/// A regular expression that must match a whole text, in linear time.
 #[derive(Debug, Clone)]
 struct WholePattern {
     text: Box<str>,
@@ -84,8 +84,8 @@ struct WholePattern {
 }
 
 impl Condition {
-    /// Parses `POINTER TEST VALUE`, such as `/env equals "prod"`, `/count range 1..10` or `/force absent`.
-    /// A value that is no JSON is a text.
+    /// Parses `POINTER TEST VALUE`, such as `/env equals "prod"`, `/count range 1..10` or `/force
+    /// absent`. A value that is not JSON is a text.
     pub fn parse(text: &str) -> Result<Self, GrantError> {
         let text = text.trim();
         let mut words = text.splitn(3, char::is_whitespace);
@@ -101,7 +101,7 @@ impl Condition {
                     ("one_of", words.collect())
                 }
             },
-            // Texts, also those that look like another kind of JSON.
+            // Always texts, even if they look like other JSON.
             "prefix" if !rest.is_empty() => ("prefix", quoted(rest)),
             "pattern" if !rest.is_empty() => ("pattern", quoted(rest)),
             "range" => ("range", range(text, rest)?),
@@ -118,7 +118,7 @@ impl Condition {
         Self::from_json(&Value::Object(members))
     }
 
-    /// Reads a condition as REST and the store have it: `at`, and one of `equals`, `one_of`, `prefix`,
+    /// Parses the JSON form of REST and the store: `at`, and one of `equals`, `one_of`, `prefix`,
     /// `pattern`, `range` (with `min`, `max` or both) and `absent`.
     pub fn from_json(json: &Value) -> Result<Self, GrantError> {
         let text = json.to_string();
@@ -170,7 +170,7 @@ impl Condition {
         })
     }
 
-    /// Returns the condition as [`Condition::from_json`] reads it.
+    /// Returns the JSON form, for [`Condition::from_json`].
     pub fn to_json(&self) -> Value {
         let (name, value) = match &self.test {
             Test::Equals(value) => ("equals", value.clone()),
@@ -189,7 +189,7 @@ impl Condition {
         serde_json::json!({ "at": &*self.at, name: value })
     }
 
-    /// Judges the arguments of a call.
+    /// Tests the arguments of a call.
     pub fn judge(&self, arguments: &Value) -> Truth {
         if !arguments.is_object() {
             return Truth::Unknown;
@@ -225,7 +225,7 @@ impl Condition {
 }
 
 impl fmt::Display for Condition {
-    /// Writes what [`Condition::parse`] reads.
+    /// Writes the text form, for [`Condition::parse`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = &self.at;
         match &self.test {
@@ -245,7 +245,7 @@ impl fmt::Display for Condition {
 
 impl WholePattern {
     fn new(text: &str) -> Option<Self> {
-        // Closed by itself first: `a)|(b` must not escape from what is put around it.
+        // Compiled alone first: `a)|(b` must not escape the group that is added around it.
         let config = || meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES));
         let build = |text: &str| meta::Builder::new().configure(config()).build(text).ok();
         build(text)?;
@@ -298,13 +298,13 @@ fn refused(text: &str, why: &'static str) -> GrantError {
     }
 }
 
-/// Reads a JSON text, or takes the words as they are.
+/// Parses a JSON text, or returns the words as a text.
 fn quoted(rest: &str) -> Value {
     let text: Result<String, _> = serde_json::from_str(rest);
     text.unwrap_or_else(|_| rest.to_owned()).into()
 }
 
-/// Reads `MIN..MAX`, of which one may be missing.
+/// Parses `MIN..MAX`; one of them may be missing.
 fn range(text: &str, rest: &str) -> Result<Value, GrantError> {
     let wrong = || refused(text, "a range is written `1..10`, `1..` or `..10`");
     let (min, max) = rest.split_once("..").ok_or_else(wrong)?;
@@ -341,7 +341,7 @@ fn is_pointer(text: &str) -> bool {
         && !text.chars().any(|c| c.is_control() || c.is_whitespace())
 }
 
-/// Compares as JSON Schema does: numbers by their value, members in any order.
+/// Compares like JSON Schema: numbers by value, members in any order.
 fn is_equal(one: &Value, two: &Value) -> bool {
     match (one, two) {
         (Value::Number(one), Value::Number(two)) => compared(one, two) == Some(Ordering::Equal),
@@ -357,7 +357,7 @@ fn is_equal(one: &Value, two: &Value) -> bool {
     }
 }
 
-/// Compares two numbers exactly, also an integer with a fraction.
+/// Compares two numbers exactly, also an integer with a floating-point number.
 fn compared(one: &Number, two: &Number) -> Option<Ordering> {
     let integer = |number: &Number| {
         let whole = number.as_i64().map(i128::from);
@@ -383,7 +383,7 @@ mod tests {
 
     fn judged(condition: &str, arguments: Value) -> Truth {
         let parsed = Condition::parse(condition).unwrap();
-        // Whatever is read is written so that it reads the same.
+        // The text form is parsed to the same condition.
         assert_eq!(Condition::parse(&parsed.to_string()).unwrap(), parsed);
         assert_eq!(Condition::from_json(&parsed.to_json()).unwrap(), parsed);
         parsed.judge(&arguments)

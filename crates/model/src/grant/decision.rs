@@ -1,4 +1,4 @@
-//! What is asked of a policy, and what it decides.
+//! The request to a policy, and its decision.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use super::{BoundGrant, GrantError, MethodClass, shown};
 use crate::id::{AgentName, GrantId, KeyId, ServerName};
 use crate::jsonrpc::Raw;
 
-/// What a grant does with what it names. Ordered by who wins: a deny over an ask, an ask over an allow.
+/// The effect of a grant. Ordered by precedence: a deny wins over an ask, an ask over an allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Effect {
-    /// Nobody it is for may use it.
+    /// It may not be used.
     Deny,
     /// Each call waits until an approver has allowed it.
     Ask,
@@ -21,7 +21,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Returns the effect as it is written.
+    /// Returns the effect as a keyword.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Deny => "deny",
@@ -53,7 +53,7 @@ impl FromStr for Effect {
     }
 }
 
-/// Whom a grant is for. Ordered from the narrowest.
+/// Who a grant applies to. Ordered from the narrowest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Principal {
     /// One key.
@@ -65,7 +65,7 @@ pub enum Principal {
 }
 
 impl Principal {
-    /// Tells whether it is an agent.
+    /// Returns whether it is an agent.
     pub const fn is_agent(&self) -> bool {
         matches!(self, Self::Agent(_))
     }
@@ -81,17 +81,17 @@ impl fmt::Display for Principal {
     }
 }
 
-/// When a grant last decided a call, in milliseconds since 1970; shared by all who hold the grant.
+/// When a grant last decided a call, in milliseconds since 1970; shared by all copies of the grant.
 #[derive(Debug, Default)]
 pub struct LastUse(AtomicU64);
 
 impl LastUse {
-    /// Begins with what the store knows; zero for never.
+    /// Starts with the stored time; zero for never.
     pub const fn new(at_ms: u64) -> Self {
         Self(AtomicU64::new(at_ms))
     }
 
-    /// Notes a use.
+    /// Records a use.
     pub fn note(&self, at_ms: u64) {
         self.0.fetch_max(at_ms, Ordering::Relaxed);
     }
@@ -102,46 +102,46 @@ impl LastUse {
     }
 }
 
-/// What is known of the arguments of a call.
+/// The arguments of a call, as far as they are known.
 #[derive(Debug, Clone, Copy)]
 pub enum Arguments<'a> {
-    /// There is no call yet: the item is shown if some arguments could be allowed.
+    /// There is no call yet: the item is listed if some arguments could be allowed.
     NotYet,
-    /// These; a call without any has an empty object.
+    /// These arguments; a call without any counts as an empty object.
     Given(Option<Raw<'a>>),
-    /// There was a call, and its arguments were not kept.
+    /// There was a call, but its arguments were not stored.
     Lost,
 }
 
-/// What the approved version of a tool says of itself in `readOnlyHint`. Believed only of servers whose
-/// annotations an administrator trusts. fault L5
+/// The `readOnlyHint` of the approved version of a tool. Used only for servers whose annotations an
+/// administrator trusts. fault L5
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadOnlyHint {
-    /// It changes nothing.
+    /// The tool changes nothing.
     ReadOnly,
-    /// It may change something, or says nothing, or its version is not approved.
+    /// The tool may change something, has no hint, or its version is not approved.
     Writes,
-    /// The tool is not known yet. The call is judged again once it is.
+    /// The tool is not known yet. The call is checked again once it is.
     NotKnown,
 }
 
-/// A use that somebody asks for.
+/// A request to use an item.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessRequest<'a> {
     /// The class of the method.
     pub class: MethodClass,
     /// The server.
     pub server: &'a ServerName,
-    /// The server's own name for the item; none asks for any of the class, as a list does.
+    /// The server's own name for the item; `None` for any item of the class, as in a list.
     pub item: Option<&'a str>,
     /// The arguments.
     pub arguments: Arguments<'a>,
-    /// What the tool says of itself.
+    /// The tool's hint.
     pub hint: ReadOnlyHint,
 }
 
 impl<'a> AccessRequest<'a> {
-    /// Asks whether an item is to be shown.
+    /// Creates the request to list an item.
     pub fn listing(class: MethodClass, server: &'a ServerName, item: Option<&'a str>) -> Self {
         Self {
             class,
@@ -152,7 +152,7 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
-    /// Asks the same of a tool that is known.
+    /// Adds the hint of a known tool.
     pub fn with_hint(self, hint: ReadOnlyHint) -> Self {
         Self { hint, ..self }
     }
@@ -165,32 +165,32 @@ pub enum Refusal {
     Unbound,
     /// The agent's filter hides it.
     Hidden,
-    /// What allows it has conditions, which these arguments do not meet.
+    /// Every grant that allows it has conditions, which these arguments do not meet.
     Condition,
     /// A grant denies it.
     Denied,
 }
 
-/// What a policy says.
+/// The result of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It may be used.
     Allow,
-    /// It may be used once an approver has allowed this very call.
+    /// It may be used once an approver has allowed this call.
     Ask,
     /// It may not be used.
     Deny(Refusal),
-    /// The grants cannot tell without the arguments that were not kept, or without the tool.
+    /// Undecided: it depends on arguments that were not stored, or on an unknown tool.
     Undecided,
 }
 
 impl Verdict {
-    /// Tells whether the item is to be listed, and found by name.
+    /// Returns whether the item is listed, and found by name.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Allow | Self::Ask | Self::Undecided)
     }
 
-    /// Returns the verdict as it is shown.
+    /// Returns the verdict as a keyword.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -201,25 +201,26 @@ impl Verdict {
     }
 }
 
-/// What was decided, by which grant, under which policy.
+/// A decision, with the grant and the revision of the policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Decision<'a> {
-    /// What may be done.
+    /// The result.
     pub verdict: Verdict,
-    /// The grant that decided; of a refused condition, the grant whose condition it is. None if no grant
-    /// names the item, and for administrators, who need none.
+    /// The grant that decided; for an unmet condition, the grant with that condition. `None` if no
+    /// grant names the item, and for administrators, who need none.
     pub grant: Option<&'a BoundGrant>,
-    /// The revision of the project's policy: another whenever grants, groups, filters or settings change.
+    /// The revision of the project's policy: changes whenever grants, groups, filters or settings
+    /// change.
     pub revision: u64,
 }
 
 impl Decision<'_> {
-    /// Returns the identity of the grant that decided, for the record.
+    /// Returns the id of the deciding grant, for the audit.
     pub fn grant_id(&self) -> Option<GrantId> {
         self.grant.and_then(|grant| grant.id)
     }
 
-    /// Notes that the grant was used, if it let something pass or kept it from passing.
+    /// Records a use of the grant, if it allowed or refused something.
     pub fn note_use(&self, at_ms: u64) {
         if let Some(grant) = self.grant {
             grant.last_use.note(at_ms);

@@ -1,4 +1,4 @@
-//! Groups of servers: a name that grants use for several servers at once, written `@name`.
+//! Groups of servers: a name for several servers, which grants refer to as `@name`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{GrantError, Pattern, parse_server, shown};
 use crate::id::ServerName;
 
-/// The most members of a group.
+/// Maximum number of members of a group.
 const MOST_MEMBERS: usize = 256;
 
 /// The name of a group, by the same rules as a server's.
@@ -69,7 +69,7 @@ impl ServerGroup {
         Ok(Self { name, members })
     }
 
-    /// Makes a group of servers that are known, however many.
+    /// Creates a group of known servers, of any number.
     pub fn of<'s>(name: GroupName, servers: impl IntoIterator<Item = &'s ServerName>) -> Self {
         let members = servers.into_iter();
         let mut members: Vec<_> = members
@@ -80,7 +80,7 @@ impl ServerGroup {
         Self { name, members }
     }
 
-    /// Returns the members as `new` took them, sorted.
+    /// Returns the members as given to `new`, sorted.
     pub fn members(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(Pattern::as_str)
     }

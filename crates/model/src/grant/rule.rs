@@ -1,8 +1,7 @@
-//! One grant: what it does with which items of which servers, under which other name, and under which
-//! conditions on the arguments.
+//! One grant: its effect, servers, items, alias, and conditions on the arguments.
 //!
-//! A text form is read and written: `deny files:write_* when /path prefix "/etc/"`. Entry points:
-//! [`Grant::new`] and [`Grant::parse`].
+//! It has a text form: `deny files:write_* when /path prefix "/etc/"`. Entry points: [`Grant::new`]
+//! and [`Grant::parse`].
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -13,25 +12,25 @@ use super::group::GroupName;
 use super::uri::UriPattern;
 use super::{GrantError, MethodClass, NormalUri, Pattern, parse_server, shown};
 
-/// The longest pattern of an item; URIs are the longest items there are.
+/// Maximum length of an item pattern; URIs are the longest items.
 pub(super) const LONGEST_ITEM: usize = 2048;
-/// The longest alias, so that every target accepts it as it is.
+/// Maximum length of an alias, so that every model API accepts it unchanged.
 const LONGEST_ALIAS: usize = 64;
-/// The most conditions of one grant.
+/// Maximum number of conditions of a grant.
 const MOST_CONDITIONS: usize = 16;
 
-/// Which items a pattern speaks of.
+/// Which items a pattern applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Scope {
     /// Everything on the server.
     Every,
     /// Those of one class.
     Only(MethodClass),
-    /// Tools that say that they only read.
+    /// Tools whose hint says that they only read.
     ReadOnlyTools,
 }
 
-/// The prefixes by which an item says its class; without one it is a tool.
+/// The prefixes of an item that select its class; without one it is a tool.
 const PREFIXES: [(&str, Scope); 8] = [
     ("tool:", Scope::Only(MethodClass::Tool)),
     ("read_only:", Scope::ReadOnlyTools),
@@ -50,7 +49,7 @@ pub(super) enum Servers {
     Group(GroupName),
 }
 
-/// A rule over some items on some servers, one of them perhaps under another name.
+/// A rule over items on servers, with an optional alias for a single tool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Grant {
     effect: Effect,
@@ -58,14 +57,14 @@ pub struct Grant {
     server_text: Box<str>,
     pub(super) scope: Scope,
     item: Pattern,
-    /// The same in the forms of URIs, if that is what it may speak of.
+    /// The pattern in the forms of URIs, if it may apply to URIs.
     uri: Option<Box<UriPattern>>,
     item_text: Box<str>,
     alias: Option<Box<str>>,
     conditions: Vec<Condition>,
 }
 
-/// What is asked for, in the form of URIs once that is needed.
+/// The requested item; its URI forms are computed when needed.
 pub(super) struct Asked<'a> {
     text: &'a str,
     uri: OnceCell<Option<NormalUri<'a>>>,
@@ -85,12 +84,12 @@ impl<'a> Asked<'a> {
 }
 
 impl Grant {
-    /// Parses a grant that allows, as it is stored and typed.
+    /// Creates a grant that allows.
     ///
-    /// `server` is a name, a pattern with `*`, or a group behind `@`. `item` is `*` (everything there), a
-    /// tool's name or pattern, or one behind `tool:`, `read_only:` (tools that only read), `resource:`,
-    /// `prompt:`, `completion:`, `logging:`, `subscription:` or `task:`. An alias needs one server and one
-    /// tool.
+    /// `server` is a name, a pattern with `*`, or `@` and a group. `item` is `*` (everything
+    /// there), a tool's name or pattern, or one with the prefix `tool:`, `read_only:` (tools that
+    /// only read), `resource:`, `prompt:`, `completion:`, `logging:`, `subscription:` or `task:`.
+    /// An alias needs exactly one server and one tool.
     pub fn new(server: &str, item: &str, alias: Option<&str>) -> Result<Self, GrantError> {
         let servers = match server.strip_prefix('@') {
             Some(group) => Servers::Group(group.parse()?),
@@ -124,7 +123,7 @@ impl Grant {
         })
     }
 
-    /// Gives the grant another effect; only one that allows can have an alias.
+    /// Sets the effect; only a grant that allows can have an alias.
     pub fn with_effect(mut self, effect: Effect) -> Result<Self, GrantError> {
         match &self.alias {
             Some(alias) if effect != Effect::Allow => Err(GrantError::Alias {
@@ -138,7 +137,7 @@ impl Grant {
         }
     }
 
-    /// Has the grant apply only if all of these hold. Only tools and prompts have arguments.
+    /// Adds conditions, all of which must hold. Only tools and prompts have arguments.
     pub fn when(mut self, conditions: Vec<Condition>) -> Result<Self, GrantError> {
         let wrong = |why| {
             let text = conditions.first().map(Condition::to_string);
@@ -195,17 +194,17 @@ impl Grant {
             .when(conditions)
     }
 
-    /// Returns what the grant does.
+    /// Returns the effect.
     pub fn effect(&self) -> Effect {
         self.effect
     }
 
-    /// Returns the servers as `new` took them: a name, a pattern, or a group behind `@`.
+    /// Returns the servers as given to `new`: a name, a pattern, or `@` and a group.
     pub fn server(&self) -> &str {
         &self.server_text
     }
 
-    /// Returns the group of servers that it speaks of, if it is one.
+    /// Returns its group of servers, if any.
     pub fn group(&self) -> Option<&GroupName> {
         match &self.servers {
             Servers::Group(name) => Some(name),
@@ -213,22 +212,22 @@ impl Grant {
         }
     }
 
-    /// Returns the pattern of items as `new` took it.
+    /// Returns the pattern of items as given to `new`.
     pub fn item(&self) -> &str {
         &self.item_text
     }
 
-    /// Returns the name under which the agent sees the one tool of this grant.
+    /// Returns the alias of the single tool of this grant.
     pub fn alias(&self) -> Option<&str> {
         self.alias.as_deref()
     }
 
-    /// Returns what must hold of the arguments, all of it.
+    /// Returns the conditions, all of which must hold.
     pub fn conditions(&self) -> &[Condition] {
         &self.conditions
     }
 
-    /// Returns the grant in one text, as [`Grant::parse`] reads it: `server:item`, `*` for everything.
+    /// Returns the text form, for [`Grant::parse`]: `server:item`, `*` for everything.
     pub fn pattern(&self) -> String {
         let mut text = match self.effect {
             Effect::Allow => String::new(),
@@ -249,33 +248,33 @@ impl Grant {
         text
     }
 
-    /// Tells whether it speaks of everything, everywhere, whatever the arguments.
+    /// Returns whether it applies to everything, on every server, with any arguments.
     pub fn is_everything(&self) -> bool {
         self.servers == Servers::Named(Pattern::All) && self.scope == Scope::Every
     }
 
-    /// Tells whether it speaks of tools by what they say of themselves.
+    /// Returns whether it applies to tools by their `readOnlyHint`.
     pub fn is_of_read_only_tools(&self) -> bool {
         self.scope == Scope::ReadOnlyTools
     }
 
-    /// Tells whether it names the very tool that its alias stands for.
+    /// Returns whether it names exactly this tool, which its alias stands for.
     pub(super) fn names_tool(&self, tool: &str) -> bool {
         self.item.matches(tool)
     }
 
-    /// Tells whether it speaks of all items of a class.
+    /// Returns whether it applies to all items of a class.
     pub(super) fn is_all_of(&self, class: MethodClass) -> bool {
         let is_class = self.scope == Scope::Only(class) && self.item == Pattern::All;
         (self.scope == Scope::Every || is_class) && self.conditions.is_empty()
     }
 
-    /// Tells whether it may speak of some item of a class.
+    /// Returns whether it may apply to some item of a class.
     pub(super) fn touches(&self, class: MethodClass) -> bool {
         self.scope == Scope::Every || self.scope == Scope::Only(class)
     }
 
-    /// Tells whether it may speak of a resource whose URI begins like this.
+    /// Returns whether it may apply to a resource whose URI has this prefix.
     pub(super) fn reaches_below(&self, beginning: &str) -> bool {
         match (self.scope, self.uri.as_deref()) {
             (Scope::Every, _) => true,
@@ -284,7 +283,8 @@ impl Grant {
         }
     }
 
-    /// Tells whether the grant, on a server it names, opens an item, or any of the class if none is given.
+    /// Returns whether the grant, on one of its servers, allows an item, or any of the class if
+    /// none is given.
     pub(super) fn opens(&self, class: MethodClass, item: Option<&Asked<'_>>) -> bool {
         let of = |owner| {
             let is_owner = self.scope == Scope::Only(owner)
@@ -292,16 +292,16 @@ impl Grant {
             is_owner && item.is_none_or(|item| self.names(item))
         };
         match class {
-            // Who may use anything on a server may talk to it.
+            // Any grant on a server includes connecting to it.
             MethodClass::Lifecycle => true,
             MethodClass::Unknown => false,
             _ if self.scope == Scope::Every => true,
-            // Completions and subscriptions follow the prompt or resource that they are about.
+            // Completions and subscriptions follow the grants of their prompt or resource.
             MethodClass::Completion => {
                 of(class) || of(MethodClass::Prompt) || of(MethodClass::Resource)
             }
             MethodClass::Subscription if item.is_some() => of(class) || of(MethodClass::Resource),
-            // Without an item it is about lists, which everybody sees through their own grants.
+            // Without an item it is about lists, which each caller sees according to its grants.
             MethodClass::Subscription => true,
             MethodClass::Tool
             | MethodClass::Resource
@@ -311,8 +311,8 @@ impl Grant {
         }
     }
 
-    /// Tells whether the grant, on a server it names, may be about an item: what leaves doubt is about it.
-    /// Without an item only a grant of the whole class is.
+    /// Returns whether the grant, on one of its servers, may apply to an item; in doubt it does.
+    /// Without an item only a grant of the whole class applies.
     pub(super) fn restricts(&self, class: MethodClass, item: Option<&Asked<'_>>) -> bool {
         if self.scope == Scope::Every {
             return true;
@@ -339,7 +339,7 @@ impl Grant {
         }
     }
 
-    /// Tells whether the pattern names an item. A URI that cannot be judged is named by `*` alone.
+    /// Returns whether the pattern matches an item. Only `*` matches an ambiguous URI.
     fn names(&self, item: &Asked<'_>) -> bool {
         match &self.uri {
             Some(_) if self.item == Pattern::All => true,
@@ -348,7 +348,7 @@ impl Grant {
         }
     }
 
-    /// Tells whether the pattern names an item in any way of reading it.
+    /// Returns whether the pattern matches an item in any reading.
     fn may_name(&self, item: &Asked<'_>) -> bool {
         match &self.uri {
             Some(pattern) => item.uri().is_none_or(|uri| pattern.may_match(uri)),
@@ -356,7 +356,7 @@ impl Grant {
         }
     }
 
-    /// Tells whether its conditions hold.
+    /// Returns whether its conditions hold.
     pub(super) fn holds(&self, arguments: Option<&serde_json::Value>) -> Truth {
         let judged = self.conditions.iter().map(|condition| {
             let judged = arguments.map(|arguments| condition.judge(arguments));
@@ -374,7 +374,7 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Splits at ` and ` before the next pointer, but not inside of quotes.
+/// Splits at ` and ` before the next pointer, but not inside quotes.
 fn parse_conditions(text: &str) -> Result<Vec<Condition>, GrantError> {
     let (mut conditions, mut begin) = (Vec::new(), 0);
     let (mut is_quoted, mut is_escaped) = (false, false);

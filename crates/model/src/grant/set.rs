@@ -1,8 +1,8 @@
-//! All that one caller may use: its grants, those of its key and its project, and its filter. Decides in
-//! memory, the same whatever the order of the grants.
+//! Everything that one caller may use: the grants of its agent, its key and its project, and its
+//! filter. Decides in memory, independent of the order of the grants.
 //!
-//! What leaves doubt is decided for the safe side: a condition that cannot be told does not allow, and
-//! does deny. Entry points: [`GrantSet::decide`] and [`GrantSet::shows`].
+//! Doubt is resolved for safety: an unknown condition does not allow, but does deny. Entry points:
+//! [`GrantSet::decide`] and [`GrantSet::shows`].
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use super::rule::{Asked, Grant, Scope, Servers};
 use super::{GroupName, MethodClass, Pattern, ServerGroup, ToolFilter};
 use crate::id::{GrantId, ServerName};
 
-/// A grant and whom it is for.
+/// A grant, and who it applies to.
 #[derive(Debug, Clone)]
 pub struct BoundGrant {
     /// The grant.
     pub grant: Grant,
-    /// Its identity in the store; one that is only made up has none.
+    /// Its id in the store, if it is stored.
     pub id: Option<GrantId>,
-    /// Whom it is for.
+    /// Who it applies to.
     pub principal: Principal,
     /// When it last decided a call.
     pub last_use: Arc<LastUse>,
 }
 
 impl BoundGrant {
-    /// Makes a grant that no store knows.
+    /// Creates a grant that is not stored.
     pub fn unstored(grant: Grant) -> Self {
         Self {
             grant,
@@ -43,16 +43,16 @@ impl BoundGrant {
     }
 }
 
-/// What besides the grants decides for a caller.
+/// What a decision depends on besides the grants.
 #[derive(Debug, Clone, Default)]
 pub struct Policy<'a> {
-    /// What the agent sees of the tools it was granted.
+    /// The filter over the agent's granted tools.
     pub filter: ToolFilter,
     /// The project's groups of servers.
     pub groups: &'a [ServerGroup],
-    /// The servers whose annotations are believed.
+    /// The servers whose annotations are trusted.
     pub trusted: &'a [Pattern],
-    /// The revision of all that.
+    /// The revision of the policy.
     pub revision: u64,
 }
 
@@ -63,13 +63,13 @@ struct Rule {
     members: Option<Vec<Pattern>>,
 }
 
-/// Whether a rule is about a call.
+/// Whether a rule applies to a call.
 enum Applies {
     Yes,
     No,
-    /// By its condition it is not.
+    /// Its condition is not met.
     Unmet,
-    /// It depends on what is not known yet.
+    /// It depends on something unknown.
     Maybe,
 }
 
@@ -94,7 +94,7 @@ impl Rule {
         match (&self.grant().servers, &self.members) {
             (Servers::Named(pattern), _) => named(pattern),
             (Servers::Group(_), Some(members)) => members.iter().any(named),
-            // A group that is gone opens nothing, and still forbids.
+            // A grant on a removed group allows nothing, but still denies.
             (Servers::Group(_), None) => self.grant().effect() != Effect::Allow,
         }
     }
@@ -107,19 +107,19 @@ impl Rule {
 /// All grants of one caller.
 #[derive(Debug, Clone)]
 pub struct GrantSet {
-    /// Sorted and without repetition, so that equal sets behave alike however they were stored: those that
-    /// deny first, then those that ask.
+    /// Sorted and without duplicates, so that equal sets behave equally: first those that deny,
+    /// then those that ask.
     rules: Vec<Rule>,
     filter: ToolFilter,
     trusted: Vec<Pattern>,
-    /// The place of the grant of everything, if nothing stands against it.
+    /// The index of the grant of everything, if no rule restricts it.
     everything: Option<usize>,
     fingerprint: u64,
     revision: u64,
 }
 
 impl PartialEq for GrantSet {
-    /// Compares what is decided, not by which revision or by whose grant.
+    /// Compares the rules, not their revision or ids.
     fn eq(&self, other: &Self) -> bool {
         let is_same = |(one, two): (&Rule, &Rule)| one.is_same(two);
         self.fingerprint == other.fingerprint
@@ -140,12 +140,12 @@ impl Default for GrantSet {
 }
 
 impl GrantSet {
-    /// Joins an agent's grants, in any order.
+    /// Creates a set of an agent's grants, in any order.
     pub fn new(grants: Vec<Grant>) -> Self {
         Self::filtered(grants, ToolFilter::default())
     }
 
-    /// Joins an agent's grants and hides tools behind its filter, in listing and in calling.
+    /// Creates a set with a filter, which hides tools in lists and calls.
     pub fn filtered(grants: Vec<Grant>, filter: ToolFilter) -> Self {
         let policy = Policy {
             filter,
@@ -155,7 +155,7 @@ impl GrantSet {
         Self::under(policy, grants.collect())
     }
 
-    /// Joins the grants of a caller under the policy of its project.
+    /// Creates the set of a caller under the policy of its project.
     pub fn under(policy: Policy<'_>, grants: Vec<BoundGrant>) -> Self {
         let rules = grants
             .into_iter()
@@ -178,7 +178,7 @@ impl GrantSet {
                 rule.bound.id,
             )
         });
-        // Of equal ones the narrowest stays.
+        // Among equal rules the narrowest is kept.
         rules.dedup_by(|later, first| later.is_same(first));
         let only_allows = rules
             .iter()
@@ -196,39 +196,40 @@ impl GrantSet {
         }
     }
 
-    /// Returns the set of administrators, and of programs that embed the engine: all there is.
+    /// Returns the set of administrators and embedding programs: everything.
     pub fn everything() -> Self {
         let grant = Grant::new("*", "*", None).expect("`*` on `*` is a grant");
         Self::new(vec![grant])
     }
 
-    /// Tells whether nothing is refused.
+    /// Returns whether nothing is refused.
     pub fn is_everything(&self) -> bool {
         self.everything.is_some()
     }
 
-    /// Returns the grants in their own order, those that deny first.
+    /// Returns the grants in their order, first those that deny.
     pub fn grants(&self) -> impl Iterator<Item = &BoundGrant> {
         self.rules.iter().map(|rule| &rule.bound)
     }
 
-    /// Returns what the agent sees of the tools it was granted.
+    /// Returns the filter over the agent's granted tools.
     pub fn filter(&self) -> &ToolFilter {
         &self.filter
     }
 
-    /// Returns the revision of the policy that these are the grants of.
+    /// Returns the revision of the policy.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Tells whether the annotations of a server's tools are believed.
+    /// Returns whether the annotations of a server's tools are trusted.
     pub fn trusts(&self, server: &ServerName) -> bool {
         let mut trusted = self.trusted.iter();
         trusted.any(|pattern| pattern.matches(server.as_str()))
     }
 
-    /// Tells whether an item is listed, and found by name; without an item, whether any of its class may be.
+    /// Returns whether an item is listed, and found by name; without an item, whether any of its
+    /// class may be.
     pub fn shows(&self, class: MethodClass, server: &ServerName, item: Option<&str>) -> bool {
         let request = AccessRequest::listing(class, server, item);
         self.decide(&request).verdict.is_open()
@@ -246,7 +247,7 @@ impl GrantSet {
             Verdict::Allow | Verdict::Ask | Verdict::Undecided if is_hidden => {
                 (Verdict::Deny(Refusal::Hidden), None)
             }
-            // Nobody is asked for what belongs to a use that they are asked for.
+            // Only uses of an item need an approval, not what belongs to such a use.
             Verdict::Ask if !is_asked_for(request) => (Verdict::Allow, rule),
             verdict => (verdict, rule),
         };
@@ -257,7 +258,7 @@ impl GrantSet {
         }
     }
 
-    /// Decides the same without the agent's filter.
+    /// Decides without the agent's filter.
     pub(super) fn decide_unfiltered(
         &self,
         request: &AccessRequest<'_>,
@@ -266,7 +267,7 @@ impl GrantSet {
         (verdict, rule.map(|rule| &rule.bound))
     }
 
-    /// Returns the grants that name an item, whatever the arguments.
+    /// Returns the grants that name an item, with any arguments.
     pub(super) fn about(&self, request: &AccessRequest<'_>) -> impl Iterator<Item = &BoundGrant> {
         let (class, server) = (request.class, request.server.clone());
         let item = request.item.map(str::to_owned);
@@ -281,7 +282,7 @@ impl GrantSet {
         self.rules.iter().filter(named).map(|rule| &rule.bound)
     }
 
-    /// Joins what all rules say.
+    /// Combines all rules.
     fn weigh(&self, request: &AccessRequest<'_>) -> (Verdict, Option<&Rule>) {
         let asked = request.item.map(Asked::new);
         let arguments = OnceCell::new();
@@ -306,7 +307,7 @@ impl GrantSet {
                     Applies::Maybe => maybe_ask = maybe_ask.or(Some(rule)),
                     Applies::No | Applies::Unmet => {}
                 },
-                // What cannot be judged is not opened by it, and not without it.
+                // In doubt whether it applies: it allows nothing, and turns an allow into an ask.
                 Effect::Ask if restricts() => doubtful = doubtful.or(Some(rule)),
                 Effect::Allow if opens() => match applies() {
                     Applies::Yes => {
@@ -353,7 +354,7 @@ impl GrantSet {
         open.map_or(refused, |(verdict, rule)| (verdict, Some(rule)))
     }
 
-    /// Tells whether a rule that names the item is about this use of it.
+    /// Returns whether a rule that names the item applies to this use of it.
     fn applies(
         &self,
         rule: &Rule,
@@ -385,7 +386,7 @@ impl GrantSet {
                     Truth::Yes
                 }
             };
-            // Of a tool that is not what the grant is about no condition was missed.
+            // A tool that the grant does not apply to has no unmet condition.
             if truth == Truth::No || (truth == Truth::Unknown && is_allow) {
                 return Applies::No;
             }
@@ -409,8 +410,8 @@ impl GrantSet {
         }
     }
 
-    /// Tells whether the agent may use some resource of this server whose URI begins like this, as
-    /// those of a template do.
+    /// Returns whether the agent may use some resource of this server whose URI has this prefix, as
+    /// for a template.
     pub fn may_read_below(&self, server: &ServerName, beginning: &str) -> bool {
         let here = || self.rules.iter().filter(|rule| rule.is_on(server));
         let opens = |rule: &Rule| match rule.grant().effect() {
@@ -423,7 +424,7 @@ impl GrantSet {
         self.is_everything() || (here().any(opens) && !here().any(forbids))
     }
 
-    /// Tells whether the agent may use all of this class on this server, whatever it is called.
+    /// Returns whether the agent may use every item of this class on this server.
     pub fn has_all(&self, class: MethodClass, server: &ServerName) -> bool {
         let here = || self.rules.iter().filter(|rule| rule.is_on(server));
         let is_all =
@@ -433,7 +434,7 @@ impl GrantSet {
         self.is_everything() || (here().any(is_all) && !here().any(narrows))
     }
 
-    /// Returns the name under which the agent sees a tool, if a grant gives it another.
+    /// Returns the alias of a tool for this agent, if a grant has one.
     pub fn alias_of(&self, server: &ServerName, tool: &str) -> Option<&str> {
         let named = |rule: &&Rule| {
             rule.grant().alias().is_some() && rule.is_on(server) && rule.grant().names_tool(tool)
@@ -442,13 +443,13 @@ impl GrantSet {
         found.and_then(|rule| rule.grant().alias())
     }
 
-    /// Returns a number that is equal for equal sets, in this process and in every other.
+    /// Returns a hash that is equal for equal sets, in all processes.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 }
 
-/// Tells whether somebody is asked before such a use.
+/// Returns whether such a use can need an approval.
 fn is_asked_for(request: &AccessRequest<'_>) -> bool {
     let is_use = match request.class {
         MethodClass::Tool
@@ -480,7 +481,7 @@ fn fingerprint(rules: &[Rule], filter: &ToolFilter, trusted: &[Pattern]) -> u64 
             add(part);
         }
     }
-    // No grant is of an empty server, so that what follows cannot be taken for one.
+    // No grant has an empty server, so the parts that follow cannot be mistaken for a grant.
     let mut mark = |kind: &str, part: &str| {
         for part in ["", kind, part] {
             add(part);

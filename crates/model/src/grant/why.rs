@@ -1,8 +1,8 @@
-//! Why an agent may use a tool, or may not: the steps of a call in the order in which it meets them, each
-//! with what it says.
+//! Why an agent may use a tool, or may not: the checks of a call in their order, each with its
+//! result.
 //!
-//! Decides by the very set that [`GrantSet::decide`](super::GrantSet::decide) decides by; what the server
-//! offers, and what else stands in the way, is told by whoever asks. Entry point: [`Question::judge`].
+//! Uses the same set as [`GrantSet::decide`](super::GrantSet::decide); the caller supplies what the
+//! server offers and any other obstacle. Entry point: [`Question::judge`].
 
 use super::set::GrantSet;
 use super::{AccessRequest, Arguments, Effect, MethodClass, ReadOnlyHint, Refusal, Verdict};
@@ -10,7 +10,7 @@ use crate::id::{AgentName, GrantId, ServerName};
 use crate::jsonrpc::Raw;
 use crate::status::ServerState;
 
-/// Who wants to use what.
+/// The question whether an agent may use a tool.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// The agent.
@@ -21,48 +21,48 @@ pub struct Question<'a> {
     pub server: &'a ServerName,
     /// The server's own name for the tool.
     pub tool: &'a str,
-    /// What the tool says of itself.
+    /// The tool's hint.
     pub hint: ReadOnlyHint,
-    /// The arguments of the call, if it is about one.
+    /// The arguments of the call, if given.
     pub arguments: Option<Raw<'a>>,
-    /// What the server makes of it.
+    /// What the server offers.
     pub offer: Offer<'a>,
 }
 
-/// What a server makes of one of its tools.
+/// The state of a tool at its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer<'a> {
     /// It is in the catalog.
     Offered(ServerState),
-    /// The server has it, and it is left out for this reason.
+    /// The server lists it, but it is left out for this reason.
     LeftOut(&'a str),
     /// The server is ready and has no such tool.
     Missing,
-    /// Its list could not be read for this reason: it is not listed, and calls by name are sent.
+    /// Its list could not be read for this reason: it is not listed, but calls by name are sent.
     Unlisted(&'a str),
-    /// Nobody knows yet: the server is on its way up, or comes up when it is called.
+    /// Unknown yet: the server is starting, or starts when it is called.
     Coming(ServerState),
-    /// Nobody knows: the server is not there.
+    /// Unknown: the server is down.
     Away {
         /// Its state.
         state: ServerState,
-        /// Why it is there.
+        /// Why it is in that state.
         reason: Option<&'a str>,
     },
 }
 
-/// What is looked at in a step.
+/// The subject of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// Whether the agent, the server or the tool is suspended.
     Suspension,
-    /// What the grants say.
+    /// The decision of the grants.
     Grant,
-    /// What the agent's filter shows.
+    /// The agent's filter.
     Filter,
-    /// What the server makes of it.
+    /// The state of the tool at its server.
     Server,
-    /// Whether another has its name.
+    /// Whether another tool has the same name.
     Collision,
     /// Whether this version of the tool is approved.
     Version,
@@ -85,21 +85,21 @@ impl Check {
     }
 }
 
-/// What a step leads to.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepResult {
-    /// The call goes on.
+    /// The call continues.
     Passes,
     /// The call waits for an approver.
     Asks,
     /// The call is refused.
     Stops,
-    /// Good to know; the call goes on.
+    /// A remark; the call continues.
     Notes,
 }
 
 impl StepResult {
-    /// Returns the result as it is shown.
+    /// Returns the result as a keyword.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Passes => "passes",
@@ -113,18 +113,18 @@ impl StepResult {
 /// One step of the explanation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What is looked at.
+    /// The subject.
     pub check: Check,
-    /// What it leads to.
+    /// The result.
     pub result: StepResult,
     /// The reason, for people.
     pub text: String,
-    /// The grant that it is about.
+    /// The grant that decided, if any.
     pub grant: Option<GrantId>,
 }
 
 impl Step {
-    /// Makes a step that no grant is part of.
+    /// Creates a step without a grant.
     pub fn new(check: Check, result: StepResult, text: impl Into<String>) -> Self {
         Self {
             check,
@@ -138,19 +138,19 @@ impl Step {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// What speaks for it and against it, in the order of a call.
+    /// The steps, in the order of a call.
     pub steps: Vec<Step>,
 }
 
 impl Judgement {
-    /// Tells whether a call would be let through, or held until an approver has allowed it.
+    /// Returns whether a call would be allowed, or held for an approver.
     pub fn is_allowed(&self) -> bool {
         self.steps
             .iter()
             .all(|step| step.result != StepResult::Stops)
     }
 
-    /// Returns the answer in a word: `allow`, `ask` or `deny`.
+    /// Returns the result as a keyword: `allow`, `ask` or `deny`.
     pub fn as_str(&self) -> &'static str {
         let asks = self
             .steps
@@ -165,7 +165,7 @@ impl Judgement {
 }
 
 impl Question<'_> {
-    /// Answers with every step.
+    /// Evaluates all steps.
     pub fn judge(&self) -> Judgement {
         let mut steps = self.granted();
         steps.extend(self.seen());
@@ -230,7 +230,7 @@ impl Question<'_> {
         steps
     }
 
-    /// Returns the grants that depend on the arguments, which nobody gave.
+    /// Returns the grants that depend on arguments, which were not given.
     fn depending(&self, request: &AccessRequest<'_>) -> Vec<Step> {
         let about = self.set.about(request);
         let about = about.filter(|bound| !bound.grant.conditions().is_empty());
@@ -338,7 +338,7 @@ mod tests {
             offer,
         };
         let judged = question.judge();
-        // What is told is what happens.
+        // The explanation agrees with the decision.
         let is_shown = set.shows(MethodClass::Tool, &server, Some(tool));
         let is_offered = !matches!(
             offer,

@@ -1,5 +1,5 @@
-//! Cuts a result that is longer than its server may answer (fault L6). The cut is stated in a field of ours,
-//! never inside a text: a model must be able to tell what the server said from what we say of it.
+//! Truncates a result that exceeds its limit (fault L6). The truncation is reported in a separate
+//! field, never inside a text: a model must be able to distinguish the server's text from ours.
 //! Entry point: [`cut_result`].
 
 use serde::Serialize;
@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::era::meta::TRUNCATED;
 use crate::jsonrpc::{Edit, Raw, RawBuf};
 
-/// What is kept free for what we say of the cut, and for the shape of the result.
+/// The space reserved for the report of the truncation, and for the structure of the result.
 const RESERVED: usize = 512;
 
-/// What was cut, as `_meta` says it.
+/// The truncation, as reported in `_meta`.
 #[derive(Debug, Default, Serialize)]
 struct Truncated {
     /// How long the whole result was.
@@ -32,8 +32,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Returns a result that is not longer than `limit`, or nothing if it cannot be made: what is structured is
-/// left out as a whole, unless its schema promises it.
+/// Returns a result of at most `limit` bytes, or `None` if that is impossible: structured content
+/// is omitted as a whole, unless the schema requires it.
 pub fn cut_result(result: Raw<'_>, limit: usize, is_promised: bool) -> Option<RawBuf> {
     let mut truncated = Truncated {
         bytes: result.text().len(),
@@ -70,7 +70,7 @@ pub fn cut_result(result: Raw<'_>, limit: usize, is_promised: bool) -> Option<Ra
     (cut.text().len() <= limit).then_some(cut)
 }
 
-/// Keeps the first blocks that fit, and the beginning of the text that does not.
+/// Keeps the first blocks that fit, and the beginning of the first text that does not.
 fn cut_blocks(list: &str, blocks: Raw<'_>, room: &mut usize, truncated: &mut Truncated) -> RawBuf {
     let mut kept = String::from("[");
     let mut is_full = false;
@@ -122,7 +122,7 @@ fn cut_text(block: Raw<'_>, room: usize) -> Option<RawBuf> {
             edit.set_buf("text", beginning);
             return Some(edit.to_buf());
         }
-        // Escapes are longer than what they stand for.
+        // Escapes are longer than the characters they represent.
         end = text.floor_char_boundary(end.saturating_sub(over.max(1)));
     }
 }

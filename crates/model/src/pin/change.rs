@@ -1,5 +1,5 @@
-//! What a change of a definition means for those who use it. Whatever is not known to be harmless is
-//! breaking. Entry points: [`classify`] and [`likely_rename`].
+//! Classifies a change of a definition by its effect on callers. Everything that is not known to be
+//! harmless is breaking. Entry points: [`classify`] and [`likely_rename`].
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -54,7 +54,7 @@ impl ChangeClass {
     }
 }
 
-/// Puts the change from one canonical definition to another into a class.
+/// Classifies the change from one canonical definition to another.
 pub fn classify(approved: &str, now: &str) -> ChangeClass {
     if approved == now {
         return ChangeClass::Same;
@@ -73,8 +73,8 @@ pub fn classify(approved: &str, now: &str) -> ChangeClass {
     }
 }
 
-/// Returns which of the definitions that have gone was most likely renamed to this one. It is a guess
-/// for people: nothing that was approved or granted goes over to the new name.
+/// Returns which of the removed definitions was most likely renamed to this one. Only a hint for
+/// people: approvals and grants are never transferred to the new name.
 pub fn likely_rename<'a>(
     now: &str,
     gone: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -100,7 +100,7 @@ pub fn likely_rename<'a>(
     likely
 }
 
-/// Definitions and texts as short as this say nothing about whose they are.
+/// Shorter definitions and texts do not identify a tool.
 const TRIVIAL: usize = 40;
 
 fn description(raw: Raw<'_>) -> String {
@@ -151,7 +151,7 @@ fn prompt_fits(old: &Value, new: &Value) -> bool {
             .all(|argument| old.contains(argument) || is_optional(argument))
 }
 
-/// Tells whether what the old schema said still holds for one side of a call.
+/// Returns whether a schema is compatible with the old one for one side of a call.
 fn fits(old: &Value, new: &Value, side: Side) -> bool {
     if old == new {
         return true;

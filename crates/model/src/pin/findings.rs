@@ -1,5 +1,5 @@
-//! Signs that a text of a server tries to steer the model that reads it (fault L1), and characters that
-//! nobody sees (fault L2). Rules, not understanding: they point a person at a text and prove nothing.
+//! Indications that a server's text tries to instruct the model that reads it (fault L1), and
+//! invisible characters (fault L2). Simple rules: they point a person to a text and prove nothing.
 //! Entry points: [`find_in_definition`] and [`find_in_text`].
 
 use serde::{Deserialize, Serialize};

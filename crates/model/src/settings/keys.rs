@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::period;
 
-/// What a project demands of its keys.
+/// A project's rules for its keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyPolicy {
     /// How long a key may be valid.
@@ -20,8 +20,8 @@ pub struct KeyPolicy {
 pub struct MaxLifetime(#[serde(with = "period::option")] pub Option<Duration>);
 
 impl KeyPolicy {
-    /// Returns when a key ends that is made now and should end at a time, or never; the longest time
-    /// allowed if that is too late.
+    /// Returns when a key that is created now expires, for the requested time or none; fails with
+    /// the maximum lifetime if that is too late.
     pub fn end_of(&self, now_ms: u64, wanted_ms: Option<u64>) -> Result<Option<u64>, Duration> {
         let Some(longest) = self.max_lifetime.0 else {
             return Ok(wanted_ms);
@@ -35,8 +35,8 @@ impl KeyPolicy {
         }
     }
 
-    /// Returns when a key ends that is made now in the place of another: at the time that is wanted, or as
-    /// late as may be.
+    /// Returns when a replacement key that is created now expires: at the requested time, or as
+    /// late as allowed.
     pub fn latest_end(&self, now_ms: u64, wanted_ms: Option<u64>) -> Option<u64> {
         let allowed = self.end_of(now_ms, None).ok().flatten();
         match (wanted_ms, allowed) {

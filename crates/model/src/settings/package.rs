@@ -1,15 +1,15 @@
-//! Which packages a command downloads and runs: `npx`, `uvx` and their like. A flag that is not known
-//! may change the answer, so that with one the answer is unclear; so it is for every other use of a
-//! package manager. Entry points: [`packages`], [`Package::of`], [`runs_engine`].
+//! Which packages a command downloads and runs: `npx`, `uvx` and similar. The result is unclear for
+//! an unknown flag, which may change it, and for every other use of a package manager. Entry
+//! points: [`packages`], [`Package::of`], [`runs_engine`].
 
-/// What a command runs.
+/// The packages that a command runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Packages<'a> {
-    /// It is not known to run packages.
+    /// It is not a known package runner.
     NoRunner,
     /// These packages, as they are written.
     Named(Vec<&'a str>),
-    /// It runs packages, and which cannot be told.
+    /// It runs packages, but which ones is unclear.
     Unclear,
 }
 
@@ -19,8 +19,8 @@ pub(super) struct Package<'a> {
 }
 
 impl<'a> Package<'a> {
-    /// Reads a package that its registry is asked for by name. Nothing for URLs, files, repositories and
-    /// aliases, which lead elsewhere whatever their name.
+    /// Parses a package that is fetched from its registry by name. `None` for URLs, files,
+    /// repositories and aliases, whose source does not depend on the name.
     pub(super) fn of(text: &'a str) -> Option<Self> {
         let (scope, rest) = match text.strip_prefix('@') {
             Some(scoped) => scoped
@@ -44,14 +44,14 @@ fn is_in_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-')
 }
 
-/// Tells whether a package manager takes a name for that of a file.
+/// Returns whether a package manager takes a name for a file.
 fn is_file(name: &str) -> bool {
     const ENDS: [&str; 7] = [".tgz", ".gz", ".tar", ".zip", ".whl", ".py", ".js"];
     let name = name.to_ascii_lowercase();
     ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Programs that manage packages, and run them in more ways than can be told from their arguments.
+/// Package managers, which can run packages in more ways than their arguments show.
 const MANAGERS: &[&str] = &[
     "npm",
     "npx",
@@ -144,13 +144,13 @@ const WRAPPERS: &[&str] = &[
     "parallel",
 ];
 
-/// Returns a program's name without its folder and ending.
+/// Returns a program's name without its folder and extension.
 fn program_of(command: &str) -> &str {
     let program = command.rsplit('/').next().unwrap_or_default();
     program.split('.').next().unwrap_or_default()
 }
 
-/// Tells whether one of these programs is run, by itself or by another that runs what it is told.
+/// Returns whether one of these programs is run, directly or by a wrapper.
 fn runs(programs: &[&str], command: &str, args: &[String]) -> bool {
     let program = program_of(command);
     let is_one = |word: &str| programs.contains(&program_of(word));
@@ -173,22 +173,22 @@ fn runs(programs: &[&str], command: &str, args: &[String]) -> bool {
     }
 }
 
-/// Tells whether a container engine is run, which would run any image.
+/// Returns whether a container engine is run, which could run any image.
 pub(super) fn runs_engine(command: &str, args: &[String]) -> bool {
     runs(ENGINES, command, args)
 }
 
 /// A command that runs packages.
 struct Runner {
-    /// What stands before the flags.
+    /// The words before the flags.
     words: &'static [&'static str],
-    /// Flags without a value that change nothing here.
+    /// Flags without a value that do not matter here.
     plain: &'static [&'static str],
     /// Flags whose value is a package.
     package: &'static [&'static str],
     /// Flags with any other value.
     valued: &'static [&'static str],
-    /// Of `package`, those that replace the first argument: what follows is a command of the package.
+    /// Those of `package` that replace the first argument, which is then a command of the package.
     instead: &'static [&'static str],
 }
 

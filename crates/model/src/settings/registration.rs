@@ -97,7 +97,7 @@ impl Patterns {
         self.0.iter().any(|pattern| pattern.matches(text))
     }
 
-    /// Tells whether a command is meant. `/opt/*` does not stand for `/opt/../bin/sh`.
+    /// Returns whether a command matches. `/opt/*` does not match `/opt/../bin/sh`.
     fn match_command(&self, command: &str) -> bool {
         let is_settled = !goes_back(command);
         let mut patterns = self.0.iter();
@@ -106,8 +106,8 @@ impl Patterns {
         })
     }
 
-    /// Tells whether a package is meant: by its name, whatever the version, or as it is written. What
-    /// leads elsewhere under a name (`@acme/x@npm:other`, a URL, a file) only as it is written.
+    /// Returns whether a package matches: by its name with any version, or literally. A name with
+    /// another source (`@acme/x@npm:other`, a URL, a file) only matches literally.
     fn match_package(&self, text: &str) -> bool {
         let package = Package::of(text);
         self.0.iter().any(|pattern| match &package {
@@ -116,8 +116,8 @@ impl Patterns {
         })
     }
 
-    /// Tells whether a URL is meant. Scheme, host and the rest are matched one by one, so that a `*` in
-    /// the host never reaches into the path.
+    /// Returns whether a URL matches. Scheme, host and the rest are matched separately, so that a
+    /// `*` in the host never matches part of the path.
     fn match_url(&self, url: &str) -> bool {
         let Some(url) = Url::of(url) else {
             return false;
@@ -145,7 +145,7 @@ struct Url<'u> {
 impl<'u> Url<'u> {
     fn of(text: &'u str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
-        // Clients read `\` as `/`, so that what stands before it is the host.
+        // Clients treat `\` as `/`, so the host ends there.
         if rest.contains('\\') {
             return None;
         }
@@ -170,7 +170,7 @@ impl<'u> Url<'u> {
     }
 }
 
-/// Tells whether a path has parts that are resolved before it is used, such as `..`.
+/// Returns whether a path has segments that are resolved before use, such as `..`.
 fn goes_back(path: &str) -> bool {
     let plain = path.to_ascii_lowercase().replace("%2e", ".");
     let plain = plain.replace("%2f", "/").replace("%5c", "/");
@@ -255,8 +255,8 @@ impl RegistrationPolicy {
         hosting.isolation_floor = hosting.isolation_floor.max(self.isolation_floor);
     }
 
-    /// Returns why a second person must approve a server; nothing if nobody must, or if what is
-    /// sensitive about it is as it was.
+    /// Returns why a second person must approve a server; empty if none is needed, or if its
+    /// sensitive parts are unchanged.
     pub fn reasons(&self, spec: &ServerSpec, before: Option<&ServerSpec>) -> Vec<Sensitive> {
         let is_same =
             before.is_some_and(|before| before.launch == spec.launch && before.allow == spec.allow);
@@ -276,7 +276,7 @@ impl RegistrationPolicy {
     }
 }
 
-/// What a list is about.
+/// The subject of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policed {
     /// A command.
@@ -324,7 +324,7 @@ fn allowed(
     }
 }
 
-/// Cuts what is shown of a value, and escapes what a terminal would obey. A query may hold a secret.
+/// Truncates and escapes a value for display. A query may contain a secret.
 fn shown(text: &str) -> String {
     let text = text.split('?').next().unwrap_or_default();
     let text = match crate::secret::userinfo(text) {
@@ -338,7 +338,7 @@ fn shown(text: &str) -> String {
 /// Why the project does not allow a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// It is on no list.
+    /// It matches no entry of the list.
     #[error("the project does not allow the {} `{given}`", what.as_str())]
     NotAllowed {
         /// What it is.
@@ -346,24 +346,24 @@ pub enum PolicyError {
         /// As it was given.
         given: String,
     },
-    /// Which package is run cannot be told from the arguments.
+    /// The arguments do not show which package is run.
     #[error("which package `{command}` runs cannot be told from its arguments")]
     UnclearPackage {
         /// The command.
         command: String,
     },
-    /// A container engine would run an image past the list of images.
+    /// A container engine would run an image without a check against the list.
     #[error("which image `{command}` runs is not checked by the project")]
     UnclearImage {
         /// The command.
         command: String,
     },
-    /// It would be less isolated than the project demands.
+    /// It would be less isolated than the project requires.
     #[error("the project demands at least the isolation `{floor}`, and this is {given}")]
     Isolation {
-        /// What is demanded.
+        /// The required isolation.
         floor: &'static str,
-        /// What it would have.
+        /// Its isolation.
         given: &'static str,
     },
 }

@@ -7,28 +7,29 @@ use serde::{Deserialize, Serialize};
 use super::options::{ANY_TIME, Field, Kind, SOME_TIME, ServerOption, option, plain};
 use super::period;
 
-/// How calls to a server are let through and bounded.
+/// How calls to a server are admitted and limited.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CallPolicy {
-    /// Calls in flight at once; 1 for hosted and 32 for other stdio servers if nothing is said.
+    /// The maximum number of calls in flight; the default is 1 for hosted and 32 for other stdio
+    /// servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Calls of one agent that may wait for a lane before the next is refused as busy.
+    /// How many calls of one agent may wait for a slot; the next is refused as busy.
     pub queue: u32,
-    /// Longest silence of a call before it ends as timed out; progress resets it.
+    /// The timeout of a call without a response; progress resets it.
     #[serde(with = "period")]
     pub timeout: Duration,
-    /// Longest duration of a call, whatever progress it reports.
+    /// The maximum duration of a call, regardless of progress.
     #[serde(with = "period")]
     pub timeout_max: Duration,
-    /// With one lane: how long it stays closed after a timeout, for the late answer.
+    /// With a concurrency of 1: how long the slot stays taken after a timeout, for a late response.
     #[serde(with = "period")]
     pub late_grace: Duration,
-    /// Longest wait for a client that the server asks something; the call's own time stands still.
+    /// The timeout of a server's request to the client; meanwhile the call's own timeout is paused.
     #[serde(with = "period")]
     pub ask_timeout: Duration,
-    /// Whether user, session, run, step and trace are passed on in `_meta`.
+    /// Whether user, session, run, step and trace are forwarded in `_meta`.
     pub pass_context: bool,
     /// What happens to results that do not fit their output schemas.
     pub output_check: OutputCheck,

@@ -1,10 +1,10 @@
-//! The options of a server, each defined once, beside the field that it sets (`calls`, `lifecycle`,
-//! `process`, `image`, `hosting`, `remote`, `filter`): its name, what may be written, what it means.
+//! The options of a server, each defined once, next to its field (`calls`, `lifecycle`, `process`,
+//! `image`, `hosting`, `remote`, `filter`): its name, its allowed values, its meaning.
 //!
-//! Everything else derives from [`options`]: the reader of files and of REST bodies, the view, `gantry
-//! config explain`, the JSON Schema, the OpenAPI document and the reference page. Which drivers an
-//! option applies to follows from `field`, which finds it in the specs of those alone. To add one, see
-//! docs/howto/add-a-config-key.md.
+//! Everything else is derived from [`options`]: the parser of files and REST bodies, the view,
+//! `gantry config explain`, the JSON Schema, the OpenAPI document and the reference page. `field`
+//! determines which drivers an option applies to: it finds the option only in their specs. To add
+//! one, see docs/howto/add-a-config-key.md.
 
 mod definition;
 mod field;

@@ -1,5 +1,5 @@
-//! The secrets that a spec names: `${NAME}` in the values of its environment or headers and nowhere
-//! else, and what they are bound to. row 0.4
+//! The secrets that a spec refers to: `${NAME}` in the values of its environment or headers only,
+//! and what they are bound to. row 0.4
 //!
 //! Entry points: [`ServerSpec::templates`], [`ServerSpec::fill`], [`ServerSpec::destination`].
 
@@ -12,18 +12,18 @@ use crate::secret::{
     secret_arguments,
 };
 
-/// Where the value of a secret goes.
+/// Where the value of a secret is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretPlace {
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
     /// A header of every request.
     Header(String),
-    /// An option with a secret in it, which is written out there: no `${NAME}` is filled.
+    /// An option that contains a secret literally, without `${NAME}`.
     Option(&'static str),
 }
 
-/// The options besides variables and headers that may have secrets in them.
+/// The options besides variables and headers that may contain secrets.
 const ARGS: &str = "args";
 const URL: &str = "url";
 const CLIENT_SECRET: &str = "auth.client_secret";
@@ -38,7 +38,7 @@ impl fmt::Display for SecretPlace {
     }
 }
 
-/// Why secrets cannot be put in.
+/// Why secrets cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FillError {
     /// A secret has no value.
@@ -46,19 +46,19 @@ pub enum FillError {
     Missing {
         /// Where it is needed.
         place: SecretPlace,
-        /// Which one.
+        /// The secret.
         name: SecretName,
     },
     /// A value cannot be sent in a header.
     #[error("the value of `{place}` has line breaks or other characters that no header may have")]
     Header {
-        /// Which header.
+        /// The header.
         place: SecretPlace,
     },
 }
 
 impl ServerSpec {
-    /// Returns where the text that names secrets stands in its file, as `FILE:LINE:COLUMN`.
+    /// Returns the position of the text that refers to secrets in its file, as `FILE:LINE:COLUMN`.
     pub fn place_in_file(&self, place: &SecretPlace) -> Option<&str> {
         let written = match &self.launch {
             Launch::Process(process) => &process.written,
@@ -72,8 +72,8 @@ impl ServerSpec {
         written.places.0.get(name).map(String::as_str)
     }
 
-    /// Returns the texts in which secrets are named. Files have filled theirs from the environment
-    /// already, and say which names were left for the project's secrets.
+    /// Returns the texts that refer to secrets. Files have already expanded environment variables,
+    /// and mark the remaining names as secrets of the project.
     pub fn templates(&self) -> Vec<(SecretPlace, Template)> {
         let (pairs, written) = match &self.launch {
             Launch::Process(process) => (&process.env, &process.written),
@@ -124,9 +124,9 @@ impl ServerSpec {
         Ok(spec)
     }
 
-    /// Returns the hash of everything that decides where a secret goes: command, arguments, image, URL,
-    /// proxy, headers, environment, folders and network; not of limits. A secret that is bound to it
-    /// cannot be read by who moves the server.
+    /// Returns the hash of everything that determines where a secret goes: command, arguments,
+    /// image, URL, proxy, headers, environment, folders and network; not limits. A secret bound to
+    /// it is not passed to a server that was changed.
     pub fn destination(&self) -> String {
         use sha2::{Digest, Sha256};
         let mut launch =
@@ -142,10 +142,11 @@ impl ServerSpec {
         crate::hex::hex(&Sha256::digest(&text))
     }
 
-    /// Returns the values that a change would take along to where `changed` leads, though nobody has given
-    /// them again: those that may be secrets and stay as they are, while anything else decides about
-    /// them. `given` tells what stands in the change. Whatever no view shows counts: variables, headers,
-    /// arguments, the secret of a client, a URL with a key in it.
+    /// Returns the secret values that a change would send to another destination, although the
+    /// change does not contain them: values that may be secrets and stay the same, while the
+    /// settings that decide where they go change. `given` returns whether the change contains a
+    /// value. Covers everything that no view shows: variables, headers, arguments, the client
+    /// secret, a URL with a key in it.
     pub fn carried_secrets(
         &self,
         changed: &Self,
@@ -172,10 +173,10 @@ impl ServerSpec {
         carried
     }
 
-    /// Returns where values stand that no view shows and that may be secrets.
+    /// Returns the places of values that no view shows and that may be secrets.
     fn hidden(&self) -> Vec<SecretPlace> {
         let is_secret = |name: &str, value: &str| {
-            // Whatever it is, its name says that it is one.
+            // Its name indicates a secret, whatever its value looks like.
             let is_named = hint_of(name) == Hint::Secret && !value.trim().is_empty();
             is_named || is_given_secret(name, value) || is_redactable(value)
         };
@@ -221,7 +222,7 @@ impl ServerSpec {
         values.collect()
     }
 
-    /// Returns what stands at a place.
+    /// Returns the value at a place.
     fn text(&self, place: &SecretPlace) -> Option<String> {
         match (&self.launch, place) {
             (Launch::Process(process), SecretPlace::Variable(name)) => {
@@ -241,7 +242,8 @@ impl ServerSpec {
         }
     }
 
-    /// Empties a value that was given again. Arguments and URLs stay: they decide where others go.
+    /// Clears a value that the change contains. Arguments and URLs stay: they decide where other
+    /// values go.
     fn clear(&mut self, place: &SecretPlace) {
         let value = match (&mut self.launch, place) {
             (Launch::Process(process), SecretPlace::Variable(name)) => process.env.get_mut(name),
@@ -255,7 +257,7 @@ impl ServerSpec {
         value.into_iter().for_each(String::clear);
     }
 
-    /// Returns what decides where the secret of a client is sent.
+    /// Returns the settings that decide where the client secret is sent.
     fn sign_in(&self) -> Option<impl PartialEq + use<'_>> {
         let remote = self.launch.remote()?;
         let auth = super::RemoteAuth {
@@ -265,19 +267,19 @@ impl ServerSpec {
         Some((&remote.url, self.route(), auth))
     }
 
-    /// Returns what decides who sees the URL of a remote server, besides the server.
+    /// Returns the settings that decide who sees the URL of a remote server, besides the server.
     fn route(&self) -> Option<impl PartialEq + use<'_>> {
         let remote = self.launch.remote()?;
         Some((&remote.proxy, &remote.ca_file, remote.allow_private))
     }
 
-    /// Returns scheme, host and port of a remote server, as they are compared.
+    /// Returns scheme, host and port of a remote server, for comparison.
     pub fn origin(&self) -> Option<String> {
         origin(&self.launch.remote()?.url)
     }
 }
 
-/// Returns scheme, host and port of a URL in lower case; the port also where it is the scheme's own.
+/// Returns scheme, host and port of a URL in lower case; includes a default port.
 pub fn origin(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
@@ -342,7 +344,7 @@ mod tests {
             refused.contains("`headers.X`") && !refused.contains("v$1"),
             "{refused}"
         );
-        // What a file brings was expanded there.
+        // A file's values were already expanded.
         let mut file = process;
         file.source = Source::File;
         assert_eq!(file.templates(), []);
@@ -425,7 +427,7 @@ mod tests {
         let both = known.carried_secrets(&moved, |_| false);
         let both: Vec<String> = both.iter().map(ToString::to_string).collect();
         assert_eq!(both, ["env.DB_PASSWORD", "args"]);
-        // Who gives other arguments does not thereby give the variables.
+        // Other arguments in the change do not mean that it contains the variables.
         let other = spec(json!({"process": {"command": "x", "args": ["--send-home"],
             "env": {"DB_PASSWORD": "admin"}}}));
         let kept = known.carried_secrets(&other, |place| *place == SecretPlace::Option("args"));

@@ -1,34 +1,34 @@
-//! What a row says beside who called what and how it ended: where the time went, what was decided on
-//! the way, and whose error it was.
+//! The details of a row besides the call and its outcome: the durations of its phases, the
+//! decisions on the way, and the origin of an error.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What is known of a call beside its times and its outcome; nothing in rows of earlier releases.
+/// The details of a call; all absent in rows of earlier releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallDetails<T = String> {
     /// How long each phase took.
     pub phases: Phases,
-    /// How often the call was sent to its server; none if it never got so far.
+    /// How often the call was sent to its server; absent if it never was.
     pub attempts: Option<u32>,
     /// Whether the arguments passed the tool's schema.
     pub input_check: Option<Check>,
     /// Whether the result passed the tool's output schema.
     pub output_check: Option<Check>,
-    /// Whose error it was, if the call did not succeed.
+    /// The origin of the error, if the call did not succeed.
     pub error_kind: Option<ErrorKind>,
-    /// The revision of the project's grants that decided.
+    /// The revision of the project's policy that decided.
     pub policy_revision: Option<u64>,
     /// The grant that decided.
     pub grant: Option<T>,
-    /// The call that this one was made for, as the caller says.
+    /// The call that this one was made for, as asserted by the caller.
     pub parent: Option<T>,
-    /// Who said which user it is.
+    /// Who named the user.
     pub user_source: Option<UserSource>,
 }
 
 impl<T> CallDetails<T> {
-    /// Returns the same with texts in another form.
+    /// Returns the details with texts of another type.
     pub(super) fn with_texts<'a, U>(&'a self, text: impl Fn(&'a T) -> U) -> CallDetails<U> {
         CallDetails {
             phases: self.phases,
@@ -44,25 +44,25 @@ impl<T> CallDetails<T> {
     }
 }
 
-/// How long the phases of a call took, in microseconds; a phase that was not reached has none.
+/// The durations of the phases of a call, in microseconds; absent for a phase that was not reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Phases {
-    /// Finding out who calls.
+    /// Authentication.
     pub auth_us: Option<u32>,
-    /// Finding what is called, and whether a grant allows it.
+    /// Finding the item, and checking the grants.
     pub grant_us: Option<u32>,
     /// Checking the arguments against the tool's schema.
     pub schema_us: Option<u32>,
-    /// Waiting for the server to be up and to have a lane free.
+    /// Waiting for the server to be up and to have a free slot.
     pub queue_us: Option<u32>,
-    /// Waiting for the server's answer, all attempts together.
+    /// Waiting for the server's response, all attempts together.
     pub server_us: Option<u32>,
     /// Checking the result against the output schema, and redacting it.
     pub output_us: Option<u32>,
 }
 
 impl Phases {
-    /// Returns the phases in the order in which a call passes them.
+    /// Returns the phases in the order of a call.
     pub const fn in_order(&self) -> [(&'static str, Option<u32>); 6] {
         [
             ("auth", self.auth_us),
@@ -75,37 +75,37 @@ impl Phases {
     }
 }
 
-/// What a check against a schema said.
+/// The result of a check against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Check {
-    /// The value fits.
+    /// The value matches.
     Passed,
-    /// The value does not fit.
+    /// The value does not match.
     Failed,
     /// There was nothing to check, or no schema to check against.
     Skipped,
 }
 
-/// Whose error ended a call.
+/// The origin of the error that ended a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The connection to the server: it is down, went away, did not answer in time, or sent what is no MCP.
+    /// The connection to the server: it is down, disconnected, timed out, or sent invalid messages.
     Transport,
     /// The server answered with a JSON-RPC error.
     JsonRpc,
-    /// The tool's own result says that it failed.
+    /// The tool's own result reports a failure.
     Tool,
-    /// Arguments or result do not fit their schema, or the params not their method.
+    /// The arguments or the result do not match their schema, or the params not their method.
     Schema,
     /// The caller may not do that: no grant, suspended, key ended, over a limit.
     Policy,
-    /// The caller took the call back.
+    /// The caller cancelled the call.
     Caller,
     /// The gateway itself.
     Gateway,
 }
 
-/// Who said on whose behalf an agent acts.
+/// Who named the user on whose behalf an agent acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UserSource {
     /// The agent, in a header or in `_meta`.
@@ -126,7 +126,7 @@ impl Check {
         }
     }
 
-    /// Returns the number that stands for it in the journal; 0 stands for none.
+    /// Returns its number in the journal; 0 means none.
     pub const fn number(self) -> u8 {
         match self {
             Self::Passed => 1,
@@ -135,7 +135,7 @@ impl Check {
         }
     }
 
-    /// Returns what a number stands for.
+    /// Returns the value for a number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.number() == number)
     }
@@ -215,7 +215,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A text in a row is none of the words that may stand there.
+/// A text in a row is not one of the keywords.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is unknown in the row of a call")]
 pub struct DetailError(String);

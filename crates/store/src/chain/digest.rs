@@ -1,20 +1,20 @@
-//! The digest of a row: over everything that the row says, in one form for both databases.
+//! The digest of a row: over all of its values, in the same form for both databases.
 
 use sha2::{Digest as _, Sha256};
 
 use super::{Hash, Salt};
 use crate::call::{CallRow, Check, ErrorKind, UserSource};
 
-/// Stands in front of everything that is hashed as a row.
+/// The prefix of everything that is hashed as a row.
 const ROW: &[u8] = b"gantry audit row 1\0";
 const LARGEST: u64 = i64::MAX as u64;
 
-/// Which start of which gateway a row is of.
+/// The gateway and its start that a row belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowOrigin {
     /// The gateway, by its number in the store.
     pub gateway: i64,
-    /// Which of its starts.
+    /// The number of its start.
     pub boot: i64,
 }
 
@@ -72,11 +72,11 @@ pub fn row_digest<T: AsRef<str>>(
     Sha256::digest(&*buffer).into()
 }
 
-/// Appends values so that no two lists of values have the same bytes.
+/// Appends values such that different lists of values have different bytes.
 struct Form<'b>(&'b mut Vec<u8>);
 
 impl Form<'_> {
-    /// A number as databases have it: what does not fit is the largest that does.
+    /// Appends a number as databases store it: larger values are capped.
     fn number(&mut self, number: Option<u64>) {
         match number {
             Some(number) => {
@@ -94,7 +94,7 @@ impl Form<'_> {
         self.0.extend_from_slice(bytes);
     }
 
-    /// A text as PostgreSQL has it, which knows no NUL.
+    /// Appends a text as PostgreSQL stores it, without NUL.
     fn text(&mut self, text: Option<&str>) {
         let Some(text) = text else {
             return self.0.push(0);

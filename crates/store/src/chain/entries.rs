@@ -1,23 +1,23 @@
-//! The rows that a block covers: of each its id, its digest, and the salt of that digest.
+//! The rows that a block covers: the id, the digest and the salt of each.
 //!
-//! The salts are not part of the block's hash. Once a row is gone its salt is blanked, so that nobody can
-//! try out what the row may have said.
+//! The salts are not part of the block's hash. When a row is removed its salt is blanked, so that
+//! the content of the row cannot be guessed from its digest.
 
 use gantry_model::id::CallId;
 use sha2::{Digest as _, Sha256};
 
 use super::Hash;
 
-/// What makes a digest impossible to guess from what is known of the row.
+/// Makes a digest unguessable from known parts of the row.
 pub type Salt = [u8; 16];
 
-/// The bytes of one entry.
+/// The size of one entry.
 pub const ENTRY_BYTES: usize = 16 + 32 + 16;
 
 /// One row that a block covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Which call.
+    /// The call.
     pub id: CallId,
     /// The digest of its row.
     pub digest: Hash,
@@ -30,17 +30,17 @@ pub struct Entry {
 pub struct Entries(Vec<u8>);
 
 impl Entries {
-    /// Takes entries as they are stored; a piece of one at the end stays and spoils the hash.
+    /// Wraps stored entries; an incomplete entry at the end is kept and changes the hash.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// Returns them as they are stored.
+    /// Returns their stored form.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Appends a row and returns its place.
+    /// Appends a row and returns its index.
     pub fn push(&mut self, entry: &Entry) -> u32 {
         let place = self.len();
         self.0.extend_from_slice(&entry.id.to_bits().to_le_bytes());
@@ -54,12 +54,12 @@ impl Entries {
         (self.0.len() / ENTRY_BYTES) as u32
     }
 
-    /// Tells whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the entry at a place.
+    /// Returns the entry at an index.
     pub fn get(&self, place: u32) -> Option<Entry> {
         let at = place as usize * ENTRY_BYTES;
         let bytes = self.0.get(at..at + ENTRY_BYTES)?;

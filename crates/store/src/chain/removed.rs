@@ -1,16 +1,16 @@
-//! Which entries of earlier blocks have no row any more, because the row was replaced or removed: runs of
-//! places, by gateway and block. One form for the same places, so that its hash is one, too.
+//! The entries of earlier blocks whose row was replaced or removed: runs of indexes, by gateway and
+//! block. Equal sets have equal bytes, and so equal hashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The place of a row in a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// Whose chain.
+    /// The gateway of the chain.
     pub gateway: i64,
-    /// Which block.
+    /// The number of the block.
     pub block: u64,
-    /// Which of its entries.
+    /// The index of the entry.
     pub entry: u32,
 }
 
@@ -35,7 +35,7 @@ impl Removed {
         block.insert(place.entry);
     }
 
-    /// Tells whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -45,7 +45,8 @@ impl Removed {
         self.0.iter().map(|(block, entries)| (*block, entries))
     }
 
-    /// Returns the one form in bytes: gateway, block, number of runs, then first and length of each run.
+    /// Returns the canonical bytes: gateway, block, number of runs, then start and length of each
+    /// run.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for ((gateway, block), entries) in &self.0 {
@@ -67,9 +68,9 @@ impl Removed {
         bytes
     }
 
-    /// Reads that form; `None` if it is none, or stands for more entries than any block has.
+    /// Parses the canonical bytes; `None` if they are invalid, or have more entries than any block.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
-        /// More rows than one transaction ever writes.
+        /// More than the rows of one transaction.
         const MOST: u32 = 1 << 20;
         fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
             let (taken, rest) = bytes.split_first_chunk::<N>()?;

@@ -18,7 +18,7 @@ use crate::store::Registered;
 
 /// Rows per statement.
 const MANY: usize = 512;
-/// How long a batch may take: the journal keeps what is not imported, and nobody waits for it.
+/// Time limit of a batch: the journal keeps rows that are not imported, and no caller waits.
 pub(crate) const LONGEST: Duration = Duration::from_secs(20);
 
 /// Writes rows and the position; `block` covers them.
@@ -33,7 +33,7 @@ pub(crate) async fn write<T: AsRef<str> + Sync>(
         for chunk in round.chunks(MANY) {
             let cells: Vec<_> = chunk.iter().map(|row| cells(row, gateway, block)).collect();
             let statement = statement(&cells[0]);
-            // Its text is the same each time, so that it is prepared once.
+            // Its text is always the same, so it is prepared once.
             let query = sqlx::query(AssertSqlSafe(statement.as_str()));
             bound(query, &cells).execute(&mut *connection).await?;
         }
@@ -46,7 +46,7 @@ pub(crate) async fn write<T: AsRef<str> + Sync>(
     put.execute(connection).await.map(drop)
 }
 
-/// Splits rows so that no round has two of the same call; later rows of a call are in later rounds.
+/// Splits rows so that no round has two rows of the same call; later rows are in later rounds.
 fn rounds<T>(rows: &[CallRow<T>]) -> Vec<Vec<&CallRow<T>>> {
     let mut seen = HashMap::with_capacity(rows.len());
     let mut rounds: Vec<Vec<&CallRow<T>>> = Vec::new();
@@ -192,7 +192,7 @@ fn array<'c, T>(
     cells.map(of).collect()
 }
 
-/// Returns the statement as it is for any row.
+/// Returns the statement for any row.
 #[cfg(test)]
 pub(super) fn example() -> String {
     let row = CallRow {

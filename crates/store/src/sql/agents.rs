@@ -10,10 +10,10 @@ pub(crate) const REPLACE: &str = "UPDATE kb.agents SET description = $3, tools =
 pub(crate) const OF_PROJECT: &str = "SELECT id, description, created_at, tools, trusted_user_ids, limits \
      FROM kb.agents WHERE project_id = $1 ORDER BY id";
 
-/// The keys of the agent go with it.
+/// The keys of the agent are deleted with it.
 pub(crate) const REMOVE: &str = "DELETE FROM kb.agents WHERE project_id = $1 AND id = $2";
 
-/// Grants to single keys, before their keys go.
+/// Grants to single keys, before their keys are deleted.
 pub(crate) const REMOVE_KEY_GRANTS: &str = "DELETE FROM kb.mcp_bindings \
      WHERE project_id = $1 AND principal_kind = 'api_key' AND principal IN \
      (SELECT id FROM kb.mcp_api_keys WHERE project_id = $1 AND agent_id = $2)";

@@ -24,8 +24,8 @@ pub(crate) const ALIKE_COLUMNS: &str = "own.column1, own.column2, ?, ?, ?, ?, ?,
      ?, ?, own.column11, own.column12, own.column13, own.column14, own.column15, own.column16, ?, \
      ?, ?, ?, ?, ?, ?, ?, ?";
 
-/// An end replaces what is there, `unknown` replaces only `running`, and `running` replaces nothing.
-/// What the end does not know (the arguments, the context) stays as the beginning said it.
+/// An end replaces any row, `unknown` replaces only `running`, and `running` replaces nothing.
+/// Values that the end does not know (the arguments, the context) keep those of the beginning.
 pub(crate) const IMPORT_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, \
      user_id = coalesce(excluded.user_id, old.user_id), \
      user_trusted = CASE WHEN excluded.user_id IS NULL THEN old.user_trusted \
@@ -58,8 +58,8 @@ pub(crate) const SELECT: &str = "SELECT id, seq, project_id, agent_id, key_id, u
      input_check, output_check, error_kind, policy_revision, grant_id, parent_id, user_source, \
      gateway, boot, chain_block FROM kb.mcp_tool_call_log";
 
-/// Rows are numbered as they come and dropped from the oldest on, so that the first and the last number
-/// tell how many there are, without a walk over them.
+/// Rows are numbered as they come and deleted from the oldest on, so the first and the last number
+/// give their count without a scan.
 pub(crate) const USAGE_SQLITE: &str = "SELECT coalesce((SELECT max(rowid) FROM kb.mcp_tool_call_log) \
      - (SELECT min(rowid) FROM kb.mcp_tool_call_log) + 1, 0), \
      (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id LIMIT 1), \
@@ -74,7 +74,7 @@ pub(crate) const USAGE_POSTGRES: &str = "SELECT CASE WHEN counted.calls < 100000
      (SELECT 1 FROM kb.mcp_tool_call_log LIMIT 100000) AS first) AS counted, pg_class AS class \
      WHERE class.oid = to_regclass('kb.mcp_tool_call_log')";
 
-/// A former start of the gateway never moves the position of a later one.
+/// An earlier start of the gateway never moves the position of a later one.
 pub(crate) const PUT_POSITION: &str = "INSERT INTO kb.mcp_journal_position AS old \
      (gateway, boot, segment, byte_offset) VALUES ($1, $2, $3, $4) ON CONFLICT (gateway) \
      DO UPDATE SET boot = excluded.boot, segment = excluded.segment, \

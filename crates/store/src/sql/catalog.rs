@@ -9,7 +9,7 @@ pub(crate) const PUT_HEAD: &str = "INSERT INTO kb.mcp_catalogs AS old \
 pub(crate) const HEAD: &str =
     "SELECT spec_fingerprint, hello FROM kb.mcp_catalogs WHERE server_id = $1";
 
-/// Everything that is known of a server's items but their definitions, gone ones included.
+/// Everything about a server's items except their definitions, including removed ones.
 pub(crate) const KNOWN: &str = "SELECT kind, name, position, hash, version, gone_at, pin, change, approved_hash \
      FROM kb.mcp_tools WHERE server_id = $1";
 
@@ -28,8 +28,8 @@ pub(crate) const PUT_ITEM: &str = "INSERT INTO kb.mcp_tools \
 pub(crate) const MARK_GONE: &str =
     "UPDATE kb.mcp_tools SET gone_at = $4 WHERE server_id = $1 AND kind = $2 AND name = $3";
 
-/// Forgets all but the last thousand items that are gone, so that a server that invents names for
-/// ever cannot fill the disk.
+/// Deletes all but the last thousand removed items, so that a server with ever new names cannot
+/// fill the disk.
 pub(crate) const FORGET_GONE: &str = "DELETE FROM kb.mcp_tools \
      WHERE server_id = $1 AND (kind, name) IN (SELECT kind, name FROM kb.mcp_tools \
      WHERE server_id = $1 AND gone_at IS NOT NULL \

@@ -31,21 +31,21 @@ pub(crate) const ENTRIES: &str =
 pub(crate) const PUT_ENTRIES: &str = "UPDATE kb.mcp_audit_blocks SET entries = $3, live = $4 \
      WHERE gateway = $1 AND number = $2";
 
-/// Follows `calls::SELECT`.
+/// Appended to `calls::SELECT`.
 pub(crate) const AFTER: &str = " WHERE id > $1 ORDER BY id LIMIT $2";
 
-/// What former starts of a gateway left running; follows `calls::SELECT`.
+/// The running calls of earlier starts of a gateway; appended to `calls::SELECT`.
 pub(crate) const LEFT_RUNNING: &str =
     " WHERE status = 'running' AND gateway = $1 AND boot < $2 ORDER BY id LIMIT $3";
 
 pub(crate) const NEWEST: &str = "SELECT id FROM kb.mcp_tool_call_log ORDER BY id DESC LIMIT 1";
 
-/// What another gateway has changed meanwhile is left to the next turn.
+/// Rows that another gateway has changed meanwhile are left for the next run.
 pub(crate) const DROP: &str = "DELETE FROM kb.mcp_tool_call_log \
      WHERE status <> 'running' AND chain_block IS NOT DISTINCT FROM $1";
 
-/// Takes what may be a person's out of a call. What remains can be counted: when, by whom, which tool, how it
-/// ended.
+/// Erases the parts of a call that may be personal data. What remains can be counted: when, by
+/// which agent, which tool, how it ended.
 pub(crate) const ERASE: &str = "UPDATE kb.mcp_tool_call_log SET user_id = NULL, user_source = NULL, \
      session_id = NULL, run_id = NULL, step = NULL, trace_id = NULL, parent_id = NULL, error = NULL, \
      input = NULL, output = NULL, user_trusted = $2, chain_block = $3, gateway = $4, boot = $5 \

@@ -21,8 +21,8 @@ pub(crate) const PUT: &str = "INSERT INTO kb.project_mcp_servers \
      gateway, position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
      (SELECT coalesce(max(position), 0) + 1 FROM kb.project_mcp_servers WHERE project_id = $2))";
 
-/// Writes nothing at all when id, spec and switch are as they were. An id that is taken by another
-/// name is a conflict, never a rename.
+/// Writes nothing if id, spec and `enabled` are unchanged. An id that another name uses is a
+/// conflict, never a rename.
 pub(crate) const REPLACE: &str = "INSERT INTO kb.project_mcp_servers AS old \
      (id, project_id, name, description, transport, config, enabled, created_at, updated_at, \
      gateway, position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \

@@ -18,11 +18,11 @@ use crate::store::Registered;
 
 /// Rows per statement; enough to hide the round trip, few enough for a small statement.
 pub(super) const MANY: usize = 64;
-/// Rows per statement where they are alike.
+/// Rows per statement for similar rows.
 pub(super) const ALIKE: usize = 128;
-/// Rows per statement where fewer are alike.
+/// Rows per statement for fewer similar rows.
 pub(super) const FEW: usize = 16;
-/// How many kinds of rows are told apart; further ones are bound whole.
+/// How many groups of similar rows are distinguished; other rows are bound individually.
 const KINDS: usize = 8;
 
 static IMPORT_ONE: LazyLock<String> = LazyLock::new(|| statement(1));
@@ -110,7 +110,7 @@ impl RowWriter {
         bind_decided(query, row).bind(self.block)
     }
 
-    /// Binds rows of one kind to a statement for so many.
+    /// Binds similar rows to a statement for this many.
     fn bind_alike<'q, T: AsRef<str>>(
         &self,
         statement: &'static str,
@@ -120,7 +120,7 @@ impl RowWriter {
         rows.iter().copied().fold(common, bind_own)
     }
 
-    /// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.
+    /// Binds the common values of similar rows, in the order of `sql::ALIKE_COLUMNS`.
     fn bind_common<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         let query = bind_ended(bind_asked(bind_asker(query, row), row), row)
             .bind(signed(row.repeats))
@@ -128,7 +128,7 @@ impl RowWriter {
         bind_decided(self.bind_writer(query, row), row).bind(self.block)
     }
 
-    /// Binds the server's id and which gateway writes.
+    /// Binds the server's id and the writing gateway.
     fn bind_writer<'q, T>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         query
             .bind(row.server_id.map(|id| id.to_string()))
@@ -137,7 +137,7 @@ impl RowWriter {
     }
 }
 
-/// Returns the statement that imports so many rows, whatever they are.
+/// Returns the statement that imports this many arbitrary rows.
 pub(super) fn statement(rows: usize) -> String {
     let group = placeholders(sql::COLUMNS);
     let groups = vec![group.as_str(); rows].join(", ");
@@ -145,13 +145,13 @@ pub(super) fn statement(rows: usize) -> String {
     format!("{head}VALUES {groups}{tail}")
 }
 
-/// Returns the statement that imports so many rows of one kind: first what they have in common, then
-/// what each has of its own.
+/// Returns the statement that imports this many similar rows: first their common values, then those
+/// of each row.
 pub(super) fn alike_statement(rows: usize) -> String {
     let group = placeholders(sql::OWN);
     let groups = vec![group.as_str(); rows].join(", ");
     let (head, columns, tail) = (sql::IMPORT_HEAD, sql::ALIKE_COLUMNS, sql::IMPORT_TAIL);
-    // Without a condition SQLite would take the conflict clause for a join's.
+    // Without a condition SQLite would parse the conflict clause as part of a join.
     format!("{head}SELECT {columns} FROM (VALUES {groups}) AS own WHERE true{tail}")
 }
 
@@ -159,7 +159,7 @@ fn placeholders(count: usize) -> String {
     format!("({})", vec!["?"; count].join(", "))
 }
 
-/// The rows of a batch, those that are alike together.
+/// The rows of a batch, grouped by similarity.
 struct Kinds<'r, T> {
     kinds: Vec<Vec<&'r CallRow<T>>>,
     others: Vec<&'r CallRow<T>>,
@@ -180,7 +180,7 @@ impl<'r, T: AsRef<str>> Kinds<'r, T> {
     }
 }
 
-/// Tells whether two rows differ only in what `bind_own` binds.
+/// Returns whether two rows differ only in the values of `bind_own`.
 fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
     let (a, b) = (one, other);
     let same = |a: &T, b: &T| a.as_ref() == b.as_ref();
@@ -237,7 +237,7 @@ fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.schema_version.as_ref().map(copied))
 }
 
-/// Binds what became of it.
+/// Binds the outcome.
 fn bind_ended<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
     query
         .bind(row.status.as_str())
@@ -267,7 +267,7 @@ fn bind_decided<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<
         .bind(details.user_source.map(UserSource::as_str))
 }
 
-/// Binds what a row has of its own, in the order of the columns in `sql::ALIKE_COLUMNS`.
+/// Binds the values of one row, in the order of the columns in `sql::ALIKE_COLUMNS`.
 fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
     let query = query
         .bind(row.id.to_string())
@@ -283,7 +283,7 @@ fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> 
     bind_phases(query, row)
 }
 
-/// Copies a text in one piece; bound as a borrowed one it would be copied into two.
+/// Copies a text once; a borrowed text would be copied twice.
 fn copied<T: AsRef<str>>(text: &T) -> Arc<str> {
     Arc::from(text.as_ref())
 }

@@ -47,7 +47,7 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Changes an agent and replaces its grants; tells whether it was there.
+    /// Changes an agent and replaces its grants; returns whether it existed.
     pub async fn replace_agent(
         &self,
         row: &AgentRow,
@@ -69,7 +69,7 @@ impl Store {
         Ok(changed > 0)
     }
 
-    /// Removes an agent with its keys and grants; tells whether it was there.
+    /// Removes an agent with its keys and grants; returns whether it existed.
     pub async fn remove_agent(
         &self,
         project: &ProjectName,

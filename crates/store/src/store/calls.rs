@@ -14,12 +14,12 @@ use crate::database::{Database, Durability};
 use crate::error::StoreError;
 use crate::sql::{calls as sql, clock};
 
-/// How far the time in an id may be from the call's own, so that a search by time may use the
+/// How far the time in an id may differ from the call's own, so that a search by time can use the
 /// primary key.
 const SLACK_MS: u64 = 600_000;
 
 impl Store {
-    /// Returns the calls that pass the filter, newest first.
+    /// Returns the calls that match the filter, newest first.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
         let page = page(filter, self.database().is_sqlite());
         self.database().rows("list calls", page, call).await
@@ -32,7 +32,7 @@ impl Store {
         self.database().optional("read a call", one, call).await
     }
 
-    /// Counts the calls that pass the filter, whatever its limit.
+    /// Counts the calls that match the filter, ignoring its limit.
     pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, StoreError> {
         let count = count(filter, self.database().is_sqlite());
         let counted = self
@@ -97,8 +97,8 @@ impl Store {
         }
     }
 
-    /// Returns how many calls there are, from when, and what the database takes. On PostgreSQL more than
-    /// a hundred thousand calls are not counted but estimated.
+    /// Returns how many calls there are, since when, and the size of the database. On PostgreSQL
+    /// more than a hundred thousand calls are estimated.
     pub async fn call_usage(&self) -> Result<CallUsage, StoreError> {
         const WHAT: &str = "measure the audit";
         let (statement, file_bytes) = match self.database() {
@@ -119,7 +119,7 @@ impl Store {
         usage.await
     }
 
-    /// Returns up to when the clock was believed, if that was ever written down.
+    /// Returns up to when the clock was trusted, if recorded.
     pub async fn clock(&self) -> Result<Option<u64>, StoreError> {
         const WHAT: &str = "read up to when the clock was believed";
         let at = self.database();
@@ -127,7 +127,7 @@ impl Store {
             .await
     }
 
-    /// Remembers up to when the clock was believed.
+    /// Records up to when the clock was trusted.
     pub async fn put_clock(&self, at_ms: u64) -> Result<(), StoreError> {
         const WHAT: &str = "remember up to when the clock was believed";
         let put = query(clock::PUT).bind(at_ms);
@@ -136,8 +136,8 @@ impl Store {
     }
 }
 
-/// Asks for a page of calls: first for their ids, which an index knows without any row, then for the
-/// rows of these alone.
+/// Returns the query for a page of calls: first their ids, from an index alone, then only these
+/// rows.
 pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
     let mut page = query(sql::SELECT);
     page.push(" WHERE id IN (SELECT id");
@@ -148,14 +148,14 @@ pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
     page
 }
 
-/// Asks how many calls pass the filter.
+/// Returns the query for the number of calls that match the filter.
 pub(crate) fn count(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
     let mut count = query("SELECT count(*)");
     push_filtered(&mut count, filter, is_sqlite);
     count
 }
 
-/// Adds the table with the index that answers the filter, and the filter's conditions.
+/// Adds the table with the index for the filter, and the filter's conditions.
 fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bool) {
     list.push(" FROM kb.mcp_tool_call_log");
     if let Some(index) = index_for(filter).filter(|_| is_sqlite) {
@@ -184,13 +184,13 @@ fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bo
         let Some(wanted) = wanted else { continue };
         list.push(" AND ").push(column).push(" = ");
         list.push_bind(wanted);
-        // PostgreSQL's indexes have the beginning of what callers choose the length of.
+        // PostgreSQL's indexes contain only the beginning of values whose length callers choose.
         if by_beginning && !is_sqlite {
             list.push(" AND left(").push(column).push(", 128) = left(");
             list.push_bind(wanted).push(", 128)");
         }
     }
-    // Said in words, so that PostgreSQL knows that its index of calls that are not ok has them.
+    // Stated explicitly, so that PostgreSQL uses its partial index of calls that are not ok.
     if !is_sqlite && filter.status.is_some_and(|status| status != CallStatus::Ok) {
         list.push(" AND status <> 'ok'");
     }
@@ -216,8 +216,8 @@ fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bo
     }
 }
 
-/// Returns the index that has the fewest calls beside those that are asked for. Without a project the
-/// primary key is used, which has the order of time but not the filters. PostgreSQL chooses by itself.
+/// Returns the index with the fewest additional calls. Without a project the primary key is used,
+/// which is ordered by time but has no filters. PostgreSQL chooses by itself.
 fn index_for(filter: &CallFilter) -> Option<&'static str> {
     match (&filter.run, &filter.project, &filter.server) {
         // The calls of a run are few, whatever else they are asked for.
@@ -231,17 +231,17 @@ fn index_for(filter: &CallFilter) -> Option<&'static str> {
     }
 }
 
-/// Returns what every id lies before.
+/// Returns an upper limit of all ids.
 fn last() -> String {
     "~".to_owned()
 }
 
-/// Returns an id that no call from `ms` on lies before.
+/// Returns a lower limit of the ids from `ms` on.
 fn first_before(ms: u64) -> String {
     CallId::new(ms.saturating_sub(SLACK_MS), 0).to_string()
 }
 
-/// Returns an id that every call until `ms` lies before.
+/// Returns an upper limit of the ids until `ms`.
 fn first_after(ms: u64) -> String {
     const LATEST: u64 = (1 << 48) - 1;
     CallId::new(ms.saturating_add(SLACK_MS).min(LATEST), 0).to_string()

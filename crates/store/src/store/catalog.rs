@@ -1,7 +1,6 @@
-//! Remembered catalogs. Statements are in `sql::catalog`.
+//! Stored catalogs. Statements are in `sql::catalog`.
 //!
-//! Saving writes only what differs from what is known, so that a start that finds every server
-//! unchanged writes nothing.
+//! Saving writes only the differences, so that a start with unchanged servers writes nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +20,7 @@ use crate::pin::CatalogPins;
 use crate::row::CatalogRow;
 use crate::sql::{catalog as sql, pins as pins_sql};
 
-/// What is known of one item before a catalog is saved.
+/// An item's stored state before a catalog is saved.
 struct StoredItem {
     position: u32,
     hash: String,
@@ -71,13 +70,14 @@ impl Store {
         Ok(saved)
     }
 
-    /// Returns the fingerprint, the hello and the rows that were saved last, by kind and position.
+    /// Returns the fingerprint, the handshake and the rows that were saved last, by kind and
+    /// position.
     pub async fn load_catalog(
         &self,
         server: ServerId,
     ) -> Result<Option<(String, String, Vec<CatalogRow>)>, StoreError> {
         let server = server.to_string();
-        // One transaction, so that head and rows are of the same saving.
+        // One transaction, so that both belong to the same save.
         let mut transaction = self.database().snapshot("load a catalog").await?;
         let head = query(sql::HEAD).bind(&server);
         let head = transaction.optional(head, |row| Ok((column(row, 0)?, column(row, 1)?)));

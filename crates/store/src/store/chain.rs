@@ -1,5 +1,5 @@
-//! The hash chain of the audit: every write to its rows together with the block that covers it, and
-//! reading the chain back as it was at one moment. Statements are in `sql::chain` and `sql::calls`.
+//! The hash chain of the audit: writes rows together with the block that covers them, and reads the
+//! chain back as of one moment. Statements are in `sql::chain` and `sql::calls`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::postgres::PostgresStore;
 use crate::sql::{calls, chain as sql};
 use crate::sqlite::SqliteStore;
 
-/// Ids that one statement asks for.
+/// The maximum number of ids in one statement.
 const IDS: usize = 500;
-/// How long one statement of a whole reading may take.
+/// The timeout of one statement of a snapshot.
 const LONGEST: Duration = Duration::from_secs(600);
 
 impl Store {
-    /// Writes rows of the audit and the journal's position in one transaction, without a block: as
+    /// Writes rows of the audit and the journal's position in one transaction, without a block, as
     /// releases before the chain did.
     ///
     /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and importing the
@@ -64,7 +64,7 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Appends a block that covers no row of its own.
+    /// Appends a block that covers no rows.
     pub async fn append_block(
         &self,
         block: &SignedBlock,
@@ -76,7 +76,7 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Drops calls, each as it was covered by a block, together with the block that says so.
+    /// Deletes calls in the state that a block covers, and appends the block that records this.
     pub async fn drop_calls(
         &self,
         calls: &[(CallId, Option<u64>)],
@@ -96,8 +96,8 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Takes a person's data out of calls, each as it was covered by a block, together with the block that
-    /// covers what is left of them.
+    /// Erases a person's data from calls in the state that a block covers, and appends the block
+    /// that covers the remaining rows.
     pub async fn erase_calls(
         &self,
         calls: &[(CallId, Option<u64>)],
@@ -116,7 +116,7 @@ impl Store {
                     .bind(self.boot());
                 push_ids(erase.push(" AND "), some);
                 if transaction.execute(erase).await? != some.len() as u64 {
-                    // Another gateway changed one meanwhile; the block would name what is not there.
+                    // Another gateway changed one meanwhile, so the block would be wrong.
                     return Err(StoreError::Busy { what: WHAT });
                 }
             }
@@ -127,14 +127,14 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the end of this gateway's chain; none before the first block.
+    /// Returns the end of this gateway's chain; `None` before the first block.
     pub async fn chain_head(&self) -> Result<Option<ChainHead>, StoreError> {
         const WHAT: &str = "read the end of the audit's chain";
         let last = query(sql::HEAD).bind(self.number());
         self.database().optional(WHAT, last, head).await
     }
 
-    /// Makes the public key known that blocks of this gateway are signed with.
+    /// Stores the public key of this gateway's signatures.
     pub async fn put_audit_key(
         &self,
         id: &str,
@@ -151,7 +151,7 @@ impl Store {
         put.await.map(drop)
     }
 
-    /// Returns what stands for this gateway in its chain, and which of its starts this is.
+    /// Returns the number of this gateway in its chain, and of its current start.
     pub fn chain_origin(&self) -> crate::chain::RowOrigin {
         crate::chain::RowOrigin {
             gateway: self.number(),
@@ -159,7 +159,7 @@ impl Store {
         }
     }
 
-    /// Returns the calls of these ids that are stored.
+    /// Returns the stored calls with these ids.
     pub async fn stored_calls(&self, ids: &[CallId]) -> Result<Vec<StoredCall>, StoreError> {
         const WHAT: &str = "look for calls";
         let mut found = Vec::new();
@@ -171,7 +171,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns some of the calls that former starts of this gateway left running.
+    /// Returns some of the calls that earlier starts of this gateway left running.
     pub async fn left_running(&self, at_most: u32) -> Result<Vec<StoredCall>, StoreError> {
         const WHAT: &str = "list calls left running";
         let mut left = query(calls::SELECT);
@@ -180,7 +180,7 @@ impl Store {
         self.database().rows(WHAT, left, stored).await
     }
 
-    /// Returns the entries of a block; none if there is no such block.
+    /// Returns the entries of a block; `None` if there is no such block.
     pub async fn block_entries(
         &self,
         gateway: i64,
@@ -194,7 +194,7 @@ impl Store {
         found.await
     }
 
-    /// Returns the newest call there is.
+    /// Returns the newest call.
     pub async fn newest_call(&self) -> Result<Option<CallId>, StoreError> {
         const WHAT: &str = "read the newest call";
         let newest = query(sql::NEWEST);
@@ -203,20 +203,20 @@ impl Store {
             .await
     }
 
-    /// Returns the audit as it is at this moment, to be read as a whole.
+    /// Returns a snapshot of the audit, to be read as a whole.
     pub async fn audit_snapshot(&self) -> Result<AuditSnapshot<'_>, StoreError> {
         AuditSnapshot::of(self.database()).await
     }
 }
 
-/// A store that no gateway has opened: only its audit can be read.
+/// A store without a running gateway: only its audit can be read.
 #[derive(Debug)]
 pub struct AuditFile {
     database: Database,
 }
 
 impl AuditFile {
-    /// Opens a SQLite file or a PostgreSQL database that is there. One of an earlier release is migrated.
+    /// Opens an existing SQLite file or PostgreSQL database. One of an earlier release is migrated.
     pub async fn open(config: &StoreConfig) -> Result<Self, StoreError> {
         let database = match config {
             StoreConfig::Sqlite(path) if !path.exists() => {
@@ -231,18 +231,18 @@ impl AuditFile {
         Ok(Self { database })
     }
 
-    /// Returns the audit as it is at this moment.
+    /// Returns a snapshot of the audit.
     pub async fn snapshot(&self) -> Result<AuditSnapshot<'_>, StoreError> {
         AuditSnapshot::of(&self.database).await
     }
 
-    /// Lets go of it.
+    /// Closes it.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.database.close().await
     }
 }
 
-/// The audit as it was at one moment, read a piece at a time.
+/// A snapshot of the audit, read in pieces.
 pub struct AuditSnapshot<'a> {
     transaction: Transaction<'a>,
 }
@@ -250,9 +250,9 @@ pub struct AuditSnapshot<'a> {
 /// A row of the audit as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FoundCall {
-    /// One that can be read.
+    /// A valid row.
     Whole(Box<StoredCall>),
-    /// One that says what no gateway ever wrote, by its id.
+    /// A row with values that no gateway writes, by its id.
     Unreadable(String),
 }
 
@@ -274,7 +274,7 @@ impl<'a> AuditSnapshot<'a> {
         self.transaction.rows(all, |row| column(row, 0)).await
     }
 
-    /// Returns the public keys that are known.
+    /// Returns the stored public keys.
     pub async fn keys(&mut self) -> Result<Vec<AuditKey>, StoreError> {
         let keys = self.transaction.rows(query(sql::KEYS), |row| {
             Ok(AuditKey {
@@ -287,7 +287,7 @@ impl<'a> AuditSnapshot<'a> {
         keys.await
     }
 
-    /// Returns blocks of a chain from a number on, in order; a block that cannot be read is `None`.
+    /// Returns blocks of a chain from a number on, in order; an unreadable block is `None`.
     pub async fn blocks(
         &mut self,
         gateway: i64,
@@ -317,7 +317,7 @@ impl<'a> AuditSnapshot<'a> {
         found.await
     }
 
-    /// Returns rows in the order of their ids, behind `after`.
+    /// Returns rows in the order of their ids, after `after`.
     pub async fn calls(&mut self, after: &str, at_most: u32) -> Result<Vec<FoundCall>, StoreError> {
         let mut some = query(calls::SELECT);
         some.push(sql::AFTER);
@@ -336,7 +336,7 @@ impl FoundCall {
     }
 }
 
-/// Numbers of rows that are never below zero.
+/// The columns with numbers that are never negative.
 const NUMBERS: [usize; 9] = [1, 15, 16, 17, 22, 24, 25, 38, 44];
 
 fn found(row: &Row) -> Result<FoundCall, sqlx::Error> {
@@ -350,7 +350,7 @@ fn found(row: &Row) -> Result<FoundCall, sqlx::Error> {
     }
 }
 
-/// Returns calls by the block that covers them.
+/// Groups calls by the block that covers them.
 fn by_block(calls: &[(CallId, Option<u64>)]) -> BTreeMap<Option<u64>, Vec<CallId>> {
     let mut blocks: BTreeMap<Option<u64>, Vec<CallId>> = BTreeMap::new();
     for (id, block) in calls {
@@ -359,7 +359,7 @@ fn by_block(calls: &[(CallId, Option<u64>)]) -> BTreeMap<Option<u64>, Vec<CallId
     blocks
 }
 
-/// Adds the condition that a call is one of these.
+/// Adds the condition that a call has one of these ids.
 fn push_ids(statement: &mut Query<'_>, ids: &[CallId]) {
     statement.push("id IN (");
     for (place, id) in ids.iter().enumerate() {
@@ -371,7 +371,8 @@ fn push_ids(statement: &mut Query<'_>, ids: &[CallId]) {
     statement.push(")");
 }
 
-/// Writes a block and the end of the chain; what the block says is removed loses its salts.
+/// Writes a block and the end of the chain, and blanks the salts of the entries that it records as
+/// removed.
 async fn append(
     transaction: &mut Transaction<'_>,
     block: &SignedBlock,

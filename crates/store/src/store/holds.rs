@@ -27,7 +27,7 @@ impl Store {
         put.await.map(drop)
     }
 
-    /// Releases a hold of a project; tells whether there was one that held.
+    /// Releases a hold of a project; returns whether it was active.
     pub async fn release_hold(
         &self,
         project: &str,
@@ -45,7 +45,7 @@ impl Store {
         Ok(released.await? > 0)
     }
 
-    /// Returns the holds of a project, also those that were released, oldest first.
+    /// Returns the holds of a project, including released ones, oldest first.
     pub async fn holds(&self, project: &str) -> Result<Vec<HoldRow>, StoreError> {
         let all = query(sql::OF_PROJECT).bind(project);
         self.database().rows("list holds", all, hold).await

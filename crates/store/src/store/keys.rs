@@ -19,7 +19,7 @@ use crate::row::{GrantRow, KeyRow, KeyUse};
 use crate::sql::keys as sql;
 
 impl Store {
-    /// Stores a key, making its project and agent known.
+    /// Stores a key; creates its project and agent if necessary.
     pub async fn put_key(&self, row: &KeyRow) -> Result<(), StoreError> {
         let database = self.database();
         let mut transaction = database.begin("store a key", Durability::Power).await?;
@@ -47,7 +47,7 @@ impl Store {
             .await
     }
 
-    /// Revokes a key; tells whether it was there and not revoked before.
+    /// Revokes a key; returns whether it existed and was not revoked.
     pub async fn revoke_key(&self, id: KeyId, at_ms: u64) -> Result<bool, StoreError> {
         let revoke = query(sql::REVOKE).bind(id.to_string()).bind(at_ms);
         let database = self.database();

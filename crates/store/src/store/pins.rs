@@ -1,4 +1,4 @@
-//! Versions of tools, and what of them is approved. Versions are written when a catalog is saved
+//! Versions of tools, and their approval. Versions are written when a catalog is saved
 //! (`store::catalog`), decisions here. Statements are in `sql::pins`.
 
 use gantry_model::id::{ProjectName, ServerId};
@@ -72,8 +72,8 @@ impl Store {
         rows.await
     }
 
-    /// Approves or refuses the version of something that its server lists now; tells whether that
-    /// version is still the one listed.
+    /// Approves or refuses the listed version of an item; returns whether that version is still the
+    /// listed one.
     pub async fn decide_on_tool(
         &self,
         (server, kind, name): (ServerId, &str, &str),

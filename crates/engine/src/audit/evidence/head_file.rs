@@ -1,5 +1,6 @@
-//! The end of the chain in a small file beside the journal's mark: who cuts the newest rows off the
-//! database has to change this file, too. It may be a block behind the database and is never ahead.
+//! The end of the chain in a small file next to the journal's mark: truncating the newest rows of
+//! the database is detected unless this file is changed, too. It may be one block behind the
+//! database and is never ahead.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -13,21 +14,21 @@ use rustix::fs::{Mode, OFlags};
 
 /// The first line of the file.
 const FIRST: &str = "gantry audit head 1";
-/// Longer than what is written; the rest is spaces, so that one write replaces all of the former.
+/// The fixed size of the file, padded with spaces, so that one write replaces all of it.
 const BYTES: usize = 256;
 
-/// What a data folder says of the end of its chain.
+/// The end of a chain, as recorded in a data folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadMark {
-    /// Whose chain it is, by the number of the gateway in the store.
+    /// The gateway of the chain, by its number in the store.
     pub gateway: i64,
-    /// A block that must be there.
+    /// The number of a block that must exist.
     pub number: u64,
     /// Its hash.
     pub hash: Hash,
 }
 
-/// The file, made with the first block.
+/// The file, created with the first block.
 #[derive(Debug)]
 pub(super) struct HeadFile {
     path: PathBuf,
@@ -35,13 +36,13 @@ pub(super) struct HeadFile {
     failing: bool,
 }
 
-/// Returns where the file is in a data folder.
+/// Returns the path of the file in a data folder.
 pub(super) fn path_in(data_folder: &Path) -> PathBuf {
     data_folder.join("marks").join("audit.head")
 }
 
 impl HeadMark {
-    /// Reads what a data folder says; `None` if it says nothing that can be read.
+    /// Reads the file of a data folder; `None` if it is missing or invalid.
     pub fn read(data_folder: &Path) -> io::Result<Option<Self>> {
         match std::fs::read_to_string(path_in(data_folder)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -49,7 +50,7 @@ impl HeadMark {
         }
     }
 
-    /// Reads GATEWAY:NUMBER:HASH, as a check shows the end of a chain.
+    /// Parses GATEWAY:NUMBER:HASH, as a verification prints the end of a chain.
     pub fn from_text(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let gateway = parts.next()?.parse().ok()?;
@@ -85,7 +86,7 @@ impl HeadFile {
         }
     }
 
-    /// Writes the end of the chain; one that cannot be written is told once.
+    /// Writes the end of the chain; logs a failure once.
     pub(super) fn write(&mut self, head: &ChainHead) {
         let (gateway, number, hash) = (head.gateway, head.number, hex(&head.hash));
         let mut text = format!("{FIRST}\n{gateway}\n{number}\n{hash}\n");

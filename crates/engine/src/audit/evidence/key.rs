@@ -1,5 +1,5 @@
-//! The key that blocks are signed with: Ed25519, in `audit.key` of the data folder, made when it is first
-//! needed. Its public half is shown to whoever checks the chain.
+//! The key that signs blocks: Ed25519, in `audit.key` of the data folder, created when first
+//! needed. Its public half is available for verification.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -15,16 +15,16 @@ use zeroize::Zeroizing;
 
 /// The key's file in the data folder.
 pub(crate) const KEY_FILE: &str = "audit.key";
-/// More than any key takes.
+/// The maximum size of the file.
 const LONGEST: u64 = 1024;
 
-/// A key that signs; never shown, wiped when read.
+/// A signing key; never shown, and its file content is wiped from memory.
 pub(in crate::audit) struct SigningKey {
     pair: Ed25519KeyPair,
     public: PublicKey,
 }
 
-/// A key that signatures are checked with.
+/// A key that verifies signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
     id: String,
@@ -32,19 +32,19 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Takes the 32 bytes of a key.
+    /// Creates a key from its 32 bytes.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let bytes = (bytes.len() == 32).then(|| bytes.to_vec())?;
         let id = hex(&Sha256::digest(&bytes)[..8]);
         Some(Self { id, bytes })
     }
 
-    /// Reads a key from 64 hexadecimal digits.
+    /// Parses a key from 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         Self::new(&unhex(text.trim())?)
     }
 
-    /// Returns its id: the beginning of its SHA-256.
+    /// Returns its id: a prefix of its SHA-256.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -59,7 +59,7 @@ impl PublicKey {
         hex(&self.bytes)
     }
 
-    /// Tells whether a signature is by this key.
+    /// Returns whether a signature is valid for this key.
     pub(super) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, &self.bytes);
         key.verify(message, signature).is_ok()
@@ -73,7 +73,7 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Reads the key, or makes one if there is none.
+    /// Reads the key, or creates one if there is none.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         match read(path)? {
             Some(pkcs8) => Self::of(&pkcs8),

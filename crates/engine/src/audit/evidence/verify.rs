@@ -1,9 +1,8 @@
-//! Checks the chains of an audit against its rows, and says what does not fit.
+//! Verifies the hash chains of an audit against its rows, and reports every mismatch.
 //!
-//! First the blocks, gateway by gateway: numbers, links, hashes, signatures, and the end. Then every row
-//! against the block that covers it. What is left is rows that a block names and that are not there.
-//! Reads a few blocks and rows at a time; remembers one bit per row. Changes nothing. Entry point:
-//! [`verify`].
+//! First the blocks of each gateway: numbers, links, hashes, signatures, and the end. Then every
+//! row against its block. Finally, rows that a block names but that are missing. Reads a few blocks
+//! and rows at a time and keeps one bit per row. Changes nothing. Entry point: [`verify`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -16,68 +15,68 @@ use gantry_store::{
 use super::head_file::HeadMark;
 use super::key::PublicKey;
 
-/// Blocks that are read at once.
+/// How many blocks are read at once.
 const BLOCKS: u32 = 64;
-/// Rows that are read at once.
+/// How many rows are read at once.
 const ROWS: u32 = 500;
-/// Blocks whose entries are kept for the rows to come.
+/// How many blocks' entries are cached for the following rows.
 const KEPT: usize = 64;
 
-/// What a chain is checked with.
+/// The options of a verification.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyOptions {
-    /// The keys that are believed.
+    /// The trusted keys.
     pub trusted: TrustedKeys,
-    /// Ends of chains that are known from elsewhere: these blocks must be there.
+    /// Ends of chains that are known from elsewhere: these blocks must exist.
     pub marks: Vec<HeadMark>,
-    /// How many findings are returned at most; all are counted.
+    /// The maximum number of returned findings; all are counted.
     pub most: usize,
 }
 
-/// The keys that are believed when a signature is checked.
+/// The keys that are trusted to sign blocks.
 #[derive(Debug, Clone, Default)]
 pub enum TrustedKeys {
-    /// Those that the audit itself names: who can change the database can change these, too.
+    /// Those stored with the audit: whoever can change the database can change them, too.
     #[default]
     FromStore,
-    /// These, and for chains of other gateways those that the audit names.
+    /// These, and the stored ones for chains of other gateways.
     AtLeast(Vec<PublicKey>),
-    /// These alone.
+    /// Only these.
     Only(Vec<PublicKey>),
 }
 
-/// What was found out.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verification {
     /// How many rows were checked.
     pub rows: u64,
     /// How many blocks were checked.
     pub blocks: u64,
-    /// How many rows are of releases before the chain, and not covered.
+    /// How many rows are older than the chain, and not covered.
     pub not_covered: u64,
-    /// What does not fit, at most as many as were asked for.
+    /// The mismatches, up to the requested maximum.
     pub findings: Vec<Finding>,
-    /// How many things do not fit.
+    /// The total number of mismatches.
     pub count: u64,
     /// The end of each chain: gateway, number and hash of its last block.
     pub heads: Vec<(i64, u64, String)>,
-    /// The ids of the keys that were taken from the store and not known otherwise.
+    /// The ids of keys that were only known from the store.
     pub keys_from_store: Vec<String>,
 }
 
 impl Verification {
-    /// Tells whether everything fits.
+    /// Returns whether there is no mismatch.
     pub fn is_sound(&self) -> bool {
         self.count == 0
     }
 }
 
-/// One thing that does not fit.
+/// One mismatch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What is wrong.
+    /// Its kind.
     pub kind: FindingKind,
-    /// The call, if it is one.
+    /// The affected call, if any.
     pub call: Option<String>,
     /// The project of the call, if that is known.
     pub project: Option<String>,
@@ -87,24 +86,24 @@ pub struct Finding {
     pub block: Option<u64>,
 }
 
-/// What can be wrong.
+/// The kind of a mismatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FindingKind {
-    /// A row is not what its block says.
+    /// A row differs from its entry in a block.
     Changed,
-    /// A block names a row that is not there.
+    /// A block names a row that does not exist.
     Missing,
-    /// A row that no block names.
+    /// No block names a row.
     Inserted,
-    /// A block is not what its hash says, or does not continue the one before.
+    /// A block does not match its hash, or does not continue the previous one.
     BlockChanged,
-    /// A block is not there.
+    /// A block does not exist.
     BlockMissing,
-    /// A block is not signed by a key that is believed.
+    /// A block is not signed by a trusted key.
     BadSignature,
-    /// The chain ends before it should.
+    /// The chain ends too early.
     CutOff,
-    /// What says where the chain ends was changed or removed.
+    /// The record of the chain's end was changed or removed.
     HeadChanged,
 }
 
@@ -125,7 +124,7 @@ impl FindingKind {
 }
 
 impl Finding {
-    /// Says what is wrong in words.
+    /// Describes the mismatch.
     pub fn text(&self) -> String {
         let call = self.call.as_deref().unwrap_or_default();
         let block = self.block.map_or_else(String::new, |number| {
@@ -147,17 +146,17 @@ impl Finding {
     }
 }
 
-/// What is remembered of a block.
+/// The state of a block during the verification.
 struct KnownBlock {
     count: u32,
     has_entries: bool,
-    /// Entries whose row was removed or replaced, and entries whose row was found.
+    /// Entries whose row was found, removed or replaced.
     done: Bits,
     /// Those of them whose row was removed or replaced.
     gone: Bits,
 }
 
-/// Checks the audit as it was at one moment.
+/// Verifies the audit as of one moment.
 pub async fn verify(
     audit: &mut AuditSnapshot<'_>,
     options: &VerifyOptions,
@@ -187,11 +186,11 @@ struct Checker {
     report: Verification,
     most: usize,
     blocks: BTreeMap<(i64, u64), KnownBlock>,
-    /// The newest call before the chain of a gateway.
+    /// For each gateway, the newest call before its chain.
     begun: HashMap<i64, String>,
-    /// Entries of the blocks that were asked for last, by id.
+    /// The entries of the most recently used blocks, by id.
     cache: VecDeque<((i64, u64), HashMap<u128, (u32, Hash, [u8; 16])>)>,
-    /// What blocks say is gone: the block, and the places of its entries.
+    /// What blocks record as removed: the block, and the indexes of its entries.
     removed: Vec<((i64, u64), Vec<u32>)>,
 }
 
@@ -222,7 +221,8 @@ impl Checker {
         keys: &Keys,
     ) -> Result<(), StoreError> {
         let mut last: Option<(u64, Hash)> = None;
-        // Blocks by one key since the last that was checked: the signature of the last covers them all.
+        // Blocks signed by one key since the last checked one: the signature of the last covers
+        // them all.
         let mut run: Vec<(u64, Hash, Vec<u8>)> = Vec::new();
         let mut run_key = String::new();
         loop {
@@ -271,8 +271,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks the signature of the last block by a key, which covers those before it by their hashes; if it
-    /// is not valid, each of them.
+    /// Checks the signature of the last block of a run by one key, which covers the earlier ones by
+    /// their hashes; if it is invalid, checks each of them.
     fn check_run(&mut self, gateway: i64, keys: &Keys, key: &str, run: &[(u64, Hash, Vec<u8>)]) {
         let Some((number, hash, signature)) = run.last() else {
             return;
@@ -314,7 +314,7 @@ impl Checker {
         }
     }
 
-    /// Checks that blocks are there that are known from elsewhere.
+    /// Checks that the blocks known from elsewhere exist.
     async fn marks(
         &mut self,
         audit: &mut AuditSnapshot<'_>,
@@ -406,7 +406,7 @@ impl Checker {
             block: stored.block,
         };
         let Some(number) = stored.block else {
-            // A gateway without a chain is of an earlier release.
+            // A gateway without a chain ran an earlier release.
             let covered_from = self.begun.get(&gateway);
             match covered_from.is_none_or(|newest| id.to_string() <= *newest) {
                 true => self.report.not_covered += 1,
@@ -427,7 +427,7 @@ impl Checker {
         let known = self.blocks.get_mut(&at);
         let known = known.expect("the block was found a moment ago");
         if known.gone.get(place) {
-            // It was removed or replaced, and somebody brought it back.
+            // It was removed or replaced, and then inserted again.
             self.add(finding(FindingKind::Inserted));
             return Ok(());
         }
@@ -483,7 +483,7 @@ impl Checker {
                 let call = entries.get(place).map(|entry| entry.id.to_string());
                 let kind = match call {
                     Some(_) => FindingKind::Missing,
-                    // The names of its rows are gone, although not all rows are.
+                    // The entries of the block are gone, although some of its rows are not.
                     None => FindingKind::BlockChanged,
                 };
                 let is_block = call.is_none();
@@ -503,7 +503,7 @@ impl Checker {
     }
 }
 
-/// The keys that are believed.
+/// The trusted keys.
 struct Keys {
     known: Vec<PublicKey>,
     /// By gateway.
@@ -525,7 +525,7 @@ impl Keys {
         let stored = stored.into_iter().filter(|_| takes_more);
         let stored = stored.filter_map(|key| {
             let public = PublicKey::new(&key.public)?;
-            // A key that is stored under the id of another is nobody's.
+            // A key that is stored under the id of another is not used.
             (public.id() == key.id).then_some((key.gateway, public))
         });
         let from_store: Vec<_> = stored.filter(|(_, key)| !known.contains(key)).collect();

@@ -1,4 +1,4 @@
-//! The fields of a record, one after the other, each text behind its length.
+//! The fields of a record, in order, each text after its length.
 
 use gantry_model::id::{CallId, ServerId};
 use gantry_model::trace::recorded_parts;
@@ -8,9 +8,9 @@ use super::{Ending, IntentFields, OutcomeFields, cut};
 use crate::audit::Surface;
 use crate::audit::measured::Measurements;
 
-/// The longest name, key or context value that is recorded; longer ones are cut.
+/// The longest name, key or context value that is recorded; longer ones are truncated.
 const LONGEST_NAME: usize = 512;
-/// The longest tool name or resource address.
+/// The longest tool name or resource URI.
 const LONGEST_TOOL: usize = 2048;
 /// The longest error text.
 const LONGEST_ERROR: usize = 1024;
@@ -20,16 +20,16 @@ const LONGEST_CODE: usize = 64;
 /// schema's version, their lengths and the body's, and who named the user.
 pub(super) const LONGEST_INTENT: usize =
     3 * 8 + 16 + 12 * (2 + LONGEST_NAME) + (2 + LONGEST_TOOL) + (2 + LONGEST_CODE) + 4 + 1;
-/// The most bytes of an outcome's fields, without its body.
+/// The maximum size of an outcome's fields, without its body.
 pub(super) const LONGEST_OUTCOME: usize =
     2 * 8 + (2 + LONGEST_CODE) + (2 + LONGEST_ERROR) + 4 + 7 * 4 + 3;
-/// Stands beside the number of the surface where the user id is believed.
+/// The bit in the surface's byte for a trusted user id.
 pub(super) const USER_TRUSTED: u8 = 0x80;
 const NONE_SHORT: u16 = u16::MAX;
 const NONE_LONG: u32 = u32::MAX;
 const NO_NUMBER: u64 = u64::MAX;
 
-/// Appends what is known of a call before it is sent.
+/// Appends the fields of an intent.
 pub(super) fn put_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
     buffer.extend_from_slice(&intent.started_ms.to_le_bytes());
     buffer.extend_from_slice(&intent.input_bytes.to_le_bytes());
@@ -55,7 +55,7 @@ pub(super) fn put_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
     buffer.push(intent.user_source.map_or(0, UserSource::number));
 }
 
-/// Appends how a call ended.
+/// Appends the fields of an outcome.
 pub(super) fn put_outcome(buffer: &mut Vec<u8>, outcome: &OutcomeFields<'_>) {
     buffer.extend_from_slice(&outcome.duration_us.to_le_bytes());
     buffer.extend_from_slice(&outcome.output_bytes.to_le_bytes());
@@ -92,7 +92,7 @@ fn put_long(buffer: &mut Vec<u8>, text: Option<&str>) {
     buffer.extend_from_slice(text.as_bytes());
 }
 
-/// Takes the fields of a record apart; `None` where they are not what they should be.
+/// Decodes the fields of a record; returns `None` where they are invalid.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -102,12 +102,12 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// Takes a number.
+    /// Decodes a number.
     pub(super) fn number(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Takes the id of a server, if there is one.
+    /// Decodes the id of a server, if there is one.
     fn server_id(&mut self) -> Option<Option<ServerId>> {
         let bits = u128::from_le_bytes(self.take(16)?.try_into().ok()?);
         Some((bits != 0).then(|| ServerId::from_random(bits)))
@@ -142,7 +142,7 @@ impl<'a> Fields<'a> {
             .map(Some)
     }
 
-    /// Takes what is known of a call before it is sent, as the row of a running call.
+    /// Decodes an intent as the row of a running call.
     pub(super) fn row(&mut self, id: CallId, surface: u8, version: u8) -> Option<CallRow<&'a str>> {
         let started_ms = self.number()?;
         let input_bytes = self.number()?;

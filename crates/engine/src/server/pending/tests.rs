@@ -102,13 +102,13 @@ async fn a_caller_that_leaves_while_its_line_is_handed_over_is_told_of_after_the
     let (_, _second) = pending.enter((&agent("a"), 0), call(2), None);
     let (_, _third) = pending.enter((&agent("a"), 0), call(3), None);
     assert_eq!(pending.finish(1, result()).next.unwrap().id, 2);
-    // Its line is not written yet: there is nothing to cancel, and its lane goes on.
+    // Its line is not written yet: there is nothing to cancel, and its lane is passed on.
     let (sent, next) = pending.abandon(2, false);
     assert!(!sent);
     assert_eq!(next.unwrap().id, 3);
     assert_eq!(pending.after_writing(2), CallerPresence::HasLeft);
     assert_eq!(pending.after_writing(2), CallerPresence::Waits, "told once");
-    // The third is written first, and can then be cancelled by whoever waited for it.
+    // The third is written first, and can then be cancelled by its caller.
     assert_eq!(pending.before_writing(3), CallerPresence::Waits);
     assert_eq!(pending.after_writing(3), CallerPresence::Waits);
     let (sent, next) = pending.abandon(3, false);
@@ -157,7 +157,7 @@ async fn a_call_is_known_by_its_method() {
     assert!(!pending.is_of_method(3, Method::ToolsCall));
 }
 
-/// Returns how a client hears of a call, in a session if it has one, and what it hears.
+/// Returns the channel of a client, in a session if it has one, and the receiver of its events.
 fn caller_channel(session: Option<u128>) -> (Option<CallerChannel>, mpsc::Receiver<CallEvent>) {
     let (events, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
@@ -184,7 +184,7 @@ async fn what_is_said_of_no_call_is_for_the_only_call_or_the_only_session() {
     let (_, _two) = pending.enter((&a, 0), call(2), first);
     let only = Some(Recipient::Session((a.clone(), Some(1))));
     assert_eq!(pending.recipient(), only);
-    // The newest that hears, and none that was tried.
+    // The newest that can be reached, and none that was tried.
     let (gone, heard) = caller_channel(Some(1));
     drop(heard);
     let (_, _three) = pending.enter((&a, 0), call(3), gone);
@@ -192,14 +192,14 @@ async fn what_is_said_of_no_call_is_for_the_only_call_or_the_only_session() {
     assert_eq!(told(&[]), Some(2));
     assert_eq!(told(&[2]), Some(1));
     assert_eq!(told(&[2, 1]), None);
-    // Another session of the same agent is somebody else, and so is another agent.
+    // Another session of the same agent is another client, and so is another agent.
     for (agent, session) in [(&a, Some(2)), (&b, Some(1)), (&a, None)] {
         let (other, _heard) = caller_channel(session);
         let (_, other) = pending.enter((agent, 0), call(9), other);
         assert_eq!(pending.recipient(), None, "{agent} {session:?}");
         assert_eq!(told(&[]), None);
         drop(other);
-        // One that was left may still be meant.
+        // The message may concern an abandoned call.
         pending.abandon(9, false);
         assert_eq!(pending.recipient(), None);
         tokio::time::advance(LATE).await;
@@ -225,7 +225,7 @@ async fn a_question_to_a_session_that_has_left_is_asked_of_nobody_else() {
     pending.abandon(2, false);
     for _ in 0..2 {
         assert!(pending.reachable_call(Some(&session), &[]).is_none());
-        // Also when nothing is abandoned any more.
+        // Also after the abandoned calls have expired.
         tokio::time::advance(2 * LATE).await;
     }
 }

@@ -1,6 +1,6 @@
 //! Export of the audit log, `/api/v1/calls/export`, written page by page while it is read.
 //!
-//! Holds at most one page in memory; a slow reader blocks nobody else.
+//! Holds at most one page in memory; a slow reader blocks no other request.
 
 use std::sync::Arc;
 

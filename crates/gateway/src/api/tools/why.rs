@@ -169,7 +169,7 @@ fn read(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// Says that another tool has the name of this one, which is then called by its identity.
+/// Reports that another tool has the same name, so that this one is called as `server:tool`.
 fn nameless(server: Option<&ServerView>, tool: &str) -> Option<Step> {
     let shown = tool.escape_debug().to_string();
     let mut nameless = server?.nameless.iter();
@@ -177,7 +177,7 @@ fn nameless(server: Option<&ServerView>, tool: &str) -> Option<Step> {
     Some(Step::new(Check::Collision, StepResult::Notes, why.clone()))
 }
 
-/// Says what the tool's schema makes of the arguments.
+/// Reports whether the arguments match the tool's schema.
 fn schema(facts: &ToolFacts) -> Vec<Step> {
     let Some(issues) = &facts.issues else {
         return Vec::new();

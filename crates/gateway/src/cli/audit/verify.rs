@@ -1,5 +1,5 @@
-//! `gantry audit verify`: checks the recorded calls against their hash chain, of a gateway that runs, or of a
-//! database and a data folder that nobody uses. Exits with 1 if anything does not fit.
+//! `gantry audit verify`: verifies the recorded calls against their hash chain, of a running
+//! gateway, or of an unused database and data folder. Exits with 1 if there is a mismatch.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::cli::format::{list, number, pretty, text};
 use crate::cli::screen::Screen;
 use crate::cli::transfer::Transfer;
 
-/// Findings that are shown at most.
+/// The maximum number of shown findings.
 const MOST: usize = 1000;
 
 /// Arguments of `gantry audit verify`.
@@ -51,7 +51,7 @@ fn head(text: &str) -> Result<HeadMark, String> {
     HeadMark::from_text(text).ok_or_else(|| "write GATEWAY:NUMBER:HASH".to_owned())
 }
 
-/// Checks, and says what does not fit.
+/// Verifies, and prints all mismatches.
 pub(super) async fn run(asked: &Verify, context: &CliContext) -> Result<ExitCode, Failure> {
     let screen = &context.screen;
     if let Some(folder) = &asked.journal {
@@ -69,7 +69,7 @@ pub(super) async fn run(asked: &Verify, context: &CliContext) -> Result<ExitCode
     Ok(show(asked, &report, screen))
 }
 
-/// Asks the gateway that runs.
+/// Has the running gateway verify its own audit.
 async fn of_gateway(context: &CliContext) -> Result<Value, Failure> {
     let client = context.client(Role::Admin)?;
     let path = "/api/v1/audit/verify";
@@ -82,7 +82,7 @@ async fn of_gateway(context: &CliContext) -> Result<Value, Failure> {
         .map_err(|error| Failure::plain(Exit::Failed, "the gateway's answer is no JSON", &error))
 }
 
-/// Checks a store that is named, with the key and the mark of the data folder if there are any.
+/// Verifies a given store, with the key and the mark of the data folder if there are any.
 async fn of_store(
     asked: &Verify,
     store: &StoreConfig,

@@ -1,5 +1,5 @@
-//! The inputs of configuration files: kept answers are taken, a person at a terminal is asked for the
-//! others, and what they answer is kept sealed for the next start. Entry point: [`answer`].
+//! The inputs of configuration files: uses stored answers, asks a user at a terminal for the
+//! others, and stores their answers encrypted for the next start. Entry point: [`answer`].
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::files::Setup;
 use crate::config::plan::Plan;
 
-/// Finds answers to what the plan asks for; returns whether there are any.
+/// Finds answers to the inputs of the plan; returns whether there are any.
 pub(super) fn answer(
     setup: &mut Setup,
     plan: &Plan,
@@ -52,7 +52,7 @@ pub(super) fn answer(
             .iter()
             .filter_map(|asked| {
                 let answer = setup.inputs.get(&asked.scope)?.get(&asked.id)?;
-                // Nothing is no answer to be kept.
+                // An empty answer is not stored.
                 (!answer.is_empty()).then(|| KeptInput {
                     file: asked.file.display().to_string(),
                     scope: asked.scope.clone(),
@@ -72,7 +72,7 @@ fn warn(error: &EngineError, what: &str) {
     tracing::warn!(error = %chain(error), "{what}; they are asked for at every start");
 }
 
-/// Returns where secrets of this gateway are kept, and with which key.
+/// Returns the store of this gateway's secrets, and its key.
 fn config(
     setup: &Setup,
     plan: &Plan,

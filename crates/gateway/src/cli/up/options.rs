@@ -28,7 +28,7 @@ use crate::http::Origin;
 /// The default shown if neither a flag nor a file sets a value.
 const DEFAULT: &str = "default";
 
-/// A listener with TLS that is wanted.
+/// The settings of a listener with TLS.
 pub(super) struct Secure {
     pub(super) address: SocketAddr,
     pub(super) files: TlsFiles,
@@ -399,7 +399,7 @@ impl Options {
         traces.map_err(|error| Failure::new(Exit::Usage, error.to_string()))
     }
 
-    /// Returns the listener with TLS, if one is wanted: its address and its files.
+    /// Returns the settings of the listener with TLS, if requested.
     pub(super) fn secure(&self, settings: &Settings) -> Result<Option<Secure>, Failure> {
         let flags = &self.flags;
         let listen = flags.tls_listen.or(settings.tls_listen);
@@ -425,7 +425,8 @@ impl Options {
         }
     }
 
-    /// Returns where the master key comes from: the flag, the file or the environment, in this order.
+    /// Returns the source of the master key: from the flag, the file or the environment, in this
+    /// order.
     pub(super) fn master_key(
         &self,
         settings: &Settings,

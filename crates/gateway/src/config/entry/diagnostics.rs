@@ -19,7 +19,7 @@ pub(in crate::config) struct Diagnostics<'d> {
     pub(in crate::config) written: BTreeMap<String, String>,
     pub(in crate::config) variables: BTreeMap<String, SecretText>,
     pub(in crate::config) inputs: BTreeMap<String, SecretText>,
-    /// The values of variables and headers in which names are left for the project's secrets.
+    /// Values of variables and headers with placeholders for the project's secrets.
     pub(in crate::config) templates: BTreeMap<String, Template>,
     /// Where those values stand.
     pub(in crate::config) places: BTreeMap<String, String>,

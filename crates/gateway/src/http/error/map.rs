@@ -51,10 +51,10 @@ use super::status::client_closed_request;
 use super::{Carrier, FieldIssue, Problem, RpcError};
 use crate::http::auth::CHALLENGE_WRONG;
 
-/// `Retry-After` if the database, or the gateway, is expected back.
+/// `Retry-After` while the database or the gateway is temporarily unavailable.
 const COME_AGAIN: Duration = Duration::from_secs(5);
 
-/// Items that have a code of their own in the handshake era if unknown.
+/// The kind of item that has its own error code in the handshake era if unknown.
 const RESOURCE: &str = "resource";
 
 /// The code of a server's own JSON-RPC error, which is forwarded unchanged.
@@ -300,7 +300,7 @@ fn registered_as(member: &str) -> String {
     {
         return format!("/volumes/{index}");
     }
-    // What comes behind `env.` or `headers.` is a name, dots and all.
+    // Everything after `env.` or `headers.` is a name, even with dots.
     match member.split_once('.') {
         Some((table @ ("env" | "headers"), name)) => format!("/{table}/{}", escaped(name)),
         Some(_) => {
@@ -311,7 +311,7 @@ fn registered_as(member: &str) -> String {
     }
 }
 
-/// Returns the status of what an administrator may not do, or got wrong.
+/// Returns the status of an administrator's invalid or forbidden request.
 fn admin_status(error: &AdminError) -> StatusCode {
     match error {
         AdminError::RoleAbove { .. }
@@ -371,7 +371,7 @@ fn secret_status(error: &SecretError) -> StatusCode {
         | SecretError::Bindings { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         SecretError::Forbidden { .. } => StatusCode::FORBIDDEN,
         SecretError::Changed { .. } => StatusCode::CONFLICT,
-        // The key is not there, or not the right one: nothing is wrong with what was asked.
+        // The key is missing or wrong: the request itself is valid.
         SecretError::Vault(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
