@@ -276,7 +276,7 @@ pub enum CallError {
         full: AnswersFull,
     },
     /// The client did not respond to a server request in time.
-    #[error("server `{server}` asked the client something, and nobody answered within {}", period::show(*after))]
+    #[error("server `{server}` sent the client a request that was not answered within {}", period::show(*after))]
     Unanswered {
         /// The server.
         server: ServerName,
@@ -284,7 +284,7 @@ pub enum CallError {
         after: Duration,
     },
     /// The client refused a server request.
-    #[error("server `{server}` asked the client something, and it declined: {message}")]
+    #[error("server `{server}` sent the client a request that it declined: {message}")]
     Declined {
         /// The server.
         server: ServerName,
@@ -292,7 +292,7 @@ pub enum CallError {
         message: String,
     },
     /// Too many calls of the agent are suspended.
-    #[error("{limit} calls of this agent wait for answers already")]
+    #[error("{limit} calls of this agent already wait for answers")]
     TooManyHeld {
         /// The limit.
         limit: usize,
@@ -658,7 +658,7 @@ pub enum EngineError {
     #[error("this would end the last admin key")]
     LastAdmin,
     /// A grant or a filter is invalid.
-    #[error("the grant cannot be taken")]
+    #[error("the grant is not valid")]
     Grant(#[from] GrantError),
     /// A native tool is invalid.
     #[error("native tool `{name}` cannot be registered: {why}")]

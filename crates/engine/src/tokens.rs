@@ -71,7 +71,7 @@ pub enum TokenError {
         why: &'static str,
     },
     /// Its issuer is not configured.
-    #[error("no configured issuer has made the token")]
+    #[error("the token is not from a configured issuer")]
     Issuer,
     /// Its algorithm is not allowed for the issuer.
     #[error("the token is signed with an algorithm that is not accepted from its issuer")]

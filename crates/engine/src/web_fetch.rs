@@ -71,7 +71,7 @@ pub enum FetchError {
         why: String,
     },
     /// It exceeds the limit.
-    #[error("the answer of `{origin}` is over {limit} bytes")]
+    #[error("the response of `{origin}` exceeds {limit} bytes")]
     TooLarge {
         /// Scheme, host and port.
         origin: String,
@@ -79,7 +79,7 @@ pub enum FetchError {
         limit: usize,
     },
     /// It took too long.
-    #[error("no whole answer from `{origin}` within {} s", within.as_secs())]
+    #[error("no complete response from `{origin}` within {} s", within.as_secs())]
     Slow {
         /// Scheme, host and port.
         origin: String,

@@ -76,13 +76,13 @@ impl fmt::Display for ToolId {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolIdError {
     /// There is no `:`, or nothing after it.
-    #[error("`{text}` is no tool identity: `server:tool` is expected")]
+    #[error("`{text}` is not a tool identity such as `server:tool`")]
     Form {
         /// The first characters of the text, escaped.
         text: String,
     },
     /// The part before the `:` is not a server name.
-    #[error("the tool identity names no possible server")]
+    #[error("the tool identity has no valid server name")]
     Server(#[from] NameError),
 }
 

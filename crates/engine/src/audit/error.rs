@@ -78,7 +78,7 @@ pub enum AuditError {
         source: io::Error,
     },
     /// The database did not accept or return rows.
-    #[error("the audit's database does not answer")]
+    #[error("the audit database does not answer")]
     Store(#[source] StoreError),
 }
 

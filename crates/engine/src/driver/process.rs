@@ -324,7 +324,7 @@ fn check_rung(launch: &ProcessLaunch) -> Result<(), DriverError> {
     }
     match launch.hosting.isolation_floor {
         Some(floor) if floor > Rung::Process => {
-            let error = format!("isolation_floor: `{}` is demanded: {why}", floor.as_str());
+            let error = format!("isolation_floor: `{}` is required: {why}", floor.as_str());
             Err(DriverError::new(error))
         }
         Some(_) | None => Ok(()),

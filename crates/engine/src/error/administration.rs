@@ -13,7 +13,7 @@ use gantry_model::spec::period;
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// The caller may not create or revoke a key of this role.
-    #[error("a key with the role `{role}` is not yours to make or to end")]
+    #[error("your role may not create or revoke a key with the role `{role}`")]
     RoleAbove {
         /// The role of that key.
         role: Role,
@@ -63,7 +63,7 @@ pub enum AdminError {
         id: String,
     },
     /// It is already decided.
-    #[error("registration `{id}` is decided")]
+    #[error("registration `{id}` was already approved or refused")]
     RegistrationDecided {
         /// Its id.
         id: String,
@@ -129,7 +129,7 @@ pub enum AdminError {
         name: String,
     },
     /// The installed product differs from the one the plan was made for.
-    #[error("product `{name}` is not what the plan was made for")]
+    #[error("product `{name}` has changed since the plan was made")]
     ProductChanged {
         /// Its name.
         name: String,
@@ -167,13 +167,13 @@ pub enum AdminError {
         name: String,
     },
     /// Grants use the group.
-    #[error("grants name the group `{name}`")]
+    #[error("the group `{name}` is used by grants")]
     GroupInUse {
         /// The name.
         name: String,
     },
     /// The group of files is defined by the configuration files.
-    #[error("the group `files` is what the configuration files define")]
+    #[error("the group `files` is defined by the configuration files")]
     FilesGroup,
     /// The project has the maximum number of groups.
     #[error("a project has at most {most} groups")]
@@ -194,13 +194,13 @@ pub enum AdminError {
         name: ProjectName,
     },
     /// A deleted project had this name, and its record is kept.
-    #[error("the record of a deleted project has the name `{name}`")]
+    #[error("the name `{name}` belonged to a deleted project whose records are kept")]
     ProjectNameUsed {
         /// The name.
         name: ProjectName,
     },
     /// The project of the data folder cannot be unloaded or deleted.
-    #[error("project `{name}` is the data folder's own")]
+    #[error("project `{name}` is the default project")]
     ProjectOfFolder {
         /// The name.
         name: ProjectName,

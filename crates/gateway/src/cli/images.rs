@@ -120,7 +120,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         }
         Action::Import { archive, shown } => {
             if context.url.is_some() {
-                let message = "an archive is read by the gateway, on its own machine";
+                let message = "the gateway reads the archive on its own machine";
                 return Err(
                     Failure::new(Exit::Usage, message).hint("run `gantry images import` there")
                 );

@@ -111,7 +111,8 @@ impl McpRegistry {
                 .hint("the URL is the one below which `/v0.1/servers` is")
         })?;
         let servers = answer.get("servers").and_then(Value::as_array);
-        let servers = servers.ok_or_else(|| self.failed("its answer is no list of servers"))?;
+        let servers =
+            servers.ok_or_else(|| self.failed("its response is not a list of servers"))?;
         let mut page = RegistryPage::default();
         for server in servers {
             match Listed::of(server) {
@@ -144,7 +145,7 @@ impl McpRegistry {
                 .hint("`gantry search WORD` lists the names it has"));
         };
         let listed = Listed::of(&answer);
-        let listed = listed.ok_or_else(|| self.failed("its answer is no server"))?;
+        let listed = listed.ok_or_else(|| self.failed("its response is not a server"))?;
         if listed.name != name {
             return Err(self.failed(&format!(
                 "it answered with another server, `{}`",

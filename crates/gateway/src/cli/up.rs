@@ -469,7 +469,7 @@ impl Gateway<'_> {
     /// Returns the configured servers; the example if there are none.
     fn specs(&self, project: &Arc<Project>) -> Result<Vec<ServerSpec>, Failure> {
         live::wanted(project, &self.plan, self.options.wants_example()).map_err(|error| {
-            Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
+            Failure::plain(Exit::Failed, "cannot determine this program's path", &error)
         })
     }
 }

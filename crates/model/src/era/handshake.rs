@@ -31,7 +31,7 @@ pub struct HandshakeResult<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The result is not an object, or a member of it has the wrong type.
-    #[error("the server's greeting lacks a usable `{member}`")]
+    #[error("the server's handshake response has no valid `{member}`")]
     Malformed {
         /// The member.
         member: &'static str,

@@ -347,7 +347,7 @@ pub enum PolicyError {
         given: String,
     },
     /// The arguments do not show which package is run.
-    #[error("which package `{command}` runs cannot be told from its arguments")]
+    #[error("the arguments of `{command}` do not show which package it runs")]
     UnclearPackage {
         /// The command.
         command: String,
@@ -359,7 +359,7 @@ pub enum PolicyError {
         command: String,
     },
     /// It would be less isolated than the project requires.
-    #[error("the project demands at least the isolation `{floor}`, and this is {given}")]
+    #[error("the project requires at least the isolation `{floor}`, but this is {given}")]
     Isolation {
         /// The required isolation.
         floor: &'static str,

@@ -16,19 +16,19 @@ pub const MOST_CALLS: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
     /// It matches no known format.
-    #[error("this is no tool call in a shape that is known")]
+    #[error("this is not a tool call in a known format")]
     Unknown,
     /// It does not match the declared format.
-    #[error("this is no tool call in the shape `{shape}`")]
+    #[error("this is not a tool call in the format `{shape}`")]
     Other {
         /// The declared format.
         shape: Shape,
     },
     /// It is a message or a list without any call.
-    #[error("there is no tool call in it")]
+    #[error("it contains no tool call")]
     NoCall,
     /// It has too many calls.
-    #[error("there are {count} tool calls in it, at most {MOST_CALLS} are taken")]
+    #[error("it contains {count} tool calls, at most {MOST_CALLS} are allowed")]
     TooMany {
         /// How many there are.
         count: usize,

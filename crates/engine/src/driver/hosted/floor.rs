@@ -10,14 +10,14 @@ pub(crate) enum FloorError {
     #[error("provider_unavailable: `{provider}`: {why}")]
     Unavailable { provider: &'static str, why: String },
     /// The best available isolation is below the required one.
-    #[error("isolation_floor: `{floor}` is demanded, and this host has only `{best}` ({why})")]
+    #[error("isolation_floor: `{floor}` is required, but this host has only `{best}` ({why})")]
     Below {
         floor: &'static str,
         best: &'static str,
         why: String,
     },
     /// A protection that belongs to the isolation is not enforced.
-    #[error("isolation_floor: `{provider}` is not whole on this host: {missing}")]
+    #[error("isolation_floor: `{provider}` is incomplete on this host: {missing}")]
     NotWhole {
         provider: &'static str,
         missing: String,

@@ -44,7 +44,7 @@ pub(in crate::cli) async fn work(
                 let status = number(&data, "/status").and_then(|code| u16::try_from(code).ok());
                 let status = status.and_then(|code| StatusCode::from_u16(code).ok());
                 let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                let unknown = || Failure::new(Exit::Failed, format!("{what} could not be had"));
+                let unknown = || Failure::new(Exit::Failed, format!("{what} could not be fetched"));
                 return Err(refusal(status, &data).unwrap_or_else(unknown));
             }
             _ => {}
