@@ -1,11 +1,15 @@
 //! Keys and agents. A key is 256 random bits behind a prefix that shows its kind; only its SHA-256 is
 //! stored, looked up in memory and compared in constant time. `agents` has the agents that keys
-//! belong to. Each key has a [`KeyValidity`] that every caller of it carries; revocation and the
+//! belong to, `issuing` makes and rotates keys, `uses` knows from where they may be used and last were.
+//! Each key has a [`KeyValidity`] that every caller of it carries; revocation and the
 //! removal of its agent end it here, expiry in `expiry`.
 
 mod agents;
 mod expiry;
+mod grants;
+mod issuing;
 mod keys;
+mod uses;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,10 +22,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gantry_model::caller::{
     Caller, KeyEnd, KeyKind, KeyValidity, Permission, Role, TokenIdentity, UserTrust,
 };
-use gantry_model::grant::{Grant, GrantSet};
-use gantry_model::id::{AgentName, KeyId, ProjectName};
+use gantry_model::grant::{Grant, GrantSet, Principal};
+use gantry_model::id::{AgentName, GrantId, KeyId, ProjectName, ServerName};
+use gantry_model::limits::RateLimits;
 use gantry_model::suspension::Suspensions;
-use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
+use gantry_store::{AgentRow, KeyRow, Store};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -30,86 +35,75 @@ use tokio::time::Instant;
 
 use crate::clock::unix_ms;
 use crate::error::EngineError;
+use crate::limits::{CallLimits, CallerCount};
 use crate::random::random;
 use crate::tokens::Verified;
 
-use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
+pub(crate) use self::grants::PolicyRows;
+use self::grants::TrackedUse;
+pub use self::grants::{FILES_GROUP, GrantView, GroupView, PolicyChange};
+pub use self::issuing::{KeyChange, KeyView, MadeKey, NewKey};
 use self::keys::{KeyDigest, KeyEntry, Keys};
+use self::uses::KeyUses;
+pub use self::uses::{KeyUse, SourceRefused};
 
-/// How long keys and grants are believed that a remote store could not confirm. Another gateway may have
-/// revoked one meanwhile.
+/// How long keys and grants are trusted without confirmation by a remote store. Another gateway may
+/// have revoked one meanwhile.
 const OLDEST: Duration = Duration::from_secs(60);
 
 const ADMIN_PREFIX: &str = gantry_model::secret::ADMIN_KEY;
 const AGENT_PREFIX: &str = gantry_model::secret::AGENT_KEY;
 
-/// The keys of a first start, shown never and written once.
+/// The keys of a first start; written once, never shown.
 #[derive(Clone)]
 pub struct FirstKeys {
-    /// Opens the admin API.
+    /// The key for the admin API.
     pub admin: String,
-    /// Opens `/mcp` for the agent `default`, who may use everything.
+    /// Opens `/mcp` for the agent `default`, who may use what configuration files define and what was there.
     pub agent: String,
 }
 
-/// A key as it may be shown.
-#[derive(Debug, Clone)]
-pub struct KeyView {
-    /// Its identity.
-    pub id: KeyId,
-    /// Which doors it opens.
-    pub kind: KeyKind,
-    /// Who it speaks for.
-    pub agent: AgentName,
-    /// What a person called it.
-    pub label: String,
-    /// When it was made, in milliseconds since 1970.
-    pub created_ms: u64,
-    /// When it ends by itself, in milliseconds since 1970.
-    pub expires_ms: Option<u64>,
-}
-
-/// A key that is to be made.
-#[derive(Debug, Clone)]
-pub struct NewKey {
-    /// Which doors it opens.
-    pub kind: KeyKind,
-    /// Who it speaks for.
-    pub agent: AgentName,
-    /// What a person calls it.
-    pub label: String,
-    /// When it ends by itself, in milliseconds since 1970.
-    pub expires_ms: Option<u64>,
-}
-
-/// All keys that are valid now, in memory.
+/// All currently valid keys, in memory.
 pub(crate) struct Access {
     store: Store,
     project: ProjectName,
     keys: ArcSwap<Keys>,
-    /// What each agent may do, for those who prove with a token that they are one.
+    /// The grants of each agent, for callers with a token.
     agents: ArcSwap<HashMap<AgentName, Arc<GrantSet>>>,
-    /// The revision of keys, agents and grants in the store that was read last.
+    /// The suspensions, for callers without a key in `keys`.
+    suspended: ArcSwap<Suspensions>,
+    /// How many agents may call.
+    callers: Arc<CallerCount>,
+    /// What keys, agents and the project may use.
+    limits: Arc<CallLimits>,
+    /// When keys were last used.
+    key_uses: KeyUses,
+    /// The last read revision of keys, agents and grants.
     revision: AtomicU64,
-    /// Moves whenever keys are others than before, or one has ended.
+    /// Changes whenever the set of keys changes, or one has ended.
     changed: watch::Sender<u64>,
-    /// The same of all projects.
+    /// The same for all projects.
     any_changed: watch::Sender<u64>,
-    /// Whose grants are others than before, since somebody last asked.
+    /// The agents whose grants have changed since the last call of `take_regranted`.
     regranted: Mutex<BTreeSet<AgentName>>,
-    /// One change at a time, from the store to the memory: an older picture never replaces a newer.
+    /// Allows one change at a time, from the store to memory: an older state never replaces a newer
+    /// one.
     changing: AsyncMutex<()>,
-    /// The project is not loaded: its keys are known and open nothing.
+    /// Whether the project is unloaded: its keys are known but refused.
     closed: AtomicBool,
-    /// One at a time makes new keys of those in memory: who changes them, or renews one.
+    /// Held while the keys in memory are replaced.
     replacing: Mutex<()>,
-    /// When the store last said that these are all, where others may change it unseen.
+    /// When the store last confirmed the keys, if other gateways may change them.
     confirmed: Mutex<Option<Instant>>,
+    /// When each grant was last used.
+    uses: Mutex<HashMap<GrantId, TrackedUse>>,
+    /// The servers that configuration files define, sorted.
+    file_servers: Mutex<Vec<ServerName>>,
 }
 
 impl Access {
-    /// Loads a project's keys; `any_changed` moves whenever any of them changes.
+    /// Loads a project's keys; `any_changed` changes whenever any of them does.
     pub(crate) async fn load(
         store: Store,
         project: ProjectName,
@@ -120,6 +114,10 @@ impl Access {
             project,
             keys: ArcSwap::default(),
             agents: ArcSwap::default(),
+            suspended: ArcSwap::default(),
+            callers: Arc::default(),
+            limits: Arc::new(CallLimits::new()),
+            key_uses: KeyUses::default(),
             revision: AtomicU64::new(0),
             changed: watch::Sender::new(0),
             any_changed,
@@ -128,20 +126,22 @@ impl Access {
             closed: AtomicBool::new(false),
             replacing: Mutex::new(()),
             confirmed: Mutex::new(None),
+            uses: Mutex::default(),
+            file_servers: Mutex::default(),
         };
         access.confirm(Instant::now());
         access.reload().await?;
         Ok(access)
     }
 
-    /// Remembers that keys and grants were as in the store at that time.
+    /// Records that keys and grants matched the store at that time.
     pub(crate) fn confirm(&self, at: Instant) {
         if self.store.is_remote() {
             *self.confirmed.lock() = Some(at);
         }
     }
 
-    /// Tells whether a key may have been revoked on another gateway for so long that it is not believed.
+    /// Returns whether the last confirmation is so old that keys are no longer trusted.
     pub(crate) fn is_stale(&self) -> bool {
         let confirmed = *self.confirmed.lock();
         confirmed.is_some_and(|at| at.elapsed() >= OLDEST)
@@ -162,7 +162,7 @@ impl Access {
         self.reload().await
     }
 
-    /// Ends what all keys have running, because the project is not loaded any more, or gone.
+    /// Ends the calls of all keys, because the project is unloaded or deleted.
     pub(crate) fn close(&self, how: KeyEnd) {
         self.closed.store(true, Ordering::Release);
         self.replace(|old| {
@@ -177,24 +177,35 @@ impl Access {
         });
     }
 
-    /// Reads keys and grants again from the store; only by who has the turn to change.
+    /// Reads keys and grants again from the store; the caller must hold the change lock.
     async fn reload(&self) -> Result<(), EngineError> {
-        // Before the rows: what changes in between is read again.
-        let revision = self.store.changes(&self.project).await?.access;
-        let grants = self.store.grants(&self.project).await?;
-        let agents = self.store.agents(&self.project).await?;
+        // Read before the rows: a change in between is read again.
+        let changes = self.store.changes(&self.project).await?;
+        let policy = self.policy_rows(changes.policy).await?;
         let rows = self.store.keys().await?;
-        self.replace_agents(&grants, &agents);
+        self.replace_agents(&policy);
+        let own_keys = rows.iter().filter(|row| row.project == self.project);
+        self.limits.set_callers(
+            policy
+                .agents
+                .iter()
+                .map(|agent| (&agent.name, &agent.limits)),
+            own_keys.map(|key| (key.id, &key.limits)),
+        );
         let suspended = self.store.suspensions(&self.project).await?;
-        let suspended: Suspensions = suspended.into_iter().collect();
+        let suspended: Arc<Suspensions> = Arc::new(suspended.into_iter().collect());
+        self.suspended.store(Arc::clone(&suspended));
         let closed = self.closed.load(Ordering::Acquire);
         self.replace(|old| {
             let mut keys = Keys::default();
             for row in rows.into_iter().filter(|row| row.project == self.project) {
-                let validity = match old.get(&row.digest) {
-                    // What runs with the key goes on, and must still hear of its end.
-                    Some(entry) if entry.caller.key == row.id => entry.caller.validity.clone(),
-                    _ => KeyValidity::default(),
+                let known = old.get(&row.digest);
+                let known = known.filter(|entry| entry.caller.key == row.id);
+                let validity = match known {
+                    // Calls of the key continue, and must still be notified of its end.
+                    Some(entry) if *entry.sources == *row.sources => entry.caller.validity.clone(),
+                    // It may run from where the key may not be used any more.
+                    Some(_) | None => KeyValidity::default(),
                 };
                 let is_agent = row.kind == KeyKind::Agent;
                 let is_suspended = is_agent && suspended.of_agent(&row.agent).is_some();
@@ -203,37 +214,64 @@ impl Access {
                     project: row.project,
                     kind: row.kind,
                     key: row.id,
-                    grants: Arc::new(grants_of(
-                        row.kind,
-                        Some(row.id),
-                        &row.agent,
-                        &grants,
-                        &agents,
-                    )),
-                    users: user_trust_of(row.kind, &row.agent, &agents),
+                    grants: Arc::new(policy.set_of(row.kind, Some(row.id), &row.agent)),
+                    users: user_trust_of(row.kind, &row.agent, &policy.agents),
                     agent: row.agent,
                     validity,
                     token: None,
+                    authenticated_in: Duration::ZERO,
                 };
                 keys.insert(KeyEntry {
                     digest: row.digest,
                     caller,
                     expires_ms: row.expires_ms,
+                    sources: row.sources.into(),
+                    used_minute: known
+                        .map_or_else(Default::default, |entry| Arc::clone(&entry.used_minute)),
                 });
             }
             keys
         });
-        self.revision.store(revision, Ordering::Release);
+        self.count_callers();
+        self.forget_key_uses();
+        self.revision.store(changes.access, Ordering::Release);
         Ok(())
     }
 
-    /// Remembers what each agent may do.
-    fn replace_agents(&self, grants: &[GrantRow], agents: &[AgentRow]) {
+    /// Counts the agents that may call: those with grants and a key for `/mcp`, and those without any
+    /// key, who may come with a token.
+    pub(super) fn count_callers(&self) {
+        let (keys, agents) = (self.keys.load(), self.agents.load());
+        let mut callers: BTreeSet<&AgentName> = agents.keys().collect();
+        for entry in keys.all().filter(|entry| entry.caller.kind.is_admin()) {
+            callers.remove(&entry.caller.agent);
+        }
+        let with_key = keys.all().filter(|entry| !entry.caller.kind.is_admin());
+        callers.extend(with_key.map(|entry| &entry.caller.agent));
+        let may_call = |name: &&&AgentName| {
+            let grants = agents.get(**name);
+            grants.is_some_and(|grants| grants.grants().next().is_some())
+        };
+        self.callers.set(callers.iter().filter(may_call).count());
+    }
+
+    /// Returns what keys, agents and the project may use, as it is at any time.
+    pub(crate) fn limits(&self) -> Arc<CallLimits> {
+        Arc::clone(&self.limits)
+    }
+
+    /// Returns how many agents may call, as it is at any time.
+    pub(crate) fn callers(&self) -> Arc<CallerCount> {
+        Arc::clone(&self.callers)
+    }
+
+    /// Stores the grants of each agent.
+    fn replace_agents(&self, policy: &PolicyRows) {
         let of = |agent: &AgentRow| {
-            let set = grants_of(KeyKind::Agent, None, &agent.name, grants, agents);
+            let set = policy.set_of(KeyKind::Agent, None, &agent.name);
             (agent.name.clone(), Arc::new(set))
         };
-        let new: HashMap<_, _> = agents.iter().map(of).collect();
+        let new: HashMap<_, _> = policy.agents.iter().map(of).collect();
         let old = self.agents.swap(Arc::new(new));
         let new = self.agents.load();
         let changed = new
@@ -243,9 +281,14 @@ impl Access {
         self.regranted.lock().extend(changed);
     }
 
-    /// Returns the caller that a verified token makes; nobody if there is no such agent (any more).
+    /// Returns the caller of a verified token; `None` if its agent does not exist (any more).
     pub(crate) fn of_token(&self, verified: &Verified) -> Option<Caller> {
         let grants = self.agents.load().get(&verified.agent).cloned()?;
+        let validity = verified.validity.clone();
+        if let Some(end) = self.token_end(&verified.agent) {
+            // A suspended caller gets a specific error, and nothing else.
+            validity.end(end);
+        }
         Some(Caller {
             project: self.project.clone(),
             agent: verified.agent.clone(),
@@ -253,19 +296,28 @@ impl Access {
             kind: KeyKind::Agent,
             grants,
             users: UserTrust::Trusted,
-            validity: verified.validity.clone(),
+            validity,
             token: Some(TokenIdentity {
                 user: verified.user.clone(),
             }),
+            authenticated_in: Duration::ZERO,
         })
     }
 
-    /// Tells whether there is such an agent.
-    pub(crate) fn has_agent(&self, agent: &AgentName) -> bool {
-        self.agents.load().contains_key(agent)
+    /// Tells why a token of an agent ends, or is not accepted: there is no such agent, or it is suspended.
+    pub(crate) fn token_end(&self, agent: &AgentName) -> Option<KeyEnd> {
+        let is_closed = self.closed.load(Ordering::Acquire);
+        match self.agents.load().contains_key(agent) {
+            false => Some(KeyEnd::Revoked),
+            true if is_closed => Some(KeyEnd::Suspended),
+            true => {
+                let suspended = self.suspended.load().of_agent(agent);
+                suspended.map(|_| KeyEnd::Suspended)
+            }
+        }
     }
 
-    /// Makes new keys of those there are; what was started with one that is not among them ends.
+    /// Replaces the keys; ends the calls of keys that are no longer among them.
     fn replace(&self, make: impl FnOnce(&Keys) -> Keys) {
         let _turn = self.replacing.lock();
         let old = self.keys.load_full();
@@ -287,12 +339,12 @@ impl Access {
         self.note_change();
     }
 
-    /// Returns, once, the agents whose grants are others than when this was last asked.
+    /// Returns, once, the agents whose grants have changed since the last call.
     pub(crate) fn take_regranted(&self) -> BTreeSet<AgentName> {
         std::mem::take(&mut self.regranted.lock())
     }
 
-    /// Returns who the key of a digest speaks for; nobody for anything that is not a valid key.
+    /// Returns the caller of a key by its digest; `None` if it is not a valid key.
     pub(crate) fn authenticate(&self, digest: &KeyDigest) -> Option<Caller> {
         let keys = self.keys.load();
         let entry = keys.get(digest)?;
@@ -300,20 +352,20 @@ impl Access {
             return None;
         }
         match entry.caller.validity.end_reason() {
-            // The clock was ahead for a while, and the key ended by that.
+            // The clock was ahead for a while, which expired the key.
             Some(KeyEnd::Expired) => self.renewed(digest),
-            // Who is suspended is told so, and gets nothing.
+            // A suspended caller gets a specific error, and nothing else.
             Some(KeyEnd::Revoked | KeyEnd::Suspended) | None => Some(entry.caller.clone()),
         }
     }
 
-    /// Revives a key that expired by a clock that was set back since; what was started with it
-    /// before has ended.
+    /// Revives a key that expired by a clock that was set back since; calls started before have
+    /// ended.
     fn renewed(&self, digest: &KeyDigest) -> Option<Caller> {
         let mut caller = None;
         self.replace(|old| {
             let mut keys = old.clone();
-            // Another may have been here first, and it may have expired or gone by now.
+            // Another task may have done this first, or the key may have been removed since.
             if let Some(entry) = keys.get_mut(digest)
                 && entry.has_time()
             {
@@ -327,11 +379,12 @@ impl Access {
         caller
     }
 
-    /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it ended.
+    /// Returns the current caller of a caller's key, with current grants; `None` if it ended.
     pub(crate) fn current(&self, caller: &Caller) -> Option<Caller> {
         if caller.token.is_some() {
             let grants = self.agents.load().get(&caller.agent).cloned()?;
             let is_valid = caller.validity.end_reason().is_none();
+            let is_valid = is_valid && self.token_end(&caller.agent).is_none();
             return is_valid.then(|| Caller {
                 grants,
                 ..caller.clone()
@@ -349,19 +402,9 @@ impl Access {
         self.any_changed.send_modify(|count| *count += 1);
     }
 
-    /// Returns a counter that moves whenever keys have changed or ended.
+    /// Returns a counter that changes whenever keys have changed or ended.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
-    }
-
-    /// Makes a key, stores its digest, and returns the key itself, which is never shown again.
-    pub(crate) async fn create(&self, new: &NewKey) -> Result<(KeyId, String), EngineError> {
-        let (mut row, key) = self.new_key(new.kind, &new.agent, &new.label);
-        row.expires_ms = new.expires_ms;
-        let _one = self.changing.lock().await;
-        self.store.put_key(&row).await?;
-        self.reload().await?;
-        Ok((row.id, key))
     }
 
     fn new_key(&self, kind: KeyKind, agent: &AgentName, label: &str) -> (KeyRow, String) {
@@ -380,15 +423,19 @@ impl Access {
             created_ms: unix_ms(),
             revoked_ms: None,
             expires_ms: None,
+            sources: Vec::new(),
+            limits: RateLimits::default(),
+            replaces: None,
         };
         (row, key)
     }
 
-    /// Makes the first keys of a data folder, once. They are kept before they are valid: a death in
-    /// between leaves keys that open nothing, never a folder that nobody has a key to.
+    /// Creates the first keys of a data folder, once. They are saved before they are valid: a crash
+    /// in between leaves unusable keys, but never a folder without a usable key.
     pub(crate) async fn first_start(
         &self,
         role: Role,
+        grants: &[Grant],
         keep: impl FnOnce(&FirstKeys) -> Result<(), EngineError>,
     ) -> Result<Option<FirstKeys>, EngineError> {
         let _one = self.changing.lock().await;
@@ -396,53 +443,29 @@ impl Access {
             return Ok(None);
         }
         let agent: AgentName = "default".parse()?;
-        let grant = GrantRow {
-            project: self.project.clone(),
-            principal: Principal::Agent(agent.clone()),
-            server: "*".into(),
-            item: "*".into(),
-            alias: None,
-        };
+        let to = Principal::Agent(agent.clone());
+        let grants = grants.iter().map(|grant| self.row(to.clone(), grant));
+        let grants: Vec<_> = grants.collect();
         let operator: AgentName = "operator".parse()?;
         let (admin_row, admin) = self.new_key(KeyKind::Admin(role), &operator, "first start");
         let (agent_row, agent) = self.new_key(KeyKind::Agent, &agent, "first start");
         let keys = FirstKeys { admin, agent };
         keep(&keys)?;
         self.store
-            .put_first(&grant, &[admin_row, agent_row])
+            .put_first(&grants, &[admin_row, agent_row])
             .await?;
         self.reload().await?;
         Ok(Some(keys))
     }
 
-    /// Tells whether there is any key.
+    /// Returns whether there is any key.
     pub(crate) fn has_keys(&self) -> bool {
         !self.keys.load().is_empty()
     }
 
-    pub(crate) async fn list(&self) -> Result<Vec<KeyView>, EngineError> {
-        let now_ms = unix_ms();
-        let is_valid = |row: &KeyRow| row.expires_ms.is_none_or(|at_ms| now_ms < at_ms);
-        let rows = self
-            .store
-            .keys()
-            .await?
-            .into_iter()
-            .filter(|row| row.project == self.project && is_valid(row));
-        let view = |row: KeyRow| KeyView {
-            id: row.id,
-            kind: row.kind,
-            agent: row.agent,
-            label: row.label,
-            created_ms: row.created_ms,
-            expires_ms: row.expires_ms,
-        };
-        Ok(rows.map(view).collect())
-    }
-
     pub(crate) async fn revoke(&self, id: KeyId) -> Result<bool, EngineError> {
         let _one = self.changing.lock().await;
-        // A key of another project is as unknown as one that never was. row 3.2
+        // A key of another project is treated as unknown. row 3.2
         let rows = self.store.keys().await?;
         let is_own = |row: &KeyRow| row.id == id && row.project == self.project;
         if !rows.iter().any(is_own) {
@@ -450,12 +473,12 @@ impl Access {
         }
         self.keep_an_admin(|caller| caller.key == id)?;
         let known = self.store.revoke_key(id, unix_ms()).await?;
-        // Nothing that can fail stands between the store and the memory.
+        // Nothing that can fail is between the store and memory.
         self.forget(|caller| caller.key == id);
         Ok(known)
     }
 
-    /// Takes keys out of the memory; only by who has the turn to change.
+    /// Removes keys from memory; the caller must hold the change lock.
     fn forget(&self, goes: impl Fn(&Caller) -> bool) {
         self.replace(|old| {
             let mut keys = old.clone();
@@ -464,8 +487,8 @@ impl Access {
         });
     }
 
-    /// Refuses a change that takes the last valid key that manages the project, or the last that
-    /// manages the installation: nobody could undo it.
+    /// Refuses a change that removes the last valid key that can administer the project or the
+    /// installation: it could not be undone.
     fn keep_an_admin(&self, goes: impl Fn(&Caller) -> bool) -> Result<(), EngineError> {
         let keys = self.keys.load();
         for needed in [Permission::Manage, Permission::Install] {
@@ -474,7 +497,7 @@ impl Access {
                 .all()
                 .filter(manages)
                 .partition(|entry| goes(&entry.caller));
-            // One that ends by itself keeps no door open.
+            // Expiring keys do not count.
             let stays = staying.iter().any(|entry| entry.expires_ms.is_none());
             if !going.is_empty() && !stays {
                 return Err(EngineError::LastAdmin);
@@ -484,7 +507,7 @@ impl Access {
     }
 }
 
-/// Ends the validity of a suspended key, and begins that of one that was resumed.
+/// Ends the validity of a suspended key, or renews that of a resumed one.
 fn suspended_or_not(validity: KeyValidity, is_suspended: bool) -> KeyValidity {
     match (is_suspended, validity.end_reason()) {
         (true, _) => {
@@ -496,37 +519,7 @@ fn suspended_or_not(validity: KeyValidity, is_suspended: bool) -> KeyValidity {
     }
 }
 
-/// An administrator may use everything; an agent what was granted to it, its key or its project,
-/// and of the tools among that what its filter shows. row 2.16
-fn grants_of(
-    kind: KeyKind,
-    key: Option<KeyId>,
-    agent: &AgentName,
-    rows: &[GrantRow],
-    agents: &[AgentRow],
-) -> GrantSet {
-    if kind.is_admin() {
-        return GrantSet::everything();
-    }
-    let known = agents.iter().find(|known| known.name == *agent);
-    let filter = known.map_or_else(|| Some(Default::default()), |known| filter_of(&known.tools));
-    let Some(filter) = filter else {
-        // A filter that cannot be read lets nothing through.
-        return GrantSet::default();
-    };
-    let mine = rows.iter().filter(|row| match &row.principal {
-        Principal::Agent(name) => name == agent,
-        Principal::Key(id) => Some(*id) == key,
-        Principal::Project => true,
-    });
-    let grants = mine.filter_map(|row| {
-        // A grant that cannot be read grants nothing.
-        Grant::new(&row.server, &row.item, row.alias.as_deref()).ok()
-    });
-    GrantSet::filtered(grants.collect(), filter)
-}
-
-/// An administrator's word is taken; an agent's if it is configured so.
+/// Returns whether user ids are trusted: an administrator's are, an agent's if configured.
 fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserTrust {
     let known = agents.iter().find(|known| known.name == *agent);
     match (kind, known) {
@@ -536,7 +529,7 @@ fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserT
     }
 }
 
-/// Returns what a key is looked up by.
+/// Returns the digest by which a key is looked up.
 pub(crate) fn digest(key: &str) -> KeyDigest {
     Sha256::digest(key.as_bytes()).into()
 }
@@ -552,12 +545,18 @@ mod tests {
             .unwrap()
     }
 
+    fn pair(made: MadeKey) -> (KeyId, String) {
+        (made.id, made.key)
+    }
+
     fn new(agent: &AgentName) -> NewKey {
         NewKey {
             kind: KeyKind::Agent,
             agent: agent.clone(),
             label: String::new(),
             expires_ms: None,
+            sources: Vec::new(),
+            limits: RateLimits::default(),
         }
     }
 
@@ -566,18 +565,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let access = access(&folder).await;
         let keys = access
-            .first_start(Role::Installation, |_| Ok(()))
+            .first_start(Role::Installation, &[], |_| Ok(()))
             .await
             .unwrap()
             .unwrap();
         let admin = access.authenticate(&digest(&keys.admin)).unwrap();
         let mut over = new(&admin.agent);
         (over.kind, over.expires_ms) = (KeyKind::Admin(Role::Installation), Some(unix_ms() - 1));
-        let (_, text) = access.create(&over).await.unwrap();
+        let (_, text) = pair(access.create(&over).await.unwrap());
         assert!(access.authenticate(&digest(&text)).is_none());
         assert_eq!(access.list().await.unwrap().len(), 2);
         over.expires_ms = Some(unix_ms() + 3_600_000);
-        let (soon, text) = access.create(&over).await.unwrap();
+        let (soon, text) = pair(access.create(&over).await.unwrap());
         assert!(access.authenticate(&digest(&text)).is_some());
         let refused = access.revoke(admin.key).await.unwrap_err();
         assert!(matches!(refused, EngineError::LastAdmin), "{refused:?}");
@@ -598,7 +597,7 @@ mod tests {
         let agent: AgentName = "default".parse().unwrap();
         let mut timed = new(&agent);
         timed.expires_ms = Some(unix_ms() + HOUR_MS);
-        let (id, text) = access.create(&timed).await.unwrap();
+        let (id, text) = pair(access.create(&timed).await.unwrap());
         let first = access.authenticate(&digest(&text)).unwrap();
         assert!(access.current(&first).is_some());
         let mut changes = access.changes();
@@ -629,14 +628,14 @@ mod tests {
         let agent: AgentName = "default".parse().unwrap();
         let (mut old, mut changes) = (Vec::new(), tokio::task::JoinSet::new());
         for _ in 0..8 {
-            old.push(access.create(&new(&agent)).await.unwrap());
+            old.push(pair(access.create(&new(&agent)).await.unwrap()));
         }
         for (id, _) in &old {
             let (id, revoking) = (*id, Arc::clone(&access));
             changes.spawn(async move { assert!(revoking.revoke(id).await.unwrap()) });
             let (agent, making) = (agent.clone(), Arc::clone(&access));
             changes.spawn(async move {
-                let (_, key) = making.create(&new(&agent)).await.unwrap();
+                let (_, key) = pair(making.create(&new(&agent)).await.unwrap());
                 assert!(making.authenticate(&digest(&key)).is_some());
             });
         }
@@ -657,14 +656,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let access = access(&folder).await;
         let full = |_: &FirstKeys| Err(EngineError::Stopping);
-        assert!(access.first_start(Role::Installation, full).await.is_err());
+        assert!(
+            access
+                .first_start(Role::Installation, &[], full)
+                .await
+                .is_err()
+        );
         let mut kept = None;
         let keep = |keys: &FirstKeys| {
             kept = Some(keys.clone());
             Ok(())
         };
         let made = access
-            .first_start(Role::Installation, keep)
+            .first_start(Role::Installation, &[], keep)
             .await
             .unwrap()
             .unwrap();
@@ -673,7 +677,7 @@ mod tests {
         assert!(access.authenticate(&digest(&kept.admin)).is_some());
         assert!(
             access
-                .first_start(Role::Installation, |_| Ok(()))
+                .first_start(Role::Installation, &[], |_| Ok(()))
                 .await
                 .unwrap()
                 .is_none()

@@ -23,30 +23,29 @@ pub(crate) use self::values::Values;
 use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 
-/// The longest name of what an act is done to that is kept, in characters.
+/// The longest target of an act that is kept, in characters.
 const LONGEST_TARGET: usize = 256;
 /// The longest value that is kept, in bytes.
 const LONGEST_VALUE: usize = 16 << 10;
-/// How long an act that must happen in any case waits for its record.
+/// How long a mandatory act waits for its record.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who does an administrative act, and from where.
+/// The actor of an administrative act, and the origin of the request.
 #[derive(Debug, Clone)]
 pub struct Actor {
     key: Option<KeyId>,
     name: String,
-    /// The role of an administrator's key; whoever has none is the gateway, a file or a program that
-    /// embeds the engine.
+    /// The role of an administrator's key; `None` for the gateway, a file or an embedding program.
     role: Option<Role>,
     address: Option<IpAddr>,
     via: Via,
-    /// Whether it makes what somebody else asked for.
+    /// Whether it carries out another actor's request, as an approver.
     approves: bool,
-    /// Whether an act of its is on record.
+    /// Whether one of its acts was recorded.
     recorded: Arc<AtomicBool>,
 }
 
-/// Which way an act came.
+/// The surface of an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Via {
     Rest,
@@ -67,6 +66,16 @@ impl Via {
 }
 
 impl Actor {
+    /// Tells whether it acts with this key.
+    pub fn acts_with(&self, key: KeyId) -> bool {
+        self.key == Some(key)
+    }
+
+    /// Returns where it acts from, if that is known.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
     fn named(name: impl Into<String>, via: Via) -> Self {
         Self {
             key: None,
@@ -79,7 +88,7 @@ impl Actor {
         }
     }
 
-    /// Returns who holds a key and sends a request from an address.
+    /// Returns the holder of a key that sends a request from an address.
     pub fn over_http(caller: &Caller, address: Option<IpAddr>) -> Self {
         Self {
             address,
@@ -88,7 +97,7 @@ impl Actor {
         }
     }
 
-    /// Returns a browser that brings the answer of a sign-in, without any key.
+    /// Returns a browser that brings the answer of a sign-in, without a key.
     pub fn browser(address: Option<IpAddr>) -> Self {
         Self {
             address,
@@ -96,7 +105,7 @@ impl Actor {
         }
     }
 
-    /// Returns whoever wrote the configuration files.
+    /// Returns the author of configuration files.
     pub fn files(who: impl Into<String>) -> Self {
         Self::named(who, Via::File)
     }
@@ -111,12 +120,17 @@ impl Actor {
         self.key.map(|key| key.to_string()).unwrap_or_default()
     }
 
-    /// Returns whom it is shown as.
+    /// Returns its name for display.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the same actor, making what somebody else asked for.
+    /// Returns the role of its key; `None` for the gateway, a file or an embedding program.
+    pub(crate) fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// Returns the same actor as an approver of another actor's request.
     pub(crate) fn approving(&self) -> Self {
         Self {
             approves: true,
@@ -125,8 +139,8 @@ impl Actor {
         }
     }
 
-    /// Refuses what needs a second person, unless this is one. Who has no key is the gateway, a file or
-    /// a program that embeds the engine, and is not asked.
+    /// Refuses a change that needs a second person, unless this is one. An actor without a key is
+    /// the gateway, a file or an embedding program, and is exempt.
     pub(crate) fn second_person(&self, reasons: Vec<Sensitive>) -> Result<(), EngineError> {
         match reasons.is_empty() || self.approves || self.role.is_none() {
             true => Ok(()),
@@ -134,8 +148,9 @@ impl Actor {
         }
     }
 
-    /// Tells whether the actor may bind secrets to servers without knowing their values: an approver, or
-    /// who has the whole installation. Who may edit servers may not, or could read every secret.
+    /// Returns whether the actor may bind secrets to servers without knowing their values: an
+    /// approver, or an administrator of the installation. Permission to edit servers does not
+    /// suffice, since it would allow reading every secret.
     pub fn may_bind_secrets(&self) -> bool {
         match self.role {
             None | Some(Role::Installation | Role::Approver) => true,
@@ -143,7 +158,7 @@ impl Actor {
         }
     }
 
-    /// Refuses to have a key made or ended that is above the actor's own role.
+    /// Refuses to create or revoke a key whose role is above the actor's own.
     pub(crate) fn over_key(&self, kind: KeyKind) -> Result<(), EngineError> {
         match (self.role, kind.role()) {
             (Some(own), Some(role)) if !own.may_give(role) => {
@@ -153,7 +168,7 @@ impl Actor {
         }
     }
 
-    /// Tells whether an act of this actor, or of a clone of it, is on record.
+    /// Returns whether an act of this actor, or of a clone of it, was recorded.
     pub fn is_recorded(&self) -> bool {
         self.recorded.load(Ordering::Acquire)
     }
@@ -175,14 +190,14 @@ impl From<&Self> for Actor {
     }
 }
 
-/// An act that is to be done.
+/// An act that is about to be done.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) act: &'static str,
     pub(crate) target: String,
     pub(crate) detail: String,
     pub(crate) before: Option<Value>,
-    /// What is to be after it.
+    /// The new value.
     pub(crate) after: Option<Value>,
 }
 
@@ -231,20 +246,20 @@ impl Draft {
     }
 }
 
-/// The record of a project's administrative acts.
+/// The log of a project's administrative acts.
 pub(crate) struct Acts {
     store: Store,
     project: ProjectName,
-    /// How values are shown.
+    /// Converts values for the log.
     pub(crate) values: Values,
     refused: Refused,
 }
 
-/// An act that is under way; without an end it stays unfinished.
+/// A running act; without an end it stays unfinished.
 #[must_use]
 pub(crate) struct OpenAct {
     store: Store,
-    /// Its number, or what to write if there is none yet.
+    /// Its number, or the row to write if there is none yet.
     record: Result<u64, Box<ActRow>>,
 }
 
@@ -258,7 +273,7 @@ impl Acts {
         }
     }
 
-    /// Writes down that an act is about to be done; without that it must not be.
+    /// Records an act before it is done; if that fails, it must not be done.
     pub(crate) async fn begin(&self, by: &Actor, draft: Draft) -> Result<OpenAct, EngineError> {
         let id = self.store.put_act(&draft.row(&self.project, by)).await?;
         by.recorded.store(true, Ordering::Release);
@@ -268,7 +283,7 @@ impl Acts {
         })
     }
 
-    /// Writes down that an act is about to be done which must not wait for a database that is away.
+    /// Records an act that must not wait for an unavailable database.
     pub(crate) async fn begin_anyway(&self, by: &Actor, draft: Draft) -> OpenAct {
         let row = draft.row(&self.project, by);
         let put = tokio::time::timeout(PATIENCE, self.store.put_act(&row)).await;
@@ -292,15 +307,15 @@ impl Acts {
         }
     }
 
-    /// Records an attempt that was refused before it became an act; like ones are counted.
+    /// Records an attempt that was refused before it became an act; equal ones are counted.
     pub(crate) async fn refused(&self, by: &Actor, act: &'static str, target: &str, code: &str) {
         by.recorded.store(true, Ordering::Release);
         let row = Draft::new(act, target).row(&self.project, by);
         self.refused.note(row, code).await;
     }
 
-    /// Returns the project's acts that pass the filter, newest first; every refused attempt is counted
-    /// in it.
+    /// Returns the project's acts that match the filter, newest first; includes the counts of
+    /// refused attempts.
     pub(crate) async fn list(&self, filter: &ActFilter) -> Result<Vec<ActRow>, EngineError> {
         self.refused.settle().await;
         let filter = ActFilter {
@@ -310,19 +325,19 @@ impl Acts {
         Ok(self.store.acts(&filter).await?)
     }
 
-    /// Writes the counts of refused attempts, before the store is closed.
+    /// Writes the counts of refused attempts before the store is closed.
     pub(crate) async fn settle(&self) {
         self.refused.settle().await;
     }
 }
 
 impl OpenAct {
-    /// Writes down what became of the act.
+    /// Records the outcome of the act.
     pub(crate) async fn end<T, E: Diagnose>(self, result: &Result<T, E>) {
         self.end_with(result, None, None).await;
     }
 
-    /// Writes down what became of the act, and what only the act itself could tell.
+    /// Records the outcome of the act, with values that are known only afterwards.
     pub(crate) async fn end_with<T, E: Diagnose>(
         self,
         result: &Result<T, E>,
@@ -361,7 +376,7 @@ impl OpenAct {
                 }
             }
         };
-        // The effect is there; whoever waits for it does not wait for a database that is away.
+        // The effect is done; the caller does not wait for an unavailable database.
         match tokio::time::timeout(PATIENCE, written).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(
@@ -379,7 +394,7 @@ fn short(text: &str) -> String {
     text.chars().take(LONGEST_TARGET).collect()
 }
 
-/// Returns a value as it is kept; of one that is too long only how long it is.
+/// Returns a value for storage; for one that is too long, only its length.
 fn bounded(value: &Value) -> String {
     let text = value.to_string();
     if text.len() <= LONGEST_VALUE {

@@ -1,12 +1,11 @@
-//! The memory that responses take from the moment a server sent them until their clients have read
-//! them.
+//! The memory of responses, from their arrival until their clients have read them.
 //!
-//! One pool for all, shared between agents without a fixed part for each: an agent may hold as much
-//! as it leaves free for all others. One agent alone gets half of the pool, two get a third each, and
-//! a newcomer always finds room. The same holds for projects as soon as two of them hold anything.
+//! One pool for all, shared between agents without fixed parts: an agent may hold as much as it
+//! leaves free for all others. One agent alone gets half of the pool, two get a third each, and a
+//! new one always finds room. The same applies to projects as soon as two of them hold anything.
 //! Long responses leave a part of that to shorter ones; short ones need no permit. Nothing here
-//! waits: what does not fit is refused. This is not a `Quota`, since shares depend on what others
-//! hold. Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
+//! waits: what does not fit is refused. Not a `Quota`, since shares depend on what others hold.
+//! Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
@@ -17,20 +16,20 @@ use bytes::Bytes;
 use gantry_model::id::{AgentName, ProjectName};
 use parking_lot::{Mutex, MutexGuard};
 
-/// Answers up to this length need no room.
+/// Responses up to this length need no permit.
 pub const SHORT_ANSWER: usize = 16 << 10;
-/// Answers longer than this leave an eighth of what is free to shorter ones.
+/// Longer responses leave an eighth of the free memory to shorter ones.
 const LONG_ANSWER: usize = 256 << 10;
 
-/// What the answers of all projects may take together. Cheap to clone.
+/// The memory for the responses of all projects. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AnswerPool(Arc<PoolState>);
 
-/// What the answers of one project may take. Cheap to clone.
+/// The memory for the responses of one project. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AnswerBudget {
     pool: AnswerPool,
-    /// None for who came without a key.
+    /// `None` for requests without a key.
     project: Option<ProjectName>,
 }
 
@@ -40,7 +39,7 @@ struct PoolState {
     held: Mutex<HeldBytes>,
 }
 
-/// Who holds an answer; who came without a key is one holder too.
+/// The holder of a response; requests without a key count as one holder.
 type HolderKey = (Option<ProjectName>, Option<AgentName>);
 
 #[derive(Debug, Default)]
@@ -50,14 +49,14 @@ struct HeldBytes {
     holders: HashMap<HolderKey, usize>,
 }
 
-/// There is no room for an answer.
+/// There is no room for a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswersFull {
-    /// How long it is.
+    /// Its length.
     pub bytes: usize,
-    /// What answers of the same agent, or of the whole project, take already.
+    /// The bytes already held by the same agent, or by the whole project.
     pub held: usize,
-    /// It is the project that holds too much.
+    /// Whether the project, rather than the agent, holds too much.
     pub of_project: bool,
 }
 
@@ -76,7 +75,7 @@ impl Display for AnswersFull {
     }
 }
 
-/// What answers take of the budget, given back with the last clone.
+/// A response's share of the budget, released with the last clone.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerPermit(Vec<Arc<TakenBytes>>);
 
@@ -88,7 +87,7 @@ struct TakenBytes {
 }
 
 impl AnswerPool {
-    /// Makes a pool of so many bytes.
+    /// Creates a pool of this many bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(PoolState {
             bytes,
@@ -104,7 +103,7 @@ impl AnswerPool {
         }
     }
 
-    /// Returns the budget of those who came without a key.
+    /// Returns the budget of requests without a key.
     pub fn without_key(&self) -> AnswerBudget {
         AnswerBudget {
             pool: self.clone(),
@@ -118,7 +117,8 @@ impl AnswerPool {
 }
 
 impl AnswerBudget {
-    /// Finds room for an answer to an agent, or to who came without a key; a short one needs none.
+    /// Takes a permit for a response to an agent, or to a request without a key; a short one needs
+    /// none.
     pub fn take(
         &self,
         agent: Option<&AgentName>,
@@ -130,7 +130,7 @@ impl AnswerBudget {
         }
     }
 
-    /// Finds room for what an answer is longer than its permit says; a short rest needs none.
+    /// Takes a permit for the part of a response beyond its permit; a short rest needs none.
     pub fn cover(
         &self,
         agent: Option<&AgentName>,
@@ -142,7 +142,7 @@ impl AnswerBudget {
         Ok(())
     }
 
-    /// Finds room for something of any length that waits for a client of an agent's.
+    /// Takes a permit for data of any length that waits for a client of an agent.
     pub fn take_all(
         &self,
         agent: Option<&AgentName>,
@@ -180,7 +180,7 @@ impl AnswerBudget {
     }
 }
 
-/// Gives back what a key of a count has taken.
+/// Returns bytes to a counter.
 fn give<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K, bytes: usize) {
     if let Some(own) = counts.get_mut(key) {
         *own = own.saturating_sub(bytes);
@@ -200,22 +200,22 @@ impl Drop for TakenBytes {
 }
 
 impl AnswerPermit {
-    /// Tells whether nothing was taken for it.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns how many bytes were taken for it.
+    /// Returns its bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|taken| taken.bytes).sum()
     }
 
-    /// Takes what another has, for an answer that is made of both.
+    /// Adds another permit, for a response made of both.
     pub fn join(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// Returns the bytes of the answer; the permit is given back when nobody has them any more.
+    /// Ties the permit to the response's bytes; it is released when they are dropped.
     pub fn tie(&self, bytes: Bytes) -> Bytes {
         match self.is_empty() {
             true => bytes,

@@ -1,22 +1,28 @@
-//! The record of every call: an intent in the journal before it is sent, an outcome before it is
-//! answered.
+//! The record of every call: an intent in the journal before it is sent, an outcome before its
+//! response.
 //!
 //! `Audit::intent` returns a `Ticket`, which writes the outcome however the call ends. A background
-//! task imports the journal into the database. A slow or absent database stops no call; only a
-//! journal that cannot be written does. Stores no credential, and waits for no other call (with
-//! durability `disk` for the disk). Entry point: `Audit::open`.
+//! task imports the journal into the database. A slow or unavailable database stops no call; only a
+//! journal that cannot be written does. Stores no credentials, and waits for no other call (with
+//! durability `disk`, for the disk). Entry point: `Audit::open`.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
-use gantry_model::id::{CallId, ServerId};
+use gantry_model::id::{CallId, GrantId, ServerId};
 use gantry_model::secret::Redactor;
-use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, JournalDamage, Store};
+use gantry_model::settings::AuditSettings;
+use gantry_model::trace::TraceParent;
+use gantry_store::{
+    CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, JournalDamage, Store, UserSource,
+};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -28,14 +34,18 @@ mod chain;
 mod codes;
 mod damage;
 mod error;
+mod evidence;
 mod ids;
 mod importer;
+mod inspect;
 mod journal;
 mod mark;
+mod measured;
 mod places;
 mod policy;
 mod record;
 mod refusals;
+mod removal;
 mod replay;
 mod retention;
 mod scan;
@@ -45,11 +55,21 @@ mod ticket;
 
 pub(crate) use codes::RowCode;
 pub use error::AuditError;
+pub use evidence::public_in as public_audit_key;
+pub use evidence::{
+    Finding as AuditFinding, FindingKind, HeadMark, PublicKey, TrustedKeys, Verification,
+    VerifyOptions, verify,
+};
 pub(crate) use ids::CallIds;
+pub use inspect::{JournalCheck, verify_journal};
+pub(crate) use measured::{Measured, Measurements, Phase, Timing};
+use policy::BodyLimit;
 pub use policy::{AuditPolicy, Bodies, Durability};
+pub use removal::Erased;
 pub(crate) use ticket::Ticket;
 
 use damage::DamageLog;
+use evidence::ChainWriter;
 use importer::{JournalImporter, LostOutcomes, RowPolicy};
 use journal::{Claim, Journal};
 use places::Places;
@@ -59,20 +79,20 @@ use retention::Retention;
 use segment::Segment;
 
 thread_local! {
-    /// Where records are encoded before they are written; reused, so that a call allocates nothing.
+    /// The buffer for encoding records; reused, so that a call allocates nothing.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Which door a call came in by.
+/// The surface of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Surface {
     /// The MCP endpoint.
     Mcp,
     /// The REST interface.
     Rest,
-    /// The command line; only in rows of former versions.
+    /// The command line; only in rows of earlier versions.
     Cli,
-    /// A program that has the engine inside.
+    /// A program that embeds the engine.
     Library,
 }
 
@@ -107,7 +127,7 @@ impl Surface {
     }
 }
 
-/// What is known of a call before it is sent.
+/// The properties of a call before it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Intent<'a> {
     /// The call's identity.
@@ -118,34 +138,40 @@ pub(crate) struct Intent<'a> {
     pub(crate) agent: &'a str,
     /// The caller's key, by its id.
     pub(crate) key: &'a str,
-    /// What the call belongs to in the caller's world.
+    /// The caller's context: user, session, run.
     pub(crate) context: &'a Context,
-    /// Whether the user id in it is believed.
+    /// Whether the user id in it is trusted.
     pub(crate) users: UserTrust,
-    /// Which door it came in by.
+    /// Its surface.
     pub(crate) surface: Surface,
     /// The name of the server it is for.
     pub(crate) server: &'a str,
-    /// Its id; none for native tools, and where nobody could be found.
+    /// The server's id; `None` for native tools, and if no server was found.
     pub(crate) server_id: Option<ServerId>,
     /// The MCP method.
     pub(crate) method: &'a str,
     /// The tool, the prompt's name or the resource's URI; may be empty.
     pub(crate) tool: &'a str,
-    /// The version of the tool's schema that the call was judged by.
+    /// The version of the tool's schema that the call was checked against.
     pub(crate) schema_version: Option<&'a str>,
-    /// When it came in, in milliseconds since 1970.
+    /// When it arrived, in milliseconds since 1970.
     pub(crate) started_ms: u64,
     /// Its arguments, as JSON.
     pub(crate) input: Option<&'a str>,
-    /// What to hide in them.
+    /// The secrets to redact in them.
     pub(crate) redactor: &'a Redactor,
+    /// The revision of the grants that decided.
+    pub(crate) policy_revision: Option<u64>,
+    /// The grant that decided.
+    pub(crate) grant: Option<GrantId>,
+    /// Who said which user it is.
+    pub(crate) user_source: Option<UserSource>,
 }
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome<'a> {
-    /// What became of it.
+    /// Its status.
     pub(crate) status: CallStatus,
     /// The code of its error.
     pub(crate) code: Option<&'a str>,
@@ -155,36 +181,40 @@ pub(crate) struct Outcome<'a> {
     pub(crate) output: Option<&'a [u8]>,
     /// How long it took.
     pub(crate) duration: Duration,
-    /// What to hide in error and result.
+    /// The secrets to redact in error and result.
     pub(crate) redactor: &'a Redactor,
+    /// What was measured on the way.
+    pub(crate) measured: Measurements,
+    /// Whose error it was.
+    pub(crate) error_kind: Option<ErrorKind>,
 }
 
-/// How the audit is.
+/// The health of the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditHealth {
     /// Whether calls can be recorded, and hence are accepted.
     pub writable: bool,
     /// Why they cannot.
     pub reason: Option<String>,
-    /// What the journal takes on the disk.
+    /// The size of the journal on disk.
     pub journal_bytes: u64,
     /// How many records are not in the database yet.
     pub folded_lag_records: u64,
-    /// Why the last import failed; nothing if it did not.
+    /// Why the last import failed; `None` if it succeeded.
     pub last_fold_error: Option<String>,
-    /// Why the database could not be written when that was last tried; nothing if it could.
+    /// Why the database could not be written at the last attempt; `None` if it could.
     pub store_error: Option<String>,
-    /// The damage of the journal that nobody has acknowledged.
+    /// The unacknowledged damage of the journal.
     pub damage: Vec<JournalDamage>,
     /// How long rows are kept.
     pub retention: Duration,
-    /// How far the clock is ahead, if that is so far that nothing is dropped for its age.
+    /// How far the clock is ahead, if that is too far to delete rows by age.
     pub clock_ahead: Option<Duration>,
 }
 
 impl AuditHealth {
-    /// Returns what administrators of other projects may know: whether calls are recorded, and for how
-    /// long they are kept. The journal and its figures belong to the whole gateway.
+    /// Returns the part that administrators of other projects may see: whether calls are recorded,
+    /// and for how long they are kept. The journal and its figures belong to the whole gateway.
     pub(crate) fn of_other_project(self) -> Self {
         let reason = (!self.writable).then(|| "calls cannot be recorded".to_owned());
         Self {
@@ -213,22 +243,25 @@ struct AuditState {
     journal: Arc<Journal>,
     policy: AuditPolicy,
     importer: tokio::sync::Mutex<JournalImporter>,
+    chain: Arc<tokio::sync::Mutex<ChainWriter>>,
     refusals: Mutex<Refusals>,
     lost: LostOutcomes,
     damage: DamageLog,
     places: Places,
     import_error: Mutex<Option<String>>,
     store_error: Mutex<Option<String>>,
-    /// Calls that end from here on were cut off by us.
+    /// Whether calls that end from now on were cut off by the gateway.
     cutting_off: AtomicBool,
     retention: Mutex<Retention>,
+    /// What projects keep of bodies that chose something.
+    body_limits: ArcSwap<HashMap<String, BodyLimit>>,
 }
 
 impl Audit {
-    /// Opens the journal in `dir` and replays what a former gateway left there.
+    /// Opens the journal in `dir` and replays the records of an earlier gateway process.
     ///
-    /// Whatever ended then gets its row; what was cut off becomes `unknown`. If the database takes
-    /// no rows now, the background task goes on trying.
+    /// Ended calls get their rows; calls that were cut off become `unknown`. If the database is
+    /// unavailable, the background task retries.
     pub(crate) async fn open(
         dir: &Path,
         store: Store,
@@ -237,16 +270,18 @@ impl Audit {
         replay::open(dir, store, policy.bounded()).await
     }
 
-    /// Has every call that gets or changes its row from now on told to `hook`, once the row is stored.
-    pub(crate) async fn on_saved(&self, hook: Box<importer::SavedHook>) {
-        self.shared.importer.lock().await.on_saved(hook);
+    /// Has every call that gets or changes its row from now on told to `hook`, once the row is stored; returns
+    /// the rows that the start itself stored: calls that a former gateway left.
+    pub(crate) async fn on_saved(&self, hook: Box<importer::SavedHook>) -> Vec<CallRow> {
+        self.shared.importer.lock().await.on_saved(hook)
     }
 
-    /// Records that a call is about to be sent; without that record it must not be.
-    pub(crate) async fn intent(&self, intent: &Intent<'_>) -> Result<Ticket, AuditError> {
+    /// Records that a call is about to be sent; if that fails, it must not be sent.
+    pub(crate) async fn intent<'m>(&self, intent: &Intent<'_>) -> Result<Ticket<'m>, AuditError> {
         let begun = Instant::now();
         let segment = self.write_intent(intent)?;
-        let mut ticket = Ticket::new(self.clone(), intent.id, begun);
+        let limit = self.body_limit(intent.project);
+        let mut ticket = Ticket::new(self.clone(), intent.id, begun, limit);
         if self.shared.policy.durability == Durability::Disk {
             ticket.on_drop(CallStatus::Cancelled, RowCode::Dropped);
             if let Err(error) = self.shared.journal.settle(segment).await {
@@ -258,9 +293,9 @@ impl Audit {
         Ok(ticket)
     }
 
-    /// Records a call that was refused and never sent; tells whether it has a row of its own.
+    /// Records a call that was refused and never sent; returns whether it has its own row.
     ///
-    /// Beyond twenty a second of one agent, server, tool and code, they are counted into one row.
+    /// Beyond twenty a second of one agent, server, tool and code, they are counted in one row.
     pub(crate) async fn refusal(
         &self,
         intent: &Intent<'_>,
@@ -293,13 +328,13 @@ impl Audit {
         }
     }
 
-    /// Brings everything recorded so far into the database.
+    /// Imports everything recorded so far into the database.
     pub(crate) async fn import_now(&self) -> Result<(), AuditError> {
         self.write_refusals();
         self.import(RowPolicy::Ended).await
     }
 
-    /// Returns the calls that pass the filter, newest first; open ones are `running`.
+    /// Returns the calls that match the filter, newest first; open ones are `running`.
     pub(crate) async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, AuditError> {
         self.import_for_reading().await?;
         self.shared
@@ -315,7 +350,7 @@ impl Audit {
         self.shared.store.call(id).await.map_err(AuditError::Store)
     }
 
-    /// Counts the calls that pass the filter, whatever its limit.
+    /// Counts the calls that match the filter, ignoring its limit.
     pub(crate) async fn count(&self, filter: &CallFilter) -> Result<u64, AuditError> {
         self.import_for_reading().await?;
         self.shared
@@ -325,7 +360,7 @@ impl Audit {
             .map_err(AuditError::Store)
     }
 
-    /// Returns how the audit is.
+    /// Returns the health of the audit.
     pub(crate) fn health(&self) -> AuditHealth {
         let condition = self.shared.journal.condition();
         AuditHealth {
@@ -341,14 +376,14 @@ impl Audit {
         }
     }
 
-    /// Tells whether everything is as it should be, beside whether calls can be recorded.
+    /// Returns whether there is no problem besides whether calls can be recorded.
     pub(crate) fn is_sound(&self) -> bool {
         self.shared.damage.is_empty()
             && lock(&self.shared.import_error).is_none()
             && lock(&self.shared.store_error).is_none()
     }
 
-    /// Has all damage of the journal acknowledged; tells how much there was.
+    /// Acknowledges all damage of the journal; returns how much there was.
     pub(crate) async fn acknowledge_damage(&self, by: &str) -> Result<u64, AuditError> {
         let (damage, store) = (&self.shared.damage, &self.shared.store);
         damage
@@ -357,19 +392,21 @@ impl Audit {
             .map_err(AuditError::Store)
     }
 
-    /// From here on a call that is dropped was cut off by us: what became of it is not known.
+    /// Makes calls that are dropped from now on count as cut off by the gateway, with an unknown
+    /// outcome.
     pub(crate) fn cut_off(&self) {
         self.shared.cutting_off.store(true, Ordering::Release);
     }
 
-    /// Gives back what a former gateway had taken of a nearly full disk ahead of need.
+    /// Releases the space that an earlier gateway process had allocated in advance, if the disk is
+    /// nearly full.
     pub(crate) fn make_room(dir: &Path) {
         if let Err(error) = journal::make_room(dir) {
             tracing::warn!(path = %dir.display(), %error, "cannot give back unused space of the journal");
         }
     }
 
-    /// Returns how many calls are kept, from when, and what they take.
+    /// Returns how many calls are kept, since when, and their size.
     pub(crate) async fn usage(&self) -> Result<CallUsage, AuditError> {
         self.shared
             .store
@@ -378,7 +415,7 @@ impl Audit {
             .map_err(AuditError::Store)
     }
 
-    /// Believes the clock, however far it is ahead: what is too old by it may be dropped.
+    /// Trusts the clock, however far it is ahead: rows that are too old by it may be deleted.
     pub(crate) async fn confirm_clock(&self) -> Result<(), AuditError> {
         let now_ms = unix_ms();
         self.shared
@@ -390,9 +427,49 @@ impl Audit {
         Ok(())
     }
 
-    /// Tells whether calls can be recorded, and hence are accepted.
+    /// Checks the chain against the rows.
+    pub(crate) async fn verify(
+        &self,
+        data_folder: &Path,
+        most: usize,
+    ) -> Result<Verification, AuditError> {
+        self.import_now().await?;
+        let known = self.shared.chain.lock().await.public_key();
+        let mark = HeadMark::read(data_folder).map_err(|source| AuditError::Read {
+            path: data_folder.to_owned(),
+            source,
+        })?;
+        let options = VerifyOptions {
+            trusted: TrustedKeys::AtLeast(vec![known]),
+            marks: mark.into_iter().collect(),
+            most,
+        };
+        let snapshot = self.shared.store.audit_snapshot().await;
+        let mut snapshot = snapshot.map_err(AuditError::Store)?;
+        verify(&mut snapshot, &options)
+            .await
+            .map_err(AuditError::Store)
+    }
+
+    /// Returns the public key that the chain is signed with.
+    pub(crate) async fn public_key(&self) -> PublicKey {
+        self.shared.chain.lock().await.public_key()
+    }
+
+    /// Returns whether calls can be recorded, and hence are accepted.
     pub(crate) fn is_writable(&self) -> bool {
         self.shared.journal.is_writable()
+    }
+
+    /// Waits until the disk fails to confirm a write of the journal or the database, and returns
+    /// which.
+    pub(crate) async fn disk_failed(&self) -> String {
+        tokio::select! {
+            error = self.shared.journal.disk_failed() => chain(&error),
+            () = self.shared.store.unconfirmed() => {
+                "the disk did not confirm what was written to the database".to_owned()
+            }
+        }
     }
 
     async fn import_for_reading(&self) -> Result<(), AuditError> {
@@ -415,9 +492,14 @@ impl Audit {
         })
     }
 
-    /// Writes how a call ended; if that is impossible, its row will say `unknown`.
-    fn write_outcome(&self, id: CallId, outcome: &Outcome<'_>) -> Option<Arc<Segment>> {
-        let written = self.with_outcome(id, outcome, |fields| {
+    /// Writes the outcome of a call; if that fails, its row will say `unknown`.
+    fn write_outcome(
+        &self,
+        id: CallId,
+        outcome: &Outcome<'_>,
+        limit: BodyLimit,
+    ) -> Option<Arc<Segment>> {
+        let written = self.with_outcome(id, outcome, limit, |fields| {
             BUFFER.with_borrow_mut(|buffer| {
                 record::encode_outcome(buffer, fields);
                 self.shared.journal.append(buffer, Claim::Outcome)
@@ -436,7 +518,8 @@ impl Audit {
 
     fn encode_refusal(&self, buffer: &mut Vec<u8>, intent: &Intent<'_>, outcome: &Outcome<'_>) {
         self.with_intent(intent, |begun| {
-            self.with_outcome(intent.id, outcome, |ended| {
+            let limit = self.body_limit(intent.project);
+            self.with_outcome(intent.id, outcome, limit, |ended| {
                 record::encode_whole(buffer, begun, ended, 1);
             });
         });
@@ -448,12 +531,12 @@ impl Audit {
         use_fields: impl FnOnce(&IntentFields<'_>) -> T,
     ) -> T {
         let input = body::keep(
-            &self.shared.policy,
+            self.body_limit(intent.project),
             intent.redactor,
             intent.input.map(str::as_bytes),
         );
         let tool = intent.redactor.redact(intent.tool);
-        // What a client says of itself is nobody's secret, unless it is a key of ours.
+        // A client's own context is not secret, except for Gantry's own keys.
         let own_keys = Redactor::own_keys();
         let context = intent.context;
         let said = [
@@ -461,11 +544,14 @@ impl Audit {
             &context.session,
             &context.run,
             &context.step,
-            &context.trace,
+            &context.parent,
         ];
         let said = said.map(|text| text.as_deref().map(|text| own_keys.redact(text)));
-        let [user, session, run, step, trace] = &said;
+        let [user, session, run, step, parent] = &said;
+        let began = || TraceParent::of_call(intent.id);
+        let trace = context.trace.unwrap_or_else(began).text();
         let method = own_keys.redact(intent.method);
+        let grant = intent.grant.map(|grant| grant.to_string());
         use_fields(&IntentFields {
             id: intent.id,
             surface: intent.surface.number(),
@@ -478,7 +564,7 @@ impl Audit {
             session: session.as_deref(),
             run: run.as_deref(),
             step: step.as_deref(),
-            trace: trace.as_deref(),
+            trace: Some(trace.as_str()),
             server: intent.server,
             server_id: intent.server_id,
             method: &method,
@@ -486,6 +572,10 @@ impl Audit {
             schema_version: intent.schema_version,
             input: input.as_deref(),
             input_bytes: intent.input.map_or(0, str::len) as u64,
+            policy_revision: intent.policy_revision,
+            grant: grant.as_deref(),
+            parent: parent.as_deref(),
+            user_source: intent.user_source.filter(|_| user.is_some()),
         })
     }
 
@@ -493,9 +583,10 @@ impl Audit {
         &self,
         id: CallId,
         outcome: &Outcome<'_>,
+        limit: BodyLimit,
         use_fields: impl FnOnce(&OutcomeFields<'_>) -> T,
     ) -> T {
-        let output = body::keep(&self.shared.policy, outcome.redactor, outcome.output);
+        let output = body::keep(limit, outcome.redactor, outcome.output);
         let error = outcome.error.map(|error| outcome.redactor.redact(error));
         use_fields(&OutcomeFields {
             id,
@@ -505,7 +596,33 @@ impl Audit {
             error: error.as_deref(),
             output: output.as_deref(),
             output_bytes: outcome.output.map_or(0, <[u8]>::len) as u64,
+            measured: outcome.measured,
+            error_kind: outcome.error_kind,
         })
+    }
+
+    /// Has the calls of a project recorded as its settings say.
+    pub(crate) fn set_project(&self, project: &str, settings: &AuditSettings) {
+        let gateway = self.shared.policy.body_limit();
+        let limit = gateway.within(settings);
+        self.shared.body_limits.rcu(|limits| {
+            let mut limits = HashMap::clone(limits);
+            match limit == gateway {
+                true => limits.remove(project),
+                false => limits.insert(project.to_owned(), limit),
+            };
+            limits
+        });
+    }
+
+    fn body_limit(&self, project: &str) -> BodyLimit {
+        let limits = self.shared.body_limits.load();
+        let chosen = if limits.is_empty() {
+            None
+        } else {
+            limits.get(project).copied()
+        };
+        chosen.unwrap_or_else(|| self.shared.policy.body_limit())
     }
 
     fn refusals(&self) -> MutexGuard<'_, Refusals> {

@@ -35,11 +35,11 @@ use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{LinkState, ServerHandle};
 use crate::server::profiles::InstanceOwner;
 
-/// The most views of a project that are kept.
+/// The most cached views of a project.
 const MOST_VIEWS: usize = 256;
 /// The most native tools.
 const MOST_NATIVE: usize = 1024;
-/// The most warnings that are remembered as told.
+/// The most warnings that are remembered as logged.
 const MOST_TOLD: usize = 1024;
 
 /// The lists that are served from memory.
@@ -52,7 +52,7 @@ pub(crate) enum ListKind {
 }
 
 impl ListKind {
-    /// Returns which list a method asks for.
+    /// Returns the list that a method requests.
     pub(crate) fn of(method: &str) -> Option<Self> {
         match method {
             "tools/list" => Some(Self::Tools),
@@ -68,12 +68,12 @@ impl ListKind {
 #[derive(Clone)]
 pub(crate) struct CatalogEntry {
     pub(crate) handle: Arc<ServerHandle>,
-    /// Whether its tools are listed now; those of a server that is down are not.
+    /// Whether its tools are listed; those of a server that is down are not.
     pub(crate) listed: bool,
     pub(crate) catalog: Arc<ServerCatalog>,
-    /// Which change of the whole was the last of its part of each list.
+    /// The last change of its part of each list.
     since: ListRevisions,
-    /// What single clients see instead, each of its own instance.
+    /// Lists that single clients see instead, each from its own instance.
     own: Vec<own::OwnLists>,
 }
 
@@ -92,7 +92,7 @@ impl CatalogEntry {
         }
     }
 
-    /// Tells whether the server's own lists are known and can be had now.
+    /// Returns whether the server's own lists are known and current.
     fn is_current(&self) -> bool {
         self.listed && self.catalog.handshake.is_some()
     }
@@ -105,21 +105,21 @@ impl CatalogEntry {
     }
 }
 
-/// All there is at one moment, in configuration order, native tools first.
+/// The state at one moment, in configuration order, native tools first.
 #[derive(Default)]
 struct Snapshot {
     servers: Vec<CatalogEntry>,
     natives: Vec<Arc<Native>>,
-    /// Which change brought the last native tool.
+    /// The change that added the last native tool.
     natives_since: u64,
-    /// The servers that have gone, each with the change that took it away; the newest last.
+    /// The removed servers, each with the change that removed it; the newest last.
     gone: Vec<(ServerName, u64)>,
 }
 
-/// Whose view it is: of which grants, in which scope, and of which client if that has lists of its own.
+/// The key of a view: grants, scope, and the client if it has its own lists.
 type ViewKey = (u64, Scope, Option<InstanceOwner>);
 
-/// A snapshot and the views that were built of it; the least recently used give way.
+/// A snapshot and its cached views; the least recently used are dropped.
 #[derive(Default)]
 struct CatalogState {
     snapshot: Arc<Snapshot>,
@@ -130,13 +130,13 @@ struct CatalogState {
 
 struct CachedView {
     view: Arc<View>,
-    /// How many views had been built when it was last asked for: whoever only reads writes nothing that
-    /// others read, as long as none is built.
+    /// How many views had been built when it was last used: readers write nothing that other
+    /// readers read, as long as no view is built.
     used: AtomicU64,
 }
 
 impl CatalogState {
-    /// Returns a view that was built of these very grants.
+    /// Returns a cached view of exactly these grants.
     fn cached(&self, key: &ViewKey, grants: &Arc<GrantSet>) -> Option<Arc<View>> {
         let views = self.views.load();
         // Fault T3: two sets that share a fingerprint must not share a view.
@@ -168,18 +168,18 @@ impl CatalogState {
     }
 }
 
-/// What all servers of the project offer, and who sees what of it.
+/// The items of all servers of the project, and the callers' views of them.
 pub(crate) struct Catalog {
     rules: Rules,
     everything: Arc<GrantSet>,
     state: ArcSwap<CatalogState>,
-    /// One change at a time.
+    /// Held during a change.
     changing: Mutex<()>,
     revision: watch::Sender<u64>,
     told: Mutex<HashSet<String>>,
-    /// Which change was the last of what an agent may use.
+    /// The last change of an agent's grants.
     granted: Mutex<HashMap<AgentName, u64>>,
-    /// Those of the native tools together.
+    /// The permits of all native tools.
     native_permits: Permits,
 }
 
@@ -209,7 +209,7 @@ impl Catalog {
         }
     }
 
-    /// Takes the project's servers in configuration order; nothing happens if nothing is new.
+    /// Sets the project's servers in configuration order; does nothing if nothing changed.
     pub(crate) fn update(&self, mut servers: Vec<CatalogEntry>) {
         for entry in &mut servers {
             entry.listed &= !entry.catalog.hidden;
@@ -278,7 +278,7 @@ impl Catalog {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
-    /// Says that an agent's lists may have changed, though the servers have not.
+    /// Records that an agent's lists may have changed, although the servers have not.
     pub(crate) fn grants_changed(&self, agent: &AgentName) {
         let _one = self.one_change();
         self.granted().insert(agent.clone(), self.next_change());
@@ -289,12 +289,12 @@ impl Catalog {
         self.granted.lock()
     }
 
-    /// Returns what a caller sees.
+    /// Returns the view of a caller.
     pub(crate) fn view(&self, caller: &Caller, scope: &Scope) -> Arc<View> {
         self.view_of(&caller.grants, scope, None)
     }
 
-    /// Returns what one client of a caller's sees, which may have lists of its own.
+    /// Returns the view of one client of a caller, which may have its own lists.
     pub(crate) fn view_for(
         &self,
         caller: &Caller,
@@ -335,7 +335,7 @@ impl Catalog {
         view
     }
 
-    /// Logs what was not logged yet.
+    /// Logs new warnings.
     fn tell(&self, warnings: &[String]) {
         if warnings.is_empty() {
             return;
@@ -348,7 +348,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the caller's servers whose lists are not known and may be known soon.
+    /// Returns the caller's servers whose lists are unknown but may be known soon.
     pub(crate) fn cold(&self, caller: &Caller, scope: &Scope) -> Vec<Arc<ServerHandle>> {
         let state = self.state.load();
         let servers = state.snapshot.servers.iter().filter(|entry| {
@@ -363,12 +363,12 @@ impl Catalog {
         servers.map(|entry| Arc::clone(&entry.handle)).collect()
     }
 
-    /// Returns a counter that moves whenever somebody's lists may have changed.
+    /// Returns a counter that changes whenever lists may have changed.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
-    /// Returns the tools that nobody sees in the joined list, since others have their names.
+    /// Returns the tools that are not in the joined list because others have their names.
     pub(crate) fn nameless(&self) -> Vec<(ToolId, String)> {
         self.view_of(&self.everything, &Scope::All, None)
             .nameless()
@@ -381,7 +381,7 @@ impl Catalog {
         view.collisions().to_vec()
     }
 
-    /// Returns what an administrator should know of names that met.
+    /// Returns warnings about name collisions for an administrator.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.view_of(&self.everything, &Scope::All, None)
             .warnings()

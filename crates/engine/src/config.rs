@@ -12,47 +12,50 @@ use gantry_store::StoreConfig;
 use crate::audit::AuditPolicy;
 use crate::credentials::MasterKey;
 use crate::tokens::IssuerConfig;
+use crate::traces::TracesConfig;
 
-/// How often registries are asked whether images changed under their tags.
+/// How often registries are checked for images that changed under their tags.
 pub const IMAGE_CHECKS: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Everything the engine is told at its start.
+/// The configuration of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Where everything of this gateway is kept; one gateway per folder.
+    /// The folder with all data of this gateway; one gateway per folder.
     pub data_dir: PathBuf,
-    /// Where rows are kept; `gantry.db` in the data folder unless said otherwise. Gateways with data
-    /// folders of their own may share one store.
+    /// The store; `gantry.db` in the data folder by default. Gateways with separate data folders
+    /// may share one store.
     pub store: StoreConfig,
     /// The project whose servers run.
     pub project: ProjectName,
-    /// The short list of variables that every child gets.
+    /// The variables that every child process gets.
     pub environment: Vec<(String, String)>,
-    /// How tools are named towards clients.
+    /// The form of tool names for clients.
     pub expose: Expose,
-    /// What happens when two tools have one bare name.
+    /// The policy for two tools with the same bare name.
     pub on_collision: OnCollision,
-    /// How long the name of a tool may be; longer ones are shortened.
+    /// The maximum length of a tool name; longer ones are shortened.
     pub tool_name_length: usize,
-    /// Whether servers start side by side or one after the other.
+    /// Whether servers start in parallel or one after the other.
     pub startup: Startup,
-    /// What a server that does not start means for the gateway.
+    /// The policy for a server that fails to start.
     pub on_start_failure: OnStartFailure,
     /// How calls are recorded.
     pub audit: AuditPolicy,
-    /// What is read and kept at most.
+    /// Limits on reading and storing.
     pub limits: EngineLimits,
-    /// How stopping is bounded.
+    /// Time limits of a shutdown.
     pub stop: StopPolicy,
-    /// The key that secrets are encrypted with; `data.key` of the data folder unless it is given.
+    /// The key that secrets are encrypted with; `data.key` in the data folder by default.
     pub master_key: Option<MasterKey>,
-    /// Folders beside the data folder that no server's process may see, such as that of other gateways.
+    /// Additional folders that no server may see, such as those of other gateways.
     pub hidden_folders: Vec<PathBuf>,
-    /// How often registries are asked whether images changed under their tags; never if nothing is said.
+    /// How often registries are checked for images that changed under their tags; never if `None`.
     pub image_checks: Option<Duration>,
-    /// The authorization servers whose tokens are accepted beside keys of ours.
+    /// The authorization servers whose tokens are accepted besides keys.
     pub issuers: Vec<IssuerConfig>,
-    /// How many log lines were dropped, as whoever writes them counts; shown among the metrics.
+    /// Where spans of calls are exported to; nowhere if nothing is said.
+    pub traces: Option<TracesConfig>,
+    /// How many log lines were dropped, counted by the log writer; shown in the metrics.
     pub dropped_log_lines: Arc<AtomicU64>,
 }
 
@@ -77,49 +80,50 @@ impl EngineConfig {
             hidden_folders: Vec::new(),
             image_checks: Some(IMAGE_CHECKS),
             issuers: Vec::new(),
+            traces: None,
             dropped_log_lines: Arc::default(),
         }
     }
 }
 
-/// Whether servers start side by side.
+/// Whether servers start in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Startup {
-    /// All at once; none waits for another.
+    /// All at once.
     #[default]
     Parallel,
     /// In configuration order, each after the one before is ready or has failed.
     Sequential,
 }
 
-/// What a server that does not start means for the gateway.
+/// The policy for a server that fails to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnStartFailure {
-    /// It is shown, tried again, and hurts nobody else.
+    /// It is shown and retried; other servers are not affected.
     #[default]
     Isolate,
     /// The gateway does not start.
     Abort,
 }
 
-/// What is read and kept at most.
+/// Limits on reading and storing.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineLimits {
-    /// The longest line from a server.
+    /// The longest line from a server, in bytes.
     pub line_bytes: usize,
     /// The deepest nesting of a message.
     pub depth: usize,
     /// The most tools of one server, and the most prompts, resources and templates.
     pub tools: usize,
-    /// The most pages of one listing, unless there is much on them.
+    /// The most pages of one listing; exceeded only for pages with many items.
     pub pages: usize,
-    /// The longest definition of a tool.
+    /// The longest definition of a tool, in bytes.
     pub definition_bytes: usize,
     /// How long a listing waits for servers that are not running yet.
     pub listing_wait: Duration,
     /// How long a server may leave its full input pipe unread.
     pub write: Duration,
-    /// What answers may take together until their clients have read them.
+    /// The memory for responses until their clients have read them.
     pub answer_bytes: usize,
 }
 
@@ -138,12 +142,12 @@ impl Default for EngineLimits {
     }
 }
 
-/// How stopping is bounded.
+/// Time limits of a shutdown.
 #[derive(Debug, Clone, Copy)]
 pub struct StopPolicy {
-    /// How long calls in flight may go on.
+    /// How long calls in flight may continue.
     pub drain: Duration,
-    /// When what is left is killed, counted from the beginning.
+    /// When remaining processes are killed, counted from the start of the shutdown.
     pub kill_after: Duration,
 }
 

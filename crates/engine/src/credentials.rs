@@ -1,7 +1,7 @@
-//! Credentials for remote servers: the token of a sign-in, renewed before it expires, stored sealed,
-//! and sent to no server but its own. A configured `Authorization` header takes precedence. Never
-//! shows or logs a token. Entry points: [`Credentials::bearer`] for every request,
-//! [`Credentials::refused`] when the server refused it; signing in is in `sign_in`.
+//! Credentials for remote servers: the access token of a sign-in, refreshed before it expires,
+//! stored encrypted, and sent only to its own server. A configured `Authorization` header takes
+//! precedence. Never shows or logs a token. Entry points: [`Credentials::bearer`] for every
+//! request, [`Credentials::refused`] after a refusal by the server; signing in is in `sign_in`.
 
 mod authority;
 mod error;
@@ -37,24 +37,23 @@ use self::issuer::{Binding, BoundIssuer};
 use self::session::{AuthorityDialog, SignInSession};
 use self::token_store::{Registration, StoredTokens, Token};
 
-/// How long who asks waits for a renewal, an exchange or the beginning of a sign-in; the work goes
-/// on after that.
-const TALK: Duration = Duration::from_secs(30);
-/// How long one step of that work may take, from its own beginning: what is asked for late has as
-/// much time as what is asked for at once.
+/// How long a caller waits for a token refresh, a token exchange or the start of a sign-in. The
+/// work continues in the background after that.
+const EXCHANGE_WAIT: Duration = Duration::from_secs(30);
+/// Time limit of one step of that work, counted from the start of the step.
 const STEP: Duration = Duration::from_secs(60);
 
-/// What is kept, by name.
+/// The names of the stored values.
 const TOKENS: &str = "oauth.tokens";
 const CLIENT: &str = "oauth.client";
 const ISSUER: &str = "oauth.issuer";
 
-/// What to do about a refusal.
+/// What to do with a request that the server refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// Send it once more, with the token there is now.
+    /// Send it once more with the current token.
     Now,
-    /// Nothing of ours would change the answer.
+    /// Do not retry: another token would not help.
     No,
 }
 
@@ -66,20 +65,20 @@ pub(crate) struct Credentials {
 
 struct Inner {
     target: Target,
-    drawer: VaultScope,
+    vault: VaultScope,
     tracker: TaskTracker,
-    /// Read by every request; never held across a wait.
+    /// Read by every request; never held across an `await`.
     held: Mutex<SignInSession>,
-    /// One talk with the authorization server at a time.
+    /// Allows one exchange with the authorization server at a time.
     turn: AsyncMutex<AuthorityDialog>,
 }
 
-/// Why a token is wanted now, although there may be one.
+/// Why a token is requested.
 #[derive(Clone, Copy)]
 enum TokenDemand<'a> {
-    /// The one there is ends soon.
+    /// The current token expires soon.
     Ending,
-    /// The server refused the one there is, in these words.
+    /// The server refused the current token, with this challenge.
     Refused(Option<&'a str>),
 }
 
@@ -93,43 +92,48 @@ impl TokenDemand<'_> {
 }
 
 impl Credentials {
-    /// Takes up what was kept of the last sign-in, unless the server's URL is another since.
-    pub(crate) async fn open(target: Target, drawer: VaultScope, tracker: TaskTracker) -> Self {
-        let mut talk = AuthorityDialog::default();
+    /// Loads the tokens of the last sign-in, unless the server's URL has changed since.
+    pub(crate) async fn open(target: Target, vault: VaultScope, tracker: TaskTracker) -> Self {
+        let mut dialog = AuthorityDialog::default();
         let mut held = SignInSession::default();
-        if let Err(error) = talk.read(&target, &drawer).await {
-            warn!(server = %target.server, %error, "the sign-in cannot be taken up");
+        if let Err(error) = dialog.read(&target, &vault).await {
+            warn!(server = %target.server, %error, "stored tokens cannot be loaded");
             held.failure = Some(error.to_string());
         }
-        if let (Some(kept), Some(id)) = (&mut talk.kept, &target.auth.client_id)
+        if let (Some(kept), Some(id)) = (&mut dialog.kept, &target.auth.client_id)
             && kept.client.client_id == *id
         {
-            // The configuration may have another secret since.
+            // The configured secret may have changed since.
             let secret = &target.auth.client_secret;
             kept.client.client_secret.clone_from(secret);
         }
-        if talk.kept.as_ref().is_some_and(|kept| !kept.is_of(&target)) {
-            info!(server = %target.server, "the server has moved: its tokens are forgotten");
-            forget(&drawer, TOKENS).await;
-            talk.kept = None;
+        if dialog
+            .kept
+            .as_ref()
+            .is_some_and(|kept| !kept.is_of(&target))
+        {
+            info!(server = %target.server, "the server's URL has changed: its tokens are deleted");
+            forget(&vault, TOKENS).await;
+            dialog.kept = None;
         }
-        target.known.learn(talk.secrets());
-        if let Some(kept) = &talk.kept {
+        target.known.learn(dialog.secrets());
+        if let Some(kept) = &dialog.kept {
             held.take(&kept.stored);
         }
         Self {
             inner: Arc::new(Inner {
                 target,
-                drawer,
+                vault,
                 tracker,
                 held: Mutex::new(held),
-                turn: AsyncMutex::new(talk),
+                turn: AsyncMutex::new(dialog),
             }),
         }
     }
 
-    /// Returns the value of `Authorization` for the next request, renewed if it ends within a
-    /// minute; `None` if there is nothing to show. One that is still valid is better than none.
+    /// Returns the value of `Authorization` for the next request, refreshed if it expires within a
+    /// minute; `None` if there is no token. If the refresh fails, a token that is still valid is
+    /// used.
     pub(crate) async fn bearer(&self) -> Result<Option<HeaderValue>, SignInError> {
         let kind = self.inner.target.auth.kind;
         if kind == AuthKind::None {
@@ -141,9 +145,9 @@ impl Credentials {
             Some(_) | None => {}
         }
         let inner = Arc::clone(&self.inner);
-        let renewing = self.talk(async move {
-            let mut talk = inner.turn().await?;
-            inner.renewed(&mut talk, TokenDemand::Ending).await
+        let renewing = self.run_exchange(async move {
+            let mut dialog = inner.turn().await?;
+            inner.renewed(&mut dialog, TokenDemand::Ending).await
         });
         let error = match renewing.await {
             Err(error) if !error.needs_person() => error,
@@ -154,12 +158,12 @@ impl Credentials {
             return Err(error);
         };
         let server = &self.inner.target.server;
-        warn!(%server, %error, "the token could not be renewed yet");
+        warn!(%server, %error, "the token could not be refreshed yet");
         Ok(Some(token.header))
     }
 
-    /// Hears that the server refused a request that was sent with `used`, and tries once to get a
-    /// better token: a new one after 401, one for more scopes after 403.
+    /// Handles a refusal of a request that was sent with `used`: tries once to get a new token
+    /// after 401, or one for more scopes after 403.
     pub(crate) async fn refused(
         &self,
         used: Option<&HeaderValue>,
@@ -181,9 +185,9 @@ impl Credentials {
             held.token.clone()
         };
         match (&token, kind) {
-            // Somebody else was faster.
+            // Another request has already replaced the token.
             (Some(token), _) if used != Some(&token.header) => return Ok(Retry::Now),
-            (None, AuthKind::Auto) => return Err(inner.needed("nobody has signed in")),
+            (None, AuthKind::Auto) => return Err(inner.needed("no one has signed in yet")),
             (Some(_), _) if wants_scope => {
                 let scope = said.and_then(|said| said.scope).unwrap_or_default();
                 let scope = inner.target.known.redactor().redact(&scope).into_owned();
@@ -193,26 +197,26 @@ impl Credentials {
                 }
             }
             (Some(token), _) if token.after_refusal && token.is_new() => {
-                let why = "it refuses the token that was renewed a moment ago";
+                let why = "it refuses a token that was just refreshed";
                 return inner.give_up(used, why).await;
             }
             (Some(token), AuthKind::Auto) if !token.renewable => {
-                let why = "it refuses the token, which cannot be renewed";
+                let why = "it refuses the token, which cannot be refreshed";
                 return inner.give_up(used, why).await;
             }
             (Some(_) | None, AuthKind::Auto | AuthKind::ClientCredentials | AuthKind::None) => {}
         }
         let (inner, used) = (Arc::clone(inner), used.cloned());
         let challenge = challenge.map(str::to_owned);
-        self.talk(async move {
-            let mut talk = inner.turn().await?;
+        self.run_exchange(async move {
+            let mut dialog = inner.turn().await?;
             let now = inner.held().token.as_ref().map(|now| now.header.clone());
             if now != used {
                 return Ok(Retry::Now);
             }
-            talk.authority = None;
+            dialog.authority = None;
             let wanted = TokenDemand::Refused(challenge.as_deref());
-            inner.renewed(&mut talk, wanted).await?;
+            inner.renewed(&mut dialog, wanted).await?;
             if let Some(token) = &mut inner.held().token {
                 token.after_refusal = true;
             }
@@ -221,12 +225,13 @@ impl Credentials {
         .await
     }
 
-    /// Returns how often somebody has signed in since the gateway started.
+    /// Returns how many sign-ins were completed since the gateway started.
     pub(crate) fn sign_ins(&self) -> u64 {
         self.inner.held().sign_ins
     }
 
-    /// Hears that the server took what was shown, so that a later refusal of it is news.
+    /// Records that the server accepted this token, so that a later refusal counts as the first
+    /// one.
     pub(crate) fn accepted(&self, used: &HeaderValue) {
         let mut held = self.inner.held();
         if let Some(token) = &mut held.token
@@ -237,21 +242,21 @@ impl Credentials {
         }
     }
 
-    /// Talks with the authorization server to the end, whether or not who asked still waits: a
-    /// refresh token that was used and whose successor nobody took would end the sign-in. The work
-    /// begins at once; as a whole it has no bound, each of its steps has one.
-    fn talk<T: Send + 'static>(
+    /// Runs an exchange with the authorization server to its end, even if the caller stops waiting:
+    /// a refresh token that was used but whose successor was not stored would end the sign-in. The
+    /// work starts immediately; it has no overall time limit, but each of its steps has one.
+    fn run_exchange<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SignInError>> + Send + 'static,
     ) -> impl Future<Output = Result<T, SignInError>> {
         let work = self.inner.tracker.spawn(work);
         async move {
-            let done = match timeout(TALK, work).await {
+            let done = match timeout(EXCHANGE_WAIT, work).await {
                 Ok(Ok(done)) => done,
-                Err(_elapsed) => Err(self.inner.silent(TALK)),
+                Err(_elapsed) => Err(self.inner.silent(EXCHANGE_WAIT)),
                 Ok(Err(error)) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_cancelled) => Err(self.inner.silent(TALK)),
+                    Err(_cancelled) => Err(self.inner.silent(EXCHANGE_WAIT)),
                 },
             };
             done.map_err(|error| self.inner.hidden(error))
@@ -260,14 +265,14 @@ impl Credentials {
 }
 
 impl Inner {
-    /// Waits for the turn to talk, as long as somebody may wait for what comes of it: who has not
-    /// begun by then has nothing to lose.
+    /// Waits for other exchanges to finish, no longer than a caller would wait for the result.
+    /// Nothing is lost if this gives up: no request was sent yet.
     async fn turn(&self) -> Result<AsyncMutexGuard<'_, AuthorityDialog>, SignInError> {
-        let turn = timeout(TALK, self.turn.lock()).await;
-        turn.map_err(|_elapsed| self.silent(TALK))
+        let turn = timeout(EXCHANGE_WAIT, self.turn.lock()).await;
+        turn.map_err(|_elapsed| self.silent(EXCHANGE_WAIT))
     }
 
-    /// Bounds one step of a talk.
+    /// Limits the time of one step of an exchange.
     async fn step<T>(
         &self,
         step: impl Future<Output = Result<T, SignInError>>,
@@ -276,10 +281,10 @@ impl Inner {
         done.map_err(|_elapsed| self.silent(STEP))?
     }
 
-    /// Gets a new token, or says what is in the way.
+    /// Gets a new token, or returns why that is not possible.
     async fn renewed(
         &self,
-        talk: &mut AuthorityDialog,
+        dialog: &mut AuthorityDialog,
         wanted: TokenDemand<'_>,
     ) -> Result<Option<HeaderValue>, SignInError> {
         let current = self.held().token.clone();
@@ -288,32 +293,32 @@ impl Inner {
             return Ok(Some(token.header));
         }
         match self.target.auth.kind {
-            AuthKind::ClientCredentials => self.exchange(talk, wanted.challenge()).await,
-            AuthKind::Auto | AuthKind::None => self.refresh(talk, wanted.challenge()).await,
+            AuthKind::ClientCredentials => self.exchange(dialog, wanted.challenge()).await,
+            AuthKind::Auto | AuthKind::None => self.refresh(dialog, wanted.challenge()).await,
         }
     }
 
-    /// Signs in as the gateway itself; the token is held in memory only.
+    /// Gets a token by client credentials; it is held in memory only.
     async fn exchange(
         &self,
-        talk: &mut AuthorityDialog,
+        dialog: &mut AuthorityDialog,
         challenge: Option<&str>,
     ) -> Result<Option<HeaderValue>, SignInError> {
-        if talk.authority.is_none() {
+        if dialog.authority.is_none() {
             let found = Authority::find(&self.target, challenge).await?;
-            let bound = talk.bound(&self.target, &self.drawer).await?;
+            let bound = dialog.bound(&self.target, &self.vault).await?;
             issuer::judge(&self.target, bound, found.issuer())?;
-            talk.authority = Some(found);
+            dialog.authority = Some(found);
         }
-        let Some(authority) = &mut talk.authority else {
+        let Some(authority) = &mut dialog.authority else {
             return Ok(None);
         };
         let more = self.held().more();
         let scopes = authority.scopes(&self.target.auth.scopes, &more).await;
         let exchanging = authority.credentials(&self.target, &scopes);
         let stored = self.step(exchanging).await?;
-        if let Err(error) = self.bind(talk, stored.issuer.as_deref()).await {
-            warn!(server = %self.target.server, %error, "its authorization server is not kept");
+        if let Err(error) = self.bind(dialog, stored.issuer.as_deref()).await {
+            warn!(server = %self.target.server, %error, "the authorization server cannot be stored");
         }
         self.target
             .known
@@ -321,117 +326,118 @@ impl Inner {
         let mut held = self.held();
         let header = held.take(&stored);
         if held.granted.is_empty() {
-            // Who says nothing of scopes has granted what was asked for (RFC 6749, 5.1).
+            // A response without scopes grants the requested ones (RFC 6749, 5.1).
             held.granted = scopes;
         }
         Ok(header)
     }
 
-    /// Gets new tokens for old ones, from the authorization server that gave them and no other.
+    /// Refreshes the tokens at the authorization server that issued them, and at no other.
     async fn refresh(
         &self,
-        talk: &mut AuthorityDialog,
+        dialog: &mut AuthorityDialog,
         challenge: Option<&str>,
     ) -> Result<Option<HeaderValue>, SignInError> {
-        let Some(kept) = talk.kept.clone() else {
+        let Some(kept) = dialog.kept.clone() else {
             return Ok(None);
         };
-        if talk.authority.is_none() {
+        if dialog.authority.is_none() {
             let mut found = Authority::find(&self.target, challenge).await?;
             if found.issuer() != kept.stored.issuer.as_deref() {
                 let was = kept.stored.issuer.unwrap_or_default();
-                let why = format!("it has moved from the authorization server `{was}` to another");
-                return Err(self.lose(talk, &why).await);
+                let why = format!("its authorization server is no longer `{was}`");
+                return Err(self.lose(dialog, &why).await);
             }
             found.speak_as(&kept.client)?;
-            talk.authority = Some(found);
+            dialog.authority = Some(found);
         }
-        let Some(authority) = &talk.authority else {
+        let Some(authority) = &dialog.authority else {
             return Ok(None);
         };
         let renewing = authority.renew(kept.stored.clone(), &self.target.auth);
         let renewed = timeout(STEP, renewing).await;
         match renewed.unwrap_or_else(|_elapsed| Err(Renewal::Failed(self.silent(STEP)))) {
             Ok(stored) => {
-                let clients = talk.client.iter().chain([&kept.client]);
+                let clients = dialog.client.iter().chain([&kept.client]);
                 self.target
                     .known
                     .learn(token_store::secrets(Some(&stored), clients));
-                // The old refresh token may be worth nothing already, so that memory comes first.
+                // The old refresh token may already be invalid, so update memory before the store.
                 let header = self.held().take(&stored);
                 let kept = StoredTokens { stored, ..kept };
-                talk.kept = Some(kept.clone());
-                if let Err(error) = self.step(self.drawer.put(TOKENS, &kept)).await {
-                    warn!(server = %self.target.server, %error, "renewed tokens are not kept");
+                dialog.kept = Some(kept.clone());
+                if let Err(error) = self.step(self.vault.put(TOKENS, &kept)).await {
+                    warn!(server = %self.target.server, %error, "refreshed tokens cannot be stored");
                 }
                 Ok(header)
             }
             Err(Renewal::Rejected(why)) => {
-                self.forget_client(talk, &kept.client, &why).await;
+                self.forget_client(dialog, &kept.client, &why).await;
                 let why = format!("the sign-in has ended: {why}");
-                Err(self.lose(talk, &why).await)
+                Err(self.lose(dialog, &why).await)
             }
             Err(Renewal::Failed(error)) => Err(error),
         }
     }
 
-    /// Remembers which authorization server the configured client was shown to.
+    /// Remembers the first authorization server that the configured client was used with.
     async fn bind(
         &self,
-        talk: &mut AuthorityDialog,
+        dialog: &mut AuthorityDialog,
         issuer: Option<&str>,
     ) -> Result<(), SignInError> {
         let bound = BoundIssuer::new(&self.target, issuer);
-        if let Some(bound) = bound.filter(|bound| !talk.binding.is(bound)) {
-            self.step(self.drawer.put(ISSUER, &bound)).await?;
-            talk.binding = Binding::To(bound);
+        if let Some(bound) = bound.filter(|bound| !dialog.binding.is(bound)) {
+            self.step(self.vault.put(ISSUER, &bound)).await?;
+            dialog.binding = Binding::To(bound);
         }
         Ok(())
     }
 
-    /// Forgets a client of ours that the authorization server knows nothing of, so that the next
-    /// sign-in registers another.
-    async fn forget_client(&self, talk: &mut AuthorityDialog, client: &Registration, why: &str) {
+    /// Forgets a registered client that the authorization server does not know, so that the next
+    /// sign-in registers a new one.
+    async fn forget_client(&self, dialog: &mut AuthorityDialog, client: &Registration, why: &str) {
         let is_own = self.target.auth.client_id.is_none();
-        if is_own && is_forgotten(why) && talk.client.as_ref() == Some(client) {
-            talk.client = None;
-            forget(&self.drawer, CLIENT).await;
+        if is_own && is_forgotten(why) && dialog.client.as_ref() == Some(client) {
+            dialog.client = None;
+            forget(&self.vault, CLIENT).await;
         }
     }
 
-    /// Forgets tokens that are worth nothing, and says so.
-    async fn lose(&self, talk: &mut AuthorityDialog, why: &str) -> SignInError {
+    /// Deletes invalid tokens and returns the error that reports it.
+    async fn lose(&self, dialog: &mut AuthorityDialog, why: &str) -> SignInError {
         let error = self.hidden(self.needed(why));
         let why = error.to_string();
-        info!(server = %self.target.server, why, "the tokens are forgotten");
-        talk.kept = None;
-        talk.authority = None;
-        // Memory first: who is cancelled while the store is slow leaves no token that is worth nothing.
+        info!(server = %self.target.server, why, "tokens deleted");
+        dialog.kept = None;
+        dialog.authority = None;
+        // Memory before the store: if this is cancelled while the store is slow, no invalid token
+        // stays in use.
         {
             let mut held = self.held();
             held.token = None;
             held.failure = Some(why);
         }
-        forget(&self.drawer, TOKENS).await;
+        forget(&self.vault, TOKENS).await;
         error
     }
 
-    /// Gives up on a token that the server refuses for good, unless there is another meanwhile.
+    /// Gives up on a token that the server permanently refuses, unless it was replaced meanwhile.
     async fn give_up(&self, used: Option<&HeaderValue>, why: &str) -> Result<Retry, SignInError> {
         if self.target.auth.kind == AuthKind::ClientCredentials {
             let server = self.target.server.clone();
             let why = why.to_owned();
             return Err(SignInError::Refused { server, why });
         }
-        let mut talk = self.turn().await?;
+        let mut dialog = self.turn().await?;
         let now = self.held().token.as_ref().map(|now| now.header.clone());
         if now.as_ref() != used {
             return Ok(Retry::Now);
         }
-        Err(self.lose(&mut talk, why).await)
+        Err(self.lose(&mut dialog, why).await)
     }
 
-    /// Takes secrets out of what others said.
+    /// Redacts secrets in messages from other parties.
     fn hidden(&self, error: SignInError) -> SignInError {
         error.hidden(&self.target.known.redactor())
     }
@@ -462,8 +468,8 @@ impl Inner {
     }
 }
 
-async fn forget(drawer: &VaultScope, name: &str) {
-    if let Err(error) = drawer.remove(name).await {
+async fn forget(vault: &VaultScope, name: &str) {
+    if let Err(error) = vault.remove(name).await {
         let error: &dyn std::error::Error = &error;
         warn!(error, "a sealed value could not be removed");
     }

@@ -1,15 +1,16 @@
-//! What hosted servers keep on disk: per server a bounded place with its scratch, its working folder
-//! and its volumes, outside of every server's view but its own.
+//! Storage of hosted servers: each server has a place of limited size with its scratch space, its
+//! working folder and its volumes, visible to that server only.
 //!
 //! ```text
-//! hosted/PROJECT/SERVER/disk.img   an ext4 file system of the server's size (root), mounted at `mnt`
-//! hosted/PROJECT/SERVER/files      the same folders unbounded, measured (any other user)
-//!     scratch    emptied at every start
-//!     work       the working folder of a command
-//!     volumes/…  one folder per path, kept until somebody removes it
+//! hosted/PROJECT/SERVER/disk.img   an ext4 file system of the server's size (root), mounted at
+//! `mnt`
+//! hosted/PROJECT/SERVER/files      the same folders without a hard limit, measured (other users)
+//! scratch    emptied at every start
+//! work       the working folder of a command
+//! volumes/…  one folder per path, kept until it is removed explicitly
 //! ```
 //!
-//! Blocks; callers use a thread that may. Entry points: [`Disks::open`], [`Disks::prepare`].
+//! Blocks; call it from a blocking thread. Entry points: [`Disks::open`], [`Disks::prepare`].
 
 mod command;
 mod loop_image;
@@ -31,40 +32,40 @@ use tokio::sync::watch as channel;
 use self::measure::UnnamedFiles;
 pub use self::volumes::{PrunedVolumes, VolumeError, VolumeView};
 
-/// The folder of a server's scratch, in its place.
+/// The folder of a server's scratch space, in its place.
 const SCRATCH: &str = "scratch";
-/// The folder of a command's work, in its place.
+/// The working folder of a command, in its place.
 const WORK: &str = "work";
 /// The parent of a server's volumes, in its place.
 const VOLUMES: &str = "volumes";
-/// Where a file system is mounted, and where files lie that are only measured.
+/// The mount point of a file system, and the folder of files that are only measured.
 const MOUNT: &str = "mnt";
 const FILES: &str = "files";
 const IMAGE: &str = "disk.img";
-/// One inode for so many bytes, as `mkfs.ext4` does it.
+/// Bytes per inode, the default of `mkfs.ext4`.
 const BYTES_PER_INODE: u64 = 16 << 10;
-/// No place has fewer inodes.
+/// The minimum number of inodes.
 const FEWEST_INODES: u64 = 256;
-/// The smallest file system that can be made.
+/// The smallest file system that can be created, in bytes.
 const SMALLEST: u64 = 4 << 20;
 
-/// Why a server has no place on disk.
+/// Why a server's place cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiskError {
-    /// A file or folder cannot be made.
+    /// A file or folder cannot be created.
     #[error("cannot prepare `{}`", path.display())]
     Folder {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The place is of a kind that this host cannot give now.
+    /// The existing place needs a feature that this host does not have now.
     #[error(
         "its volumes are on a file system of their own (`{}`), which cannot be mounted now: {why}",
         image.display()
     )]
     NotMounted { image: PathBuf, why: String },
-    /// The server has used up what it may use, and starting it would not change that.
+    /// The server exceeds its limit, and starting it would not change that.
     #[error(
         "its files use {used} of {limit} bytes on disk, {files} of {inodes} files; remove a volume, or \
          raise `limits.disk`"
@@ -87,16 +88,16 @@ pub(crate) enum DiskError {
     },
 }
 
-/// How places are bounded on this host.
+/// How places are limited on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Bound {
-    /// Each is a file system of its own.
+    /// By a separate file system for each.
     Loop,
-    /// They are measured; why not better.
+    /// By measuring only, for this reason.
     Measured(String),
 }
 
-/// Whose place it is.
+/// The server that owns a place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
     pub(crate) project: ProjectName,
@@ -111,19 +112,19 @@ pub(crate) struct Disks {
 
 struct Inner {
     folder: PathBuf,
-    /// Set once file systems of their own work; until then every use tries again.
+    /// Set once separate file systems work; until then every use tries again.
     loops: OnceLock<()>,
-    /// Why they do not, when they were last tried.
+    /// Why they did not work at the last attempt.
     why_measured: Mutex<Option<String>>,
-    /// Never uses loop devices.
+    /// Whether loop devices are never used.
     is_measured: bool,
-    /// The places in use; one that nobody uses any more stays mounted until the gateway ends.
+    /// The places in use; an unused one stays mounted until the gateway stops.
     used: Mutex<HashMap<Owner, Weak<Place>>>,
-    /// File systems that are mounted now.
+    /// The currently mounted file systems.
     mounted: Mutex<HashMap<Owner, PathBuf>>,
-    /// Places that backups read.
+    /// Places that are being backed up.
     reading: Mutex<HashMap<Owner, Arc<()>>>,
-    /// One file system at a time is made, mounted or removed.
+    /// Held while a file system is created, mounted or removed.
     changing: Mutex<()>,
 }
 
@@ -131,21 +132,21 @@ struct Inner {
 pub(crate) struct Place {
     owner: Owner,
     root: PathBuf,
-    /// The file system of its own, if it has one.
+    /// The image file of its separate file system, if it has one.
     image: Option<PathBuf>,
     limit: u64,
     detail: String,
-    /// What is only measured: all of it, or what lies outside of its file system.
+    /// Folders that are only measured: all of them, or those outside its file system.
     loose: Vec<PathBuf>,
     measured: measure::Measured,
     /// Held by every instance and every backup.
     uses: Arc<()>,
-    /// Set when the server has to stop, with the reason.
+    /// The reason, once the server has to stop.
     over: channel::Sender<Option<String>>,
 }
 
 impl Disks {
-    /// Opens the folder, and unmounts what an earlier process of this gateway left mounted.
+    /// Opens the folder, and unmounts the leftovers of an earlier process of this gateway.
     pub(crate) fn open(folder: PathBuf) -> Self {
         loop_image::unmount_below(&folder);
         loop_image::remove_trial(&folder);
@@ -163,8 +164,8 @@ impl Disks {
         }
     }
 
-    /// Returns how disk limits are enforced here, or why they are only measured; nothing before the
-    /// first hosted server was started. Tries nothing itself.
+    /// Returns how disk limits are enforced here, or why they are only measured; `None` before the
+    /// first start of a hosted server. Does not probe.
     pub(crate) fn how(&self) -> Option<Result<&'static str, String>> {
         if self.inner.loops.get().is_some() {
             return Some(Ok("a file system of its own per server"));
@@ -173,7 +174,7 @@ impl Disks {
         Some(Err(format!("measured, not enforced: {why}")))
     }
 
-    /// Returns how places are bounded now; what does not work is tried again with the next use.
+    /// Returns how places are limited now; a feature that fails is tried again at the next use.
     fn bound(&self) -> Bound {
         if self.inner.is_measured {
             return Bound::Measured("asked for".to_owned());
@@ -194,7 +195,7 @@ impl Disks {
         }
     }
 
-    /// Fails if the data folder was removed: it is not made again. fault F4
+    /// Fails if the data folder was removed: it is not created again. fault F4
     fn data_folder(&self) -> Result<(), DiskError> {
         let data_folder = self.inner.folder.parent().unwrap_or(&self.inner.folder);
         let found = std::fs::metadata(data_folder);
@@ -203,8 +204,8 @@ impl Disks {
             .map_err(|source| folder_error(data_folder, source))
     }
 
-    /// Returns how the place of a server is bounded: what is on disk decides, so that no server finds
-    /// its volumes empty.
+    /// Returns how the place of a server is limited: the files on disk decide, so that a server
+    /// never loses its volumes.
     fn bound_of(&self, home: &Path) -> Result<Bound, DiskError> {
         let image = home.join(IMAGE);
         let bound = self.bound();
@@ -219,7 +220,7 @@ impl Disks {
         }
     }
 
-    /// Makes the place of a server ready for a start: scratch empty, volumes there.
+    /// Prepares the place of a server for a start: empty scratch space, volumes created.
     pub(crate) fn prepare(&self, request: &PlaceRequest<'_>) -> Result<Arc<Place>, DiskError> {
         let _one = self.inner.changing.lock();
         self.data_folder()?;
@@ -289,13 +290,13 @@ impl Disks {
         Ok(place)
     }
 
-    /// Unmounts everything; the servers have ended. Blocks.
+    /// Unmounts everything; all servers have ended. Blocks.
     pub(crate) fn close(&self) {
         let _one = self.inner.changing.lock();
         self.inner.unmount_all();
     }
 
-    /// Refuses to start anything more when the disk of the gateway is nearly full.
+    /// Refuses further starts when the gateway's disk is nearly full.
     fn admit(&self) -> Result<(), DiskError> {
         let (free, needed) = self.free();
         if free >= needed {
@@ -329,18 +330,18 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// Every server has ended by now.
+    /// All servers have ended by now.
     fn drop(&mut self) {
         self.unmount_all();
     }
 }
 
-/// What a place is asked for with.
+/// The parameters of a place.
 pub(crate) struct PlaceRequest<'a> {
     pub(crate) owner: Owner,
     pub(crate) limit_bytes: u64,
     pub(crate) volumes: &'a [PathBuf],
-    /// Folders elsewhere that the server may write to.
+    /// Folders outside the place that the server may write to.
     pub(crate) outside: &'a [PathBuf],
 }
 
@@ -350,38 +351,38 @@ impl Place {
         self.root.join(SCRATCH)
     }
 
-    /// Returns the working folder of a command, which is kept.
+    /// Returns the persistent working folder of a command.
     pub(crate) fn work(&self) -> PathBuf {
         self.root.join(WORK)
     }
 
-    /// Returns the folder of a volume, by its path inside.
+    /// Returns the folder of a volume, by its path inside the server.
     pub(crate) fn volume(&self, path: &Path) -> PathBuf {
         volume_folder(&self.root, path)
     }
 
-    /// Returns what the server may use.
+    /// Returns the size limit in bytes.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Tells whether the kernel holds the limit of everything that the server may write to, and how or
-    /// why not.
+    /// Returns whether the kernel enforces the limit for everything that the server may write to,
+    /// and how or why not.
     pub(crate) fn enforced(&self) -> (bool, &str) {
         (self.loose.is_empty(), &self.detail)
     }
 
-    /// Tells whether scratch and volumes are on a file system of their own.
+    /// Returns whether scratch space and volumes are on a separate file system.
     pub(crate) fn is_bounded(&self) -> bool {
         self.image.is_some()
     }
 
-    /// Returns what keeps the place from being removed, for an instance or a backup.
+    /// Returns a guard that prevents the removal of the place, for an instance or a backup.
     pub(crate) fn hold(&self) -> Arc<()> {
         Arc::clone(&self.uses)
     }
 
-    /// Returns how many bytes the server's files take, as last seen. Never waits.
+    /// Returns the size of the server's files, as last measured. Never blocks.
     pub(crate) fn used_bytes(&self) -> Option<u64> {
         let own = match &self.image {
             Some(_) => loop_image::used(&self.root)?,
@@ -395,12 +396,12 @@ impl Place {
         (self.limit / BYTES_PER_INODE).max(FEWEST_INODES)
     }
 
-    /// Returns a receiver of the reason for which the server has to stop, once there is one.
+    /// Returns a receiver of the reason why the server has to stop.
     pub(crate) fn over(&self) -> channel::Receiver<Option<String>> {
         self.over.subscribe()
     }
 
-    /// Counts the files that the server has open without a name, where its files are only measured.
+    /// Also counts deleted files that the server holds open, if its files are only measured.
     pub(crate) fn count_unnamed(&self, files: UnnamedFiles) {
         if !self.loose.is_empty() {
             self.measured.count(files);
@@ -412,12 +413,12 @@ impl Place {
     }
 }
 
-/// Returns the folder of a volume; another one for every path.
+/// Returns the folder of a volume; unique for every path.
 fn volume_folder(root: &Path, path: &Path) -> PathBuf {
     root.join(VOLUMES).join(encoded(path))
 }
 
-/// Writes a path as one name: what is not a letter, a digit, `.`, `_` or `-` in hexadecimal.
+/// Encodes a path as one name: all characters but letters, digits, `.`, `_` and `-` in hexadecimal.
 fn encoded(path: &Path) -> String {
     let text = path.as_os_str().as_encoded_bytes();
     let text = text.strip_prefix(b"/").unwrap_or(text);
@@ -433,7 +434,7 @@ fn encoded(path: &Path) -> String {
     name
 }
 
-/// Reads a path from the name of its folder.
+/// Decodes the path from the name of its folder.
 fn decoded(name: &str) -> Option<PathBuf> {
     let mut bytes = vec![b'/'];
     let mut rest = name.bytes();
@@ -456,7 +457,7 @@ fn folder_error(path: &Path, source: io::Error) -> DiskError {
     }
 }
 
-/// Makes a folder that only the gateway may look into, and its parents.
+/// Creates a folder, and its parents, that only the gateway can access.
 fn make_private(path: &Path) -> Result<(), DiskError> {
     let mut builder = std::fs::DirBuilder::new();
     let made = builder.mode(0o700).recursive(true).create(path);
@@ -469,8 +470,8 @@ fn make(path: &Path, mode: u32) -> Result<(), DiskError> {
     made.map_err(|source| folder_error(path, source))
 }
 
-/// Makes a folder that any user inside may write to; its parents keep everybody else out. One that
-/// is there keeps the mode that the server gave it.
+/// Creates a folder that any user inside may write to; its parents exclude all other users. An
+/// existing folder keeps the mode that the server set.
 fn open_to_all(path: &Path, mode: u32) -> Result<(), DiskError> {
     let is_there = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     if is_there {

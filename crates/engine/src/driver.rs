@@ -1,6 +1,6 @@
-//! The driver contract: how one instance of a server is started and ended.
+//! The driver contract: how one instance of a server is started and stopped.
 //!
-//! A driver knows nothing of messages (that is `transport`), restarts or calls; the runner joins
+//! A driver knows nothing of messages (that is `transport`), restarts or calls; the runner combines
 //! them. Every driver passes `driver/suite.rs`; `docs/howto/add-a-driver.md` is the checklist.
 //! Entry point: [`Drivers::of`].
 
@@ -38,13 +38,14 @@ pub(crate) trait Driver: Send + Sync {
     /// Returns what this driver can enforce on this host, and why it cannot enforce the rest.
     fn probe(&self) -> HostReport;
 
-    /// Starts one instance; returns once its program runs, or with the reason it does not.
+    /// Starts one instance; returns once its program runs, or with the reason of the failure.
     fn start<'a>(
         &'a self,
         request: StartRequest<'a>,
     ) -> BoxFuture<'a, Result<Instance, DriverError>>;
 
-    /// Returns what the isolation keeps from a server that did not come up, if that may be why.
+    /// Returns what the isolation denies to a server that failed to start, if that may be the
+    /// cause.
     fn explain<'a>(
         &'a self,
         _project: &'a ProjectName,
@@ -53,28 +54,28 @@ pub(crate) trait Driver: Send + Sync {
         Box::pin(future::ready(None))
     }
 
-    /// Returns the instances of this gateway that outlived its last process; dropping one ends it.
+    /// Returns the instances of this gateway that outlived its last process; dropping one kills it.
     fn recover(&self) -> BoxFuture<'_, Result<Vec<Recovered>, DriverError>> {
         Box::pin(future::ready(Ok(Vec::new())))
     }
 }
 
-/// What a driver is asked to start.
+/// The parameters of a start.
 pub(crate) struct StartRequest<'a> {
     pub(crate) spec: &'a ServerSpec,
     pub(crate) labels: Labels,
-    /// Receives what a slow start is doing, such as the progress of a download.
+    /// Receives the progress of a slow start, such as a download.
     pub(crate) progress: &'a (dyn Fn(String) + Send + Sync),
-    /// Fires when the server is stopped: a slow start gives up.
+    /// Fires when the server is stopped: a slow start must give up.
     pub(crate) stop: &'a CancellationToken,
 }
 
-/// Identifies an instance. Whatever acts for one refuses an older generation.
+/// Identifies an instance. Operations on an instance refuse an older generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) project: ProjectName,
     pub(crate) server: ServerName,
-    /// Grows with every start.
+    /// Increases with every start.
     pub(crate) generation: u64,
 }
 
@@ -84,33 +85,35 @@ pub(crate) struct Recovered {
     pub(crate) instance: Instance,
 }
 
-/// One run of a server. Dropping it ends it.
+/// One run of a server. Dropping it kills it.
 pub(crate) struct Instance {
     pub(crate) io: Io,
     pub(crate) control: Box<dyn Control>,
-    /// Reads the usage while somebody else holds `control`.
+    /// Reads the usage, independent of the task that holds `control`.
     pub(crate) usage: ReadUsage,
-    /// Nothing for a server that runs elsewhere.
+    /// `None` for a remote server.
     pub(crate) isolation: Option<IsolationReport>,
-    /// What a hosted server runs, and what it is held to.
+    /// The image, limits and network of a hosted server.
     pub(crate) hosting: Option<HostingReport>,
-    /// The process id on this host, if the server is a process here.
+    /// The process id on this host, if the server is a local process.
     pub(crate) pid: Option<u32>,
 }
 
-/// Waits for the end of an instance, and brings it about. Dropping it kills the instance.
+/// Waits for the end of an instance, or ends it. Dropping it kills the instance.
 pub(crate) trait Control: Send {
-    /// Waits until the instance and everything it started have ended. Safe to cancel and to repeat.
+    /// Waits until the instance and all its child processes have ended. Cancel safe; may be
+    /// repeated.
     fn exited(&mut self) -> BoxFuture<'_, ExitStatus>;
 
-    /// Asks the instance to end (SIGTERM). Returns at once.
+    /// Asks the instance to end (SIGTERM). Returns immediately.
     fn terminate(&mut self);
 
-    /// Ends the instance (SIGKILL). Returns at once; its streams then reach their end.
+    /// Kills the instance (SIGKILL). Returns immediately; its streams then reach their end.
     fn kill(&mut self);
 }
 
-/// Returns the usage now, if it is known. Never waits: a driver whose figures take time samples them.
+/// Returns the current usage, if known. Never blocks: a driver whose figures take time samples
+/// them.
 pub(crate) type ReadUsage = Arc<dyn Fn() -> Option<Usage> + Send + Sync>;
 
 /// How messages reach an instance.
@@ -119,17 +122,17 @@ pub(crate) enum Io {
     Streams(Streams),
     /// HTTP to this address.
     Address(Box<RemoteLaunch>),
-    /// HTTP to a server inside an instance of ours, and what it prints.
+    /// HTTP to a server inside an instance, and its output.
     Inside(Box<InsideServer>),
 }
 
 /// A server that listens inside its own network namespace.
 pub(crate) struct InsideServer {
-    /// Where it answers, as seen from inside.
+    /// Its address, as seen from inside.
     pub(crate) address: RemoteLaunch,
-    /// The socket of ours that leads there.
+    /// The gateway's Unix socket that forwards to it.
     pub(crate) socket: PathBuf,
-    /// What it prints, both streams as logs.
+    /// Its output; both streams are logs.
     pub(crate) output: Vec<ByteSource>,
 }
 
@@ -137,23 +140,23 @@ pub(crate) struct InsideServer {
 pub(crate) struct Streams {
     pub(crate) stdin: Stdin,
     pub(crate) stdout: ByteSource,
-    /// Nothing where the driver cannot tell it from stdout.
+    /// `None` if the driver cannot separate it from stdout.
     pub(crate) stderr: Option<ByteSource>,
 }
 
-/// Where an instance reads. Dropping it is the end of its input.
+/// The standard input of an instance. Dropping it closes the input.
 pub(crate) enum Stdin {
     /// A pipe of this host: callers write to it directly.
     Pipe(pipe::Sender),
-    /// Any other stream: one task writes to it for all callers.
+    /// Any other stream: one task writes for all callers.
     #[cfg_attr(not(test), expect(dead_code, reason = "processes have pipes"))]
     Stream(Box<dyn AsyncWrite + Send + Unpin>),
 }
 
-/// Where the output of an instance is read.
+/// A stream of an instance's output.
 pub(crate) type ByteSource = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Why a driver cannot start an instance, or be used at all.
+/// Why a driver cannot start an instance, or cannot be used at all.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct DriverError(#[from] Box<dyn Error + Send + Sync>);
@@ -181,7 +184,7 @@ impl Drivers {
         }
     }
 
-    /// Returns the driver that starts such a server.
+    /// Returns the driver for a launch.
     pub(crate) fn of(&self, launch: &Launch) -> Arc<dyn Driver> {
         Arc::clone(match launch {
             Launch::Process(_) => &self.process,
@@ -198,7 +201,7 @@ impl Drivers {
         HostReport { facts }
     }
 
-    /// Ends the instances that outlived the last process of this gateway; returns their labels.
+    /// Kills the instances that outlived the last process of this gateway; returns their labels.
     pub(crate) async fn recover(&self) -> Result<Vec<Labels>, DriverError> {
         let mut ended = Vec::new();
         for driver in [&self.process, &self.image, &self.remote] {

@@ -1,9 +1,9 @@
-//! Egress by grant: a server that has no network of its own reaches the hosts and ports that its
-//! registration names, and no others, through listeners inside its network namespace.
+//! Egress by grant: a server without network access reaches only the hosts and ports of its
+//! registration, through listeners inside its network namespace.
 //!
 //! One listener is an HTTP proxy (`CONNECT`, and plain requests in absolute form); each destination
-//! also has a listener of its own that carries plain TCP. The gateway dials, after its own check of
-//! the address. Entry points: [`Egress::proxy`] and [`Egress::carry`].
+//! also has its own listener that forwards plain TCP. The gateway connects after checking the
+//! address. Entry points: [`Egress::proxy`] and [`Egress::carry`].
 
 mod head;
 
@@ -23,15 +23,15 @@ use tracing::{debug, info};
 use self::head::{Asked, Head};
 use crate::http_client::dial;
 
-/// The port of the proxy inside; the destinations follow it.
+/// The port of the proxy inside; the ports of the destinations follow it.
 pub(crate) const PROXY_PORT: u16 = 3128;
-/// How many connections one server may have at a time.
+/// The most concurrent connections of one server.
 const CONNECTIONS: usize = 128;
-/// How long the head of a request to the proxy may take.
+/// Time limit for reading the head of a proxy request.
 const HEAD: Duration = Duration::from_secs(10);
-/// The longest head of a request to the proxy.
+/// The longest head of a proxy request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;
-/// How long accepting waits after it failed.
+/// The pause after a failed accept.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// One host and port that a server may connect to.
@@ -51,7 +51,7 @@ impl fmt::Display for Destination {
 }
 
 impl Destination {
-    /// Reads `host:port` or `[address]:port`.
+    /// Parses `host:port` or `[address]:port`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
@@ -64,7 +64,7 @@ impl Destination {
         })
     }
 
-    /// Returns the variable that holds the local address of this destination's own listener.
+    /// Returns the name of the variable with the local address of this destination's listener.
     pub(crate) fn variable(&self) -> String {
         let letter = |c: char| match c.is_ascii_alphanumeric() {
             true => c.to_ascii_uppercase(),
@@ -75,7 +75,7 @@ impl Destination {
     }
 }
 
-/// What one server may connect to.
+/// The destinations that one server may connect to.
 pub(crate) struct Egress {
     server: String,
     allowed: Vec<EgressRule>,
@@ -91,9 +91,9 @@ impl Egress {
         })
     }
 
-    /// Returns the local ports inside, each with what is behind it; the proxy has no destination.
+    /// Returns the local ports inside, each with its destination; the proxy has none.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (u16, Option<Destination>)> {
-        // A rule for many names has no listener of its own.
+        // A wildcard rule has no listener of its own.
         let single = self
             .allowed
             .iter()
@@ -112,7 +112,7 @@ impl Egress {
         allowed.any(|rule| rule.matches(&to.host, to.port))
     }
 
-    /// Returns the variables that tell the programs inside about the listeners.
+    /// Returns the variables that describe the listeners to programs inside.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
         let names = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
@@ -131,13 +131,13 @@ impl Egress {
         variables
     }
 
-    /// Serves the listener of the proxy for as long as it is polled.
+    /// Serves the listener of the proxy while it is polled.
     pub(crate) async fn proxy(self: Arc<Self>, listener: TcpListener) {
         self.serve(listener, |egress, stream| egress.proxied(stream))
             .await;
     }
 
-    /// Carries every connection of a listener to one destination for as long as it is polled.
+    /// Forwards every connection of a listener to one destination while it is polled.
     pub(crate) async fn carry(self: Arc<Self>, listener: TcpListener, to: Destination) {
         self.serve(listener, move |egress, stream| {
             egress.carried(stream, to.clone())
@@ -152,7 +152,7 @@ impl Egress {
     ) where
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
-        // Dropped with this future, and all connections with it.
+        // Dropped with this future, together with all connections.
         let mut connections = JoinSet::new();
         loop {
             let stream = match listener.accept().await {
@@ -163,7 +163,7 @@ impl Egress {
                     continue;
                 }
             };
-            // Only now: a listener that nobody connects to takes none from the others.
+            // Acquired after accepting: an idle listener holds no permit.
             let permit = Arc::clone(&self.permits).acquire_owned().await;
             let (work, server) = (handle(Arc::clone(&self), stream), self.server.clone());
             connections.spawn(async move {
@@ -231,7 +231,7 @@ impl Egress {
     }
 }
 
-/// Reads up to the empty line; returns the head and what came after it.
+/// Reads up to the empty line; returns the head and the bytes after it.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut read = Vec::new();
     while read.len() < HEAD_BYTES {

@@ -1,14 +1,17 @@
-//! The engine: built, started, asked, drained. It owns what belongs to the machine and a map of
-//! projects, and hands every request to its caller's project.
+//! The engine: start, handle requests, drain. It owns the shared machine and a map of projects, and
+//! passes every request to its caller's project.
 
 mod failed_logins;
+pub(crate) mod inputs;
 mod projects;
 mod record;
 pub(crate) mod rekey;
 mod sampling;
+mod stored_calls;
 mod tag_checks;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +21,7 @@ use futures_util::future::join_all;
 use gantry_model::caller::{Caller, KeyEnd};
 use gantry_model::event::EventKind;
 use gantry_model::id::{AgentName, ProjectName, ServerName};
-use gantry_store::{CallFilter, CallRow, ProjectRow, Store, StoreConfig};
+use gantry_store::{CallFilter, ProjectRow, Store, StoreConfig};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +30,7 @@ use tracing::{info, warn};
 
 pub use self::projects::ProjectView;
 
-use crate::access::{Access, digest};
+use crate::access::{Access, SourceRefused, digest};
 use crate::acts::Actor;
 use crate::answers::AnswerPool;
 use crate::audit::{Audit, CallIds};
@@ -41,6 +44,7 @@ use crate::driver::process::ProcessDriver;
 use crate::driver::{Drivers, HostReport};
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::folder::DataFolder;
+use crate::http_client::Clients;
 use crate::image_store::Images;
 use crate::machine::{Machine, first_id};
 use crate::project::Project;
@@ -49,6 +53,7 @@ use crate::schema::CheckPermits;
 use crate::server::topics::{Subscription, UpdateCallback};
 use crate::telemetry::GatewayMetrics;
 use crate::tokens::{TokenError, Tokens};
+use crate::traces::Traces;
 use crate::view::HealthStatus;
 
 /// Everything that runs: projects, and what they share of the machine. Cheap to clone.
@@ -82,18 +87,19 @@ pub struct Engine {
 
 struct Inner {
     machine: Arc<Machine>,
-    /// The project of the data folder itself.
+    /// The project of the data folder, which always exists.
     default: Arc<Project>,
-    /// All projects that are open, the default one included.
+    /// All open projects, including the default one.
     projects: ArcSwap<HashMap<ProjectName, Arc<Project>>>,
     /// The keys of projects that are not loaded.
     unloaded: ArcSwap<HashMap<ProjectName, Arc<Access>>>,
-    /// One project is opened or closed at a time.
+    /// Held while a project is opened or closed.
     opening: Mutex<()>,
 }
 
 impl Engine {
-    /// Takes the data folder, replays the audit, opens the projects, and starts what is registered.
+    /// Locks the data folder, replays the audit, opens the projects, and starts the registered
+    /// servers.
     pub async fn start(config: EngineConfig) -> Result<Self, EngineError> {
         let folder = DataFolder::take(&config.data_dir)?;
         let options = HostedOptions {
@@ -103,10 +109,11 @@ impl Engine {
             data_folder: folder.path().to_owned(),
             hidden: hidden_folders(&config),
         };
-        // What the host offers is found out while the database and the journal are opened.
+        // The host is probed while the database and the journal are opened.
         let probing = tokio::task::spawn_blocking(|| Hosted::open(options));
         Audit::make_room(&folder.path().join("journal"));
-        let store = Store::open(&config.store, &folder.gateway()?).await?;
+        let gateway = folder.gateway()?;
+        let store = Store::open(&config.store, &gateway).await?;
         let journal = folder.inner("journal")?;
         let audit = Audit::open(&journal, store.clone(), config.audit.clone()).await?;
         let newest = CallFilter {
@@ -129,6 +136,11 @@ impl Engine {
             info!(server = %labels.server, "ended an instance of an earlier gateway process");
         }
         let known = store.project_rows().await?;
+        let clients: Arc<Clients> = Arc::default();
+        let traces = config.traces.clone().map(|traces| {
+            let id = gateway.id.to_string();
+            Arc::new(Traces::new(traces, id, Arc::clone(&clients)))
+        });
         let machine = Arc::new(Machine {
             answers: AnswerPool::new(config.limits.answer_bytes),
             checks: CheckPermits::default(),
@@ -141,7 +153,8 @@ impl Engine {
             images,
             audit,
             ids: Arc::new(CallIds::after(newest)),
-            clients: Arc::default(),
+            clients,
+            traces,
             tokens: Arc::new(Tokens::new(config.issuers.clone())),
             callback: watch::Sender::new(None),
             keys_changed: watch::Sender::new(0),
@@ -175,19 +188,20 @@ impl Engine {
         };
         engine.watch_hosted();
         engine.watch_tokens();
-        engine.feed_stored_calls().await;
+        let left = engine.feed_stored_calls().await;
         let booted = engine.boot(known).await;
+        engine.export_traces(&left);
         engine.note_start(&booted).await;
         if let Err(error) = booted {
-            // Nothing of ours runs on without the folder's lock.
+            // No task continues without the folder's lock.
             engine.finish().await;
             return Err(error);
         }
         Ok(engine)
     }
 
-    /// Watches what hosted servers keep on disk and whether their images changed, and samples what all
-    /// servers use.
+    /// Watches the disk usage and the images of hosted servers, and samples the usage of all
+    /// servers.
     fn watch_hosted(&self) {
         let machine = &self.inner.machine;
         let (disks, stop) = (machine.hosted.disks().clone(), &machine.stop_tasks);
@@ -200,22 +214,25 @@ impl Engine {
         }
     }
 
-    /// Fetches the keys of token issuers, and ends tokens that expire or whose agent is gone.
+    /// Fetches the keys of token issuers, and ends tokens that expire or whose agent was removed or
+    /// suspended.
     fn watch_tokens(&self) {
         let machine = &self.inner.machine;
         // Weak: the task must not keep the engine.
         let inner = Arc::downgrade(&self.inner);
-        let is_agent = move |project: &ProjectName, agent: &AgentName| {
+        let end_of = move |project: &ProjectName, agent: &AgentName| {
             let projects = inner.upgrade().map(|inner| inner.projects.load_full());
             let project = projects.as_ref().and_then(|projects| projects.get(project));
-            project.is_some_and(|project| project.access.has_agent(agent))
+            project.map_or(Some(KeyEnd::Revoked), |project| {
+                project.access.token_end(agent)
+            })
         };
         let (tokens, stop) = (Arc::clone(&machine.tokens), machine.stop_tasks.clone());
-        let running = tokens.run(Arc::clone(&machine.clients), stop, is_agent);
+        let running = tokens.run(Arc::clone(&machine.clients), stop, end_of);
         machine.tracker.spawn(running);
     }
 
-    /// Starts the registered servers of all projects that the store knows.
+    /// Starts the registered servers of all projects in the store.
     async fn boot(&self, known: Vec<ProjectRow>) -> Result<(), EngineError> {
         let (machine, default) = (&self.inner.machine, &self.inner.default);
         default.supervisor.boot().await?;
@@ -231,37 +248,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Has every call that is stored from now on broadcast to the listeners of its project.
-    async fn feed_stored_calls(&self) {
-        // Weak: the engine holds the audit.
-        let inner = Arc::downgrade(&self.inner);
-        let hook = move |rows: &[CallRow<&str>]| {
-            let projects = inner.upgrade().map(|inner| inner.projects.load_full());
-            for project in projects.iter().flat_map(|projects| projects.values()) {
-                project.router.events.calls_stored(rows);
-            }
-        };
-        self.inner.machine.audit.on_saved(Box::new(hook)).await;
-    }
-
     // ---- projects ----
 
-    /// Returns a project that is open.
+    /// Returns an open project.
     pub fn project(&self, name: &ProjectName) -> Option<Arc<Project>> {
         self.inner.projects.load().get(name).cloned()
     }
 
-    /// Returns every project that is open.
+    /// Returns all open projects.
     pub fn projects(&self) -> Vec<Arc<Project>> {
         self.inner.projects.load().values().cloned().collect()
     }
 
-    /// Returns the project of the data folder itself, which is always open.
+    /// Returns the project of the data folder, which is always open.
     pub fn default_project(&self) -> Arc<Project> {
         Arc::clone(&self.inner.default)
     }
 
-    /// Returns a project, after it was opened and made known to the store if need be.
+    /// Returns a project; opens it, and registers it in the store, if necessary.
     pub async fn open_project(&self, name: ProjectName) -> Result<Arc<Project>, EngineError> {
         self.open(name, false).await
     }
@@ -291,19 +295,20 @@ impl Engine {
         Ok(project)
     }
 
-    /// Returns the project of a caller; none if it is not open any more.
+    /// Returns the project of a caller; `None` if it is no longer open.
     fn of(&self, caller: &Caller) -> Option<Arc<Project>> {
         self.project(&caller.project)
     }
 
-    /// Returns the folder everything is kept in.
+    /// Returns the data folder.
     pub fn data_dir(&self) -> &Path {
         self.inner.machine.folder.path()
     }
 
     // ---- stopping ----
 
-    /// Stops: no new requests, those under way for a while, then every server; the audit is whole.
+    /// Stops: refuses new requests, waits a while for running ones, then stops every server; the
+    /// audit is complete.
     pub async fn drain(&self) {
         let machine = &self.inner.machine;
         if machine.draining.is_cancelled() {
@@ -331,13 +336,13 @@ impl Engine {
         info!("stopped");
     }
 
-    /// Has calls that are dropped from here on recorded as cut off, which is not known to have been
-    /// undone: the process is about to end, whoever still waits.
+    /// Records calls that are dropped from now on as cut off, with an unknown outcome: the process
+    /// is about to end.
     pub fn cut_off(&self) {
         self.inner.machine.audit.cut_off();
     }
 
-    /// Stops every server and every task, and lets go of the store.
+    /// Stops every server and every task, and closes the store.
     async fn finish(&self) {
         self.stop_all().await;
         self.close().await;
@@ -346,7 +351,7 @@ impl Engine {
     /// Stops every server and every task.
     async fn stop_all(&self) {
         let machine = &self.inner.machine;
-        // A project that is being opened right now is then among them, and none is opened after.
+        // A project that is being opened is among them by then, and none is opened afterwards.
         let _last = self.inner.opening.lock().await;
         let projects = self.inner.projects.load_full();
         let stopping = projects
@@ -362,11 +367,16 @@ impl Engine {
     }
 
     async fn close(&self) {
+        if let Some(traces) = &self.inner.machine.traces {
+            // The audit is whole by now, and every call has its span.
+            traces.finish(LAST_SPANS).await;
+        }
         for project in self.inner.projects.load_full().values() {
             project.acts.settle().await;
+            project.write_key_uses().await;
         }
         let disks = self.inner.machine.hosted.disks().clone();
-        // What stays mounted is found by the next start.
+        // The next start finds file systems that stay mounted.
         drop(tokio::task::spawn_blocking(move || disks.close()).await);
         if let Err(error) = self.inner.machine.store.close().await {
             warn!(
@@ -378,22 +388,22 @@ impl Engine {
 
     // ---- keys ----
 
-    /// Returns who a key of any project speaks for, without any I/O.
+    /// Returns the caller of a key of any project, without I/O.
     pub fn authenticate(&self, key: &str) -> Option<Caller> {
         let digest = digest(key);
         let projects = self.inner.projects.load();
         let mut projects = projects.values();
         let found = projects.find_map(|project| project.access.authenticate(&digest));
         found.or_else(|| {
-            // Known, and told that their project is not loaded.
+            // Their keys are known, so that callers get a specific error.
             let unloaded = self.inner.unloaded.load();
             let mut unloaded = unloaded.values();
             unloaded.find_map(|access| access.authenticate(&digest))
         })
     }
 
-    /// Returns the caller of a token, if the credential is one and issuers are configured: an error says
-    /// why it is not accepted. Without any I/O.
+    /// Returns the caller of a token, if the credential is one and issuers are configured; the
+    /// error says why it is refused. Without I/O.
     pub fn authenticate_token(&self, credential: &str) -> Option<Result<Caller, TokenError>> {
         let tokens = &self.inner.machine.tokens;
         if !tokens.is_token(credential) {
@@ -407,7 +417,7 @@ impl Engine {
         Some(caller)
     }
 
-    /// Returns the audience that tokens must be for; that of the first issuer if they differ.
+    /// Returns the required audience of tokens; that of the first issuer if they differ.
     pub fn token_audience(&self) -> Option<String> {
         let issuer = self.inner.machine.config.issuers.first()?;
         Some(issuer.audience.clone())
@@ -418,27 +428,36 @@ impl Engine {
         self.inner.machine.tokens.issuers()
     }
 
-    /// Tells whether the store has been away for so long that a key may have been revoked on another
-    /// gateway: no key is to be believed until it is back. Never so for a file.
+    /// Returns whether the store has been unavailable for so long that a key may have been revoked
+    /// on another gateway: then no key is trusted until it is back. Never for a file.
     pub fn keys_are_stale(&self) -> bool {
         self.inner.default.access.is_stale()
     }
 
-    /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it was
-    /// revoked or has expired. Nothing is hashed.
+    /// Returns the current state of a caller's key, with its current grants; `None` if it was
+    /// revoked or has expired. Computes no hash.
     pub fn current(&self, caller: &Caller) -> Option<Caller> {
         self.of(caller)?.access.current(caller)
     }
 
-    /// Returns a counter that moves whenever keys were made or changed, or one has ended.
+    /// Notes that a caller's key is used from an address; refuses one that it may not be used from.
+    pub fn enter(&self, caller: &Caller, from: Option<IpAddr>) -> Result<(), SourceRefused> {
+        match self.of(caller) {
+            Some(project) => project.access.enter(caller, from),
+            // Who is in no open project is refused further on.
+            None => Ok(()),
+        }
+    }
+
+    /// Returns a counter that changes whenever keys were created, changed or ended.
     pub fn key_changes(&self) -> watch::Receiver<u64> {
         self.inner.machine.keys_changed.subscribe()
     }
 
     // ---- the data path ----
 
-    /// Answers one request. Dropping the future takes the call back: the server is told, its lane
-    /// is freed, and the audit says `cancelled`.
+    /// Answers one request. Dropping the future cancels the call: the server is notified, its lane
+    /// is released, and the audit says `cancelled`.
     pub fn request(
         &self,
         caller: &Caller,
@@ -447,8 +466,8 @@ impl Engine {
         self.request_announced(caller, request, None)
     }
 
-    /// Gives out the id of a call that is to be made. What is returned beside it resolves when the
-    /// call is on record, and fails if it ends without.
+    /// Assigns the id of a future call. The receiver resolves when the call is recorded, and fails
+    /// if it ends without a record.
     pub fn announce(&self) -> (Announced, oneshot::Receiver<()>) {
         let (recorded, waiting) = oneshot::channel();
         let announced = Announced {
@@ -458,7 +477,7 @@ impl Engine {
         (announced, waiting)
     }
 
-    /// Answers one request, under the id that was given out for it.
+    /// Answers one request, under its preassigned id.
     pub async fn request_announced(
         &self,
         caller: &Caller,
@@ -472,8 +491,8 @@ impl Engine {
         router.request(caller, &mut request, announced).await
     }
 
-    /// Tells a caller of changes of the resource that the params name, as long as the returned value
-    /// is kept; recorded like any other request.
+    /// Notifies a caller of changes of the resource that the params name, as long as the returned
+    /// value is held; recorded like any other request.
     pub async fn subscribe(
         &self,
         caller: &Caller,
@@ -486,12 +505,12 @@ impl Engine {
         project.router.subscribe(caller, request, updated).await
     }
 
-    /// Returns the project that a caller's request goes to, unless nothing is taken any more.
+    /// Returns the project of a caller's request, unless the engine is draining.
     fn admitted(&self, caller: &Caller) -> Result<Arc<Project>, CallError> {
         if self.inner.machine.draining.is_cancelled() {
             return Err(CallError::Stopping);
         }
-        // What keys of a project that is gone open is gone with it.
+        // A deleted project's keys count as revoked.
         let project = self.of(caller).ok_or(KeyEnd::Revoked);
         let ended = caller.validity.end_reason().map_or(Ok(()), Err);
         ended
@@ -499,13 +518,13 @@ impl Engine {
             .map_err(|end| CallError::KeyEnded { end })
     }
 
-    /// Tells whether a client of a caller may read a resource now.
+    /// Returns whether a client of a caller may read a resource now.
     pub fn may_read(&self, caller: &Caller, scope: &Scope, who: ClientIdentity, uri: &str) -> bool {
         let may_read = |project: Arc<Project>| project.router.may_read(caller, scope, who, uri);
         self.of(caller).is_some_and(may_read)
     }
 
-    /// Tells the servers that ask a client for its roots that these have changed.
+    /// Notifies servers that use a client's roots that these have changed.
     pub fn roots_changed(&self, caller: &Caller, who: ClientIdentity) {
         if let Some(project) = self.of(caller) {
             project.router.roots_changed(caller, who);
@@ -518,19 +537,19 @@ impl Engine {
         self.of(caller).map(tools).unwrap_or_default()
     }
 
-    /// Returns what a caller's endpoint can do.
+    /// Returns the capabilities of a caller's endpoint.
     pub fn capabilities(&self, caller: &Caller, scope: &Scope) -> Capabilities {
         let has = |project: Arc<Project>| project.catalog.view(caller, scope).capabilities();
         self.of(caller).map(has).unwrap_or_default()
     }
 
-    /// Returns what the servers that a caller may use want models to know, each under its name.
+    /// Returns the instructions of the servers that a caller may use, each under its server's name.
     pub fn instructions(&self, caller: &Caller) -> Option<String> {
         let project = self.of(caller)?;
         project.catalog.view(caller, &Scope::All).instructions()
     }
 
-    /// Returns which change was the last of each list that a client of a caller's sees.
+    /// Returns the last change of each list that a client of a caller sees.
     pub fn list_revisions(
         &self,
         caller: &Caller,
@@ -541,8 +560,8 @@ impl Engine {
         self.of(caller).map(revisions).unwrap_or_default()
     }
 
-    /// Returns a counter that moves whenever lists of a caller's project may have changed; it ends with
-    /// the project.
+    /// Returns a counter that changes whenever lists of a caller's project may have changed; it
+    /// ends with the project.
     pub fn changes(&self, caller: &Caller) -> watch::Receiver<u64> {
         let ended = || watch::channel(0).1;
         let changes = |project: Arc<Project>| project.changes();
@@ -551,14 +570,13 @@ impl Engine {
 
     // ---- the gateway ----
 
-    /// Says where browsers bring the answers of sign-ins that servers ask for by themselves, so
-    /// that a status can show a link.
+    /// Sets the redirect URI of sign-ins that servers need, so that a status can show a link.
     pub fn set_callback(&self, redirect_uri: &str) {
         let known = &self.inner.machine.callback;
         known.send_replace(Some(redirect_uri.to_owned()));
     }
 
-    /// Takes what a browser brought back, once, for the one server of any project that waits for it.
+    /// Accepts a browser's answer, once, for the one server of any project that waits for it.
     pub async fn finish_sign_in(
         &self,
         by: impl Into<Actor>,
@@ -573,12 +591,12 @@ impl Engine {
             .await
     }
 
-    /// Returns how the engine is in one word; costs nothing.
+    /// Returns the health of the engine in one word; free of cost.
     pub fn health_status(&self) -> HealthStatus {
         self.inner.machine.health_status()
     }
 
-    /// Returns what answers may take until their clients have read them.
+    /// Returns the memory of unread responses.
     pub fn answers(&self) -> &AnswerPool {
         &self.inner.machine.answers
     }
@@ -599,16 +617,18 @@ impl Engine {
     }
 }
 
-/// How long tasks that have nothing left to do are waited for.
+/// How long to wait for idle tasks to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
+/// How long the last spans may take.
+const LAST_SPANS: Duration = Duration::from_secs(3);
 
 /// A failure of a request that is not on record.
 fn not_recorded(error: CallError) -> CallFailure {
     CallFailure { call: None, error }
 }
 
-/// Returns the folders that are hidden from servers besides the data folder: what the configuration
-/// names, and that of the database.
+/// Returns the folders that are hidden from servers besides the data folder: those of the
+/// configuration, and that of the database.
 fn hidden_folders(config: &EngineConfig) -> Vec<PathBuf> {
     let database = match &config.store {
         StoreConfig::Sqlite(path) => path.parent().map(Path::to_owned),
@@ -618,13 +638,13 @@ fn hidden_folders(config: &EngineConfig) -> Vec<PathBuf> {
     hidden.chain(database).collect()
 }
 
-/// Returns the home of the person whose gateway this is, as servers of theirs are told it.
+/// Returns the home of the gateway's user, from the environment of servers.
 fn home(config: &EngineConfig) -> Option<PathBuf> {
     let home = config.environment.iter().find(|(name, _)| name == "HOME");
     home.map(|(_, home)| PathBuf::from(home))
 }
 
-/// Names the gateway's own cgroup: the same for the same folder, another for another.
+/// Returns the name of the gateway's cgroup: unique for each folder.
 fn instance_name(folder: &Path) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());

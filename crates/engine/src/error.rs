@@ -5,31 +5,27 @@ mod engine;
 mod full;
 mod text;
 
-use std::path::PathBuf;
+use std::fmt;
 use std::time::Duration;
 
 use gantry_model::caller::KeyEnd;
 use gantry_model::diagnose::{Diagnose, Fault};
-use gantry_model::grant::GrantError;
-use gantry_model::id::{AgentName, CallId, NameError, ServerName};
-use gantry_model::spec::{SpecError, period};
+use gantry_model::hook::HookPoint;
+use gantry_model::id::{CallId, GrantId, ServerName};
+use gantry_model::limits::Limited;
+use gantry_model::spec::period;
 use gantry_model::suspension::Suspendable;
-use gantry_store::StoreError;
 
 pub use self::administration::AdminError;
+pub use self::engine::EngineError;
 pub use self::full::Full;
 use crate::answers::AnswersFull;
 use crate::audit::AuditError;
-use crate::credentials::SignInError;
-use crate::disk::VolumeError;
-use crate::driver::DriverError;
-use crate::image_store::RegistryLoginError;
+use crate::limits::LimitExceeded;
 use crate::request::SuspendedBytes;
-use crate::secrets::SecretError;
 use crate::transport::http::HttpError;
-use gantry_images::ImageError;
 
-use text::{file_shown, key_end_text, more_about, next_try_text};
+use text::{because, key_end_text, more_about, next_try_text};
 
 /// A request that did not get an answer of the server's, and the call it was.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +33,7 @@ use text::{file_shown, key_end_text, more_about, next_try_text};
 pub struct CallFailure {
     /// The audit row, if there is one.
     pub call: Option<CallId>,
-    /// What went wrong.
+    /// The error.
     pub error: CallError,
 }
 
@@ -46,7 +42,7 @@ pub struct CallFailure {
 pub struct Issue {
     /// Where in the value, as a JSON pointer; empty for the whole.
     pub path: String,
-    /// What is wrong there.
+    /// The error there.
     pub message: String,
 }
 
@@ -56,7 +52,7 @@ pub enum CallError {
     /// No tool, prompt or resource of that name is known to the caller.
     #[error("Unknown tool: {name}")]
     UnknownTool {
-        /// The name as asked for.
+        /// The requested name.
         name: String,
     },
     /// No such prompt or resource.
@@ -76,7 +72,7 @@ pub enum CallError {
     /// A method that is not served here.
     #[error("method `{method}` is not served here")]
     UnknownMethod {
-        /// The method as asked for.
+        /// The requested method.
         method: String,
     },
     /// The caller's agent has no grant for it.
@@ -89,36 +85,116 @@ pub enum CallError {
         /// What was asked for.
         item: String,
     },
+    /// A grant refuses it.
+    #[error("agent `{agent}` may not use `{server}:{item}`: {why}")]
+    Forbidden {
+        /// Who asked.
+        agent: String,
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+        /// What the grant says.
+        why: Forbidden,
+        /// The grant.
+        grant: Option<GrantId>,
+    },
     /// The server or the tool is suspended.
     #[error("{what} is suspended")]
     Suspended {
-        /// What is.
+        /// The suspended server or tool.
         what: Suspendable,
+    },
+    /// It is new or changed, and nobody approved it.
+    #[error("`{server}:{item}` is quarantined: {why}")]
+    Quarantined {
+        /// Whose it is.
+        server: ServerName,
+        /// The tool, prompt or template.
+        item: String,
+        /// Why it is held back.
+        why: &'static str,
+    },
+    /// A hook of the project refused it.
+    #[error("hook `{hook}` refused the {}{}", point.as_str(), because(reason))]
+    HookRefused {
+        /// The hook.
+        hook: String,
+        /// What it saw.
+        point: HookPoint,
+        /// Why, in its words.
+        reason: String,
+    },
+    /// A hook of the project could not be asked, and nothing passes without it.
+    #[error("hook `{hook}` failed on the {}: {why}", point.as_str())]
+    HookFailed {
+        /// The hook.
+        hook: String,
+        /// What it was to see.
+        point: HookPoint,
+        /// What went wrong.
+        why: String,
+    },
+    /// An approver refused the call.
+    #[error("`{server}:{item}` was refused by {by}{}", because(reason))]
+    ApprovalRefused {
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+        /// Who refused it.
+        by: String,
+        /// Why, in the approver's words.
+        reason: String,
+    },
+    /// Nobody decided on the call in time.
+    #[error("nobody approved the call of `{server}:{item}` within {}", period::show(*after))]
+    ApprovalExpired {
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+        /// How long it was held.
+        after: Duration,
+    },
+    /// The tool is not the version that the approver looked at.
+    #[error("`{server}:{item}` changed while its call waited for an approver")]
+    ApprovalStale {
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+    },
+    /// So many calls wait for an approver that no further one can.
+    #[error("{limit} wait for an approver already")]
+    TooManyApprovals {
+        /// How many, and of whose calls.
+        limit: String,
     },
     /// The arguments do not fit the tool's schema.
     #[error("arguments of `{tool}` do not fit its schema")]
     Arguments {
-        /// The tool as asked for.
+        /// The requested tool.
         tool: String,
-        /// Each thing that is wrong.
+        /// The mismatches.
         issues: Vec<Issue>,
     },
     /// The result does not fit the tool's schema.
     #[error("result of `{server}:{tool}` does not fit its output schema")]
     Output {
-        /// Whose tool it is.
+        /// The server.
         server: ServerName,
         /// The tool.
         tool: String,
-        /// Each thing that is wrong.
+        /// The mismatches.
         issues: Vec<Issue>,
     },
-    /// The params are not what the method takes.
+    /// The params are invalid for the method.
     #[error("params of `{method}` cannot be used: {why}")]
     BadParams {
         /// The method.
         method: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// There is no room for the call now.
@@ -131,6 +207,9 @@ pub enum CallError {
         /// When to try again.
         retry_after: Duration,
     },
+    /// The caller has used as much as its key, its agent or its project may.
+    #[error("the {} is limited to {}", .0.owner.as_str(), .0.what)]
+    Limited(LimitExceeded),
     /// The server is not there now.
     #[error("server `{server}` is down: {reason}{}", next_try_text(*next_try))]
     Down {
@@ -154,7 +233,7 @@ pub enum CallError {
     Remote {
         /// The server.
         server: ServerName,
-        /// What went wrong.
+        /// The error.
         error: HttpError,
     },
     /// No answer came in time.
@@ -165,16 +244,16 @@ pub enum CallError {
         /// How long was waited.
         after: Duration,
     },
-    /// The caller took the call back.
+    /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// The caller's key was revoked or has expired, which ends what it has running.
+    /// The caller's key was revoked or has expired, which ends its calls.
     #[error("{}", key_end_text(*end))]
     KeyEnded {
         /// How the key ended.
         end: KeyEnd,
     },
-    /// The server does not read what it is sent.
+    /// The server does not read its input.
     #[error("server `{server}` has stopped reading its input")]
     NotReading {
         /// The server.
@@ -192,12 +271,12 @@ pub enum CallError {
         /// Its data, raw.
         data: Option<Box<str>>,
     },
-    /// What the server sent is no valid answer.
+    /// The server's response is invalid.
     #[error("server `{server}` broke the protocol: {detail}")]
     Protocol {
         /// The server.
         server: ServerName,
-        /// What it did.
+        /// The violation.
         detail: String,
     },
     /// The server's answer was over the limit.
@@ -208,7 +287,15 @@ pub enum CallError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The server answered, and its answer was not delivered: too much waits to be read already.
+    /// The result is longer than the server's results may be, and cannot be cut.
+    #[error("the result of server `{server}` is over {limit} bytes and cannot be cut")]
+    ResultTooLong {
+        /// The server.
+        server: ServerName,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The server responded, but the response was not delivered: too much is unread.
     #[error("server `{server}` answered, but there is {full}")]
     Undelivered {
         /// The server.
@@ -216,38 +303,38 @@ pub enum CallError {
         /// Why there was no room.
         full: AnswersFull,
     },
-    /// The client was asked something for the server and did not answer in time.
-    #[error("server `{server}` asked the client something, and nobody answered within {}", period::show(*after))]
+    /// The client did not respond to a server request in time.
+    #[error("server `{server}` sent the client a request that was not answered within {}", period::show(*after))]
     Unanswered {
         /// The server.
         server: ServerName,
         /// How long was waited.
         after: Duration,
     },
-    /// The client was asked something for the server and answered with an error.
-    #[error("server `{server}` asked the client something, and it declined: {message}")]
+    /// The client refused a server request.
+    #[error("server `{server}` sent the client a request that it declined: {message}")]
     Declined {
         /// The server.
         server: ServerName,
-        /// What the client said.
+        /// The client's message.
         message: String,
     },
-    /// So many calls of the agent wait for answers that no further one can.
-    #[error("{limit} calls of this agent wait for answers already")]
+    /// Too many calls of the agent are suspended.
+    #[error("{limit} calls of this agent already wait for answers")]
     TooManyHeld {
-        /// How many may wait.
+        /// The limit.
         limit: usize,
     },
-    /// The calls that wait for answers would hold too many bytes with this one.
+    /// The suspended calls exceed a limit of bytes.
     #[error("suspended calls exceed {limit}")]
     TooMuchHeld {
-        /// How many, and of whose calls.
+        /// The limit that was exceeded.
         limit: SuspendedBytes,
     },
-    /// So many resources are listened to that no further one can be.
+    /// There are too many resource subscriptions.
     #[error("{what}")]
     TooManySubscriptions {
-        /// Whose there are how many, on which server.
+        /// The limit that was reached, in words.
         what: String,
     },
     /// The call cannot be recorded, so it is not made.
@@ -261,6 +348,66 @@ pub enum CallError {
     Panicked,
 }
 
+/// Why a grant refuses a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forbidden {
+    /// It denies it.
+    Denied,
+    /// It allows it only with other arguments.
+    Arguments,
+    /// The call needs an approval, which it did not get.
+    Approval,
+}
+
+impl Forbidden {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Denied => "grant.denied",
+            Self::Arguments => "grant.arguments",
+            Self::Approval => "grant.approval",
+        }
+    }
+
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::Denied => "use another tool of `tools/list`, or ask an administrator",
+            Self::Arguments => {
+                "use other arguments; `gantry why AGENT TOOL` tells an administrator which are granted"
+            }
+            Self::Approval => "ask an administrator to approve it or to grant it",
+        }
+    }
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Denied => "a grant denies it",
+            Self::Arguments => "its grant does not allow these arguments",
+            Self::Approval => "each call needs an approval",
+        })
+    }
+}
+
+impl CallError {
+    /// Returns the refused item: the server, the item, and the grant that decided.
+    pub(crate) fn not_granted(&self) -> Option<(&ServerName, &str, Option<GrantId>)> {
+        if let Self::Unbound { server, item, .. } = self {
+            return Some((server, item, None));
+        }
+        if let Self::Forbidden {
+            server,
+            item,
+            grant,
+            ..
+        } = self
+        {
+            return Some((server, item, *grant));
+        }
+        None
+    }
+}
+
 impl Diagnose for CallError {
     fn code(&self) -> &'static str {
         match self {
@@ -269,14 +416,29 @@ impl Diagnose for CallError {
             Self::UnknownServer { .. } => "server.unknown",
             Self::UnknownMethod { .. } => "method.unknown",
             Self::Unbound { .. } => "grant.unbound",
+            Self::Forbidden { why, .. } => why.code(),
             Self::Suspended {
                 what: Suspendable::Tool(..),
             } => "tool.suspended",
             Self::Suspended { .. } => "server.suspended",
+            Self::Quarantined { .. } => "tool.quarantined",
+            Self::HookRefused { .. } => "hook.refused",
+            Self::HookFailed { .. } => "hook.failed",
+            Self::ApprovalRefused { .. } => "approval.refused",
+            Self::ApprovalExpired { .. } => "approval.expired",
+            Self::ApprovalStale { .. } => "approval.stale",
+            Self::TooManyApprovals { .. } => "approval.too_many",
             Self::Arguments { .. } => "schema.input",
             Self::Output { .. } => "schema.output",
             Self::BadParams { .. } => "request.params",
             Self::Busy { .. } => "server.busy",
+            Self::Limited(exceeded) => match exceeded.what {
+                Limited::Concurrency(_) => "limit.concurrency",
+                Limited::CallsPerMinute(_)
+                | Limited::CallsPerHour(_)
+                | Limited::BytesPerMinute(_)
+                | Limited::BytesPerHour(_) => "limit.rate",
+            },
             Self::Down { .. } => "server.down",
             Self::Exited { .. } => "server.exited",
             Self::Remote { error, .. } => error.code(),
@@ -287,6 +449,7 @@ impl Diagnose for CallError {
             Self::Rpc { .. } => "server.error",
             Self::Protocol { .. } => "server.protocol",
             Self::ResponseTooLarge { .. } => "server.response_too_large",
+            Self::ResultTooLong { .. } => "server.result_too_long",
             Self::Undelivered { .. } => "call.undelivered",
             Self::Unanswered { .. } => "call.unanswered",
             Self::Declined { .. } => "call.declined",
@@ -306,10 +469,18 @@ impl Diagnose for CallError {
             | Self::UnknownServer { .. }
             | Self::UnknownMethod { .. }
             | Self::Unbound { .. }
+            | Self::Forbidden { .. }
             | Self::Suspended { .. }
+            | Self::Quarantined { .. }
+            | Self::HookRefused { .. }
+            | Self::ApprovalRefused { .. }
+            | Self::ApprovalExpired { .. }
+            | Self::ApprovalStale { .. }
+            | Self::TooManyApprovals { .. }
             | Self::Arguments { .. }
             | Self::BadParams { .. }
             | Self::Busy { .. }
+            | Self::Limited(_)
             | Self::Unanswered { .. }
             | Self::Declined { .. }
             | Self::TooManyHeld { .. }
@@ -326,8 +497,11 @@ impl Diagnose for CallError {
             | Self::NotReading { .. }
             | Self::Rpc { .. }
             | Self::Protocol { .. }
-            | Self::ResponseTooLarge { .. } => Fault::Server,
-            Self::Audit(_) | Self::Stopping | Self::Panicked => Fault::Gateway,
+            | Self::ResponseTooLarge { .. }
+            | Self::ResultTooLong { .. } => Fault::Server,
+            Self::Audit(_) | Self::HookFailed { .. } | Self::Stopping | Self::Panicked => {
+                Fault::Gateway
+            }
         }
     }
 
@@ -337,10 +511,32 @@ impl Diagnose for CallError {
             Self::Unbound { .. } => {
                 Some("ask an administrator to grant it, or use a tool of `tools/list`".into())
             }
+            Self::Forbidden { why, .. } => Some(why.hint().into()),
+            Self::Quarantined { server, item, .. } => Some(format!(
+                "go on without it; an approver decides: `gantry tools diff {server}:{item}`"
+            )),
+            Self::ApprovalRefused { .. } => {
+                Some("do not try it again; go on without it".into())
+            }
+            Self::ApprovalExpired { .. } => {
+                Some("ask a person to look at `gantry approvals ls`, and call again".into())
+            }
+            Self::ApprovalStale { .. } => Some("list the tools again, and call again".into()),
+            Self::TooManyApprovals { .. } => Some("wait until some are decided".into()),
+            Self::HookRefused { .. } => {
+                Some("change what it objects to, or go on without it".into())
+            }
+            Self::HookFailed { .. } => {
+                Some("an administrator can mend or remove the hook: `gantry hook ls`".into())
+            }
             Self::Arguments { .. } => Some("correct the named fields and call again".into()),
             Self::Busy {
                 full, retry_after, ..
             } => Some(full.hint(*retry_after)),
+            Self::Limited(exceeded) => Some(format!(
+                "the call was not made; try again in {}",
+                period::about(exceeded.retry_after.max(Duration::from_millis(100)))
+            )),
             // Models read these two: whether and when to retry, and what else to do. row 3.4
             Self::Timeout { .. } => Some(
                 "the server may still be working; retry only if the tool is safe to repeat, otherwise \
@@ -396,170 +592,9 @@ impl Diagnose for CallError {
             | Self::Rpc { .. }
             | Self::Protocol { .. }
             | Self::ResponseTooLarge { .. }
+            | Self::ResultTooLong { .. }
             | Self::Stopping
             | Self::Panicked => None,
         }
-    }
-}
-
-/// Why the engine could not do what an administrator asked.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// Another gateway uses the data folder.
-    #[error("data folder `{}` is in use by {holder}", folder.display())]
-    Locked {
-        /// The folder.
-        folder: PathBuf,
-        /// Who holds it.
-        holder: String,
-    },
-    /// The data folder cannot be used.
-    #[error("cannot use data folder `{}`", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The data folder may be read by others.
-    #[error("data folder `{}` is open to other users (mode {mode:o})", folder.display())]
-    Open {
-        /// The folder.
-        folder: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// A volume cannot be had or removed.
-    #[error(transparent)]
-    Volume(#[from] VolumeError),
-    /// An image cannot be pulled, imported or removed.
-    #[error(transparent)]
-    Image(Box<ImageError>),
-    /// Credentials of an image registry cannot be kept or read.
-    #[error(transparent)]
-    RegistryLogin(#[from] RegistryLoginError),
-    /// The server does not run an image.
-    #[error("server `{server}` runs no image")]
-    NoImage {
-        /// The server.
-        server: ServerName,
-    },
-    /// The database failed.
-    #[error("the store failed")]
-    Store(#[from] StoreError),
-    /// The audit failed.
-    #[error("the audit failed")]
-    Audit(#[from] AuditError),
-    /// Processes cannot be started here.
-    #[error("processes cannot be started on this host")]
-    Driver(#[from] DriverError),
-    /// A sign-in to a remote server failed.
-    #[error(transparent)]
-    SignIn(#[from] SignInError),
-    /// A secret cannot be set, bound, read or removed.
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    /// The spec cannot be taken as it is.
-    #[error("the server cannot be registered")]
-    Spec(#[from] SpecError),
-    /// A name cannot be used.
-    #[error("the name cannot be used")]
-    Name(#[from] NameError),
-    /// A server of that name exists.
-    #[error("a server `{name}` exists already")]
-    Conflict {
-        /// The name.
-        name: ServerName,
-    },
-    /// No such server.
-    #[error("no server `{name}`")]
-    UnknownServer {
-        /// The name or id as asked for.
-        name: String,
-    },
-    /// The server is a file's to change.
-    #[error("server `{name}` comes from {}", file_shown(.file.as_deref()))]
-    OfFile {
-        /// The server.
-        name: ServerName,
-        /// The file, if it is known.
-        file: Option<PathBuf>,
-    },
-    /// The server is Gantry's own.
-    #[error("server `{name}` is built in, and there as long as no other is configured")]
-    Builtin {
-        /// The server.
-        name: ServerName,
-    },
-    /// An agent of that name exists.
-    #[error("an agent `{name}` exists already")]
-    AgentExists {
-        /// The name.
-        name: AgentName,
-    },
-    /// No such agent.
-    #[error("no agent `{name}`")]
-    UnknownAgent {
-        /// The name as asked for.
-        name: String,
-    },
-    /// Nobody could administer the gateway any more.
-    #[error("this would end the last admin key")]
-    LastAdmin,
-    /// A grant or a filter names something that cannot be.
-    #[error("the grant cannot be taken")]
-    Grant(#[from] GrantError),
-    /// A native tool cannot be taken.
-    #[error("native tool `{name}` cannot be registered: {why}")]
-    Native {
-        /// Its name.
-        name: String,
-        /// Why.
-        why: String,
-    },
-    /// A server did not start, and the start was to fail then.
-    #[error("server `{server}` did not start: {reason}")]
-    StartFailed {
-        /// The server.
-        server: ServerName,
-        /// Why.
-        reason: String,
-    },
-    /// A server of a file that nobody has approved.
-    #[error("server `{server}` needs approval: {reason}")]
-    NeedsApproval {
-        /// The server.
-        server: ServerName,
-        /// What to do.
-        reason: String,
-    },
-    /// A server that its file switches off.
-    #[error("server `{server}` is disabled: {reason}")]
-    Disabled {
-        /// The server.
-        server: ServerName,
-        /// Where, and what to do.
-        reason: String,
-    },
-    /// A server whose entry in a file cannot be used.
-    #[error("server `{server}` is misconfigured: {reason}")]
-    Misconfigured {
-        /// The server.
-        server: ServerName,
-        /// What is wrong, where, and what to do.
-        reason: String,
-    },
-    /// What an administrator may not do, or got wrong.
-    #[error(transparent)]
-    Admin(#[from] AdminError),
-    /// The gateway is stopping.
-    #[error("the gateway is stopping")]
-    Stopping,
-}
-
-impl From<ImageError> for EngineError {
-    fn from(error: ImageError) -> Self {
-        Self::Image(Box::new(error))
     }
 }

@@ -1,8 +1,8 @@
-//! The event feed of one project. What happens is broadcast to whoever listens, and lifecycle events are
+//! The event feed of one project. Changes are broadcast to listeners, and lifecycle events are
 //! written to the store in batches.
 //!
-//! Nobody waits for a listener or for the store: a listener that falls behind is told how much it missed
-//! (`ring`), and what a full queue has no room for is logged and not stored. Entry points:
+//! Nothing waits for a listener or for the store: a slow listener learns how many entries it missed
+//! (`ring`), and events that do not fit the queue are logged and not stored. Entry points:
 //! [`Events::report`], [`Events::listen`].
 
 mod calls;
@@ -29,32 +29,32 @@ const BATCH: usize = 256;
 /// Changes that are kept for listeners.
 const KEPT: usize = 4096;
 
-/// Something that changed in a project.
+/// A change in a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Something happened to a server; written to the store as well.
+    /// An event of a server; also written to the store.
     Lifecycle(Arc<ServerEvent>),
-    /// What is observed of a server is different now.
+    /// The status of a server has changed.
     Server(ServerName),
 }
 
-/// Where runners report what happened, and listeners hear of it. Cheap to clone.
+/// Receives the events of runners and passes them to listeners. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Events {
     feed: Arc<Feed>,
     queue: mpsc::Sender<ServerEvent>,
-    /// Begins every detail.
+    /// The prefix of every detail.
     note: Arc<str>,
 }
 
-/// What the listeners of one project read.
+/// The feed of one project.
 struct Feed {
     project: ProjectName,
-    /// Tells this process apart from an earlier one: numbers of entries begin again with each.
+    /// Identifies this process: entry numbers start again with each one.
     boot: u32,
     changes: Ring<Change>,
     calls: CallFeed,
-    /// Moves whenever events were written to the store.
+    /// Changes whenever events were written to the store.
     written: watch::Sender<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Events {
         (events, receiver)
     }
 
-    /// Returns the same, with something that stands before every detail.
+    /// Returns the same feed with a prefix for every detail.
     pub(crate) fn noted(&self, note: &str) -> Self {
         Self {
             note: Arc::from(note),
@@ -86,12 +86,12 @@ impl Events {
         }
     }
 
-    /// Returns a counter that moves whenever events were written to the store.
+    /// Returns a counter that changes whenever events were written to the store.
     pub(crate) fn written(&self) -> watch::Receiver<u64> {
         self.feed.written.subscribe()
     }
 
-    /// Starts to listen at this moment.
+    /// Starts listening from now on.
     pub(crate) fn listen(&self) -> Listener {
         let feed = Arc::clone(&self.feed);
         let mut listener = Listener {
@@ -109,7 +109,7 @@ impl Events {
         self.feed.calls.totals()
     }
 
-    /// Takes calls whose rows were stored; those of other projects are none of its business.
+    /// Adds calls whose rows were stored; ignores those of other projects.
     pub(crate) fn calls_stored(&self, rows: &[CallRow<&str>]) {
         let project = self.feed.project.as_str();
         let own: Vec<_> = rows.iter().filter(|row| row.project == project).collect();
@@ -118,7 +118,7 @@ impl Events {
         }
     }
 
-    /// Tells listeners whenever the status of a server changes, until its runner is gone.
+    /// Notifies listeners whenever the status of a server changes, until its runner has ended.
     pub(crate) async fn watch_status<T>(self, server: ServerName, mut status: watch::Receiver<T>) {
         loop {
             let changed = status.changed().await;
@@ -129,7 +129,7 @@ impl Events {
         }
     }
 
-    /// Reports one thing that happened.
+    /// Reports one event.
     pub(crate) fn report(&self, server: &ServerName, kind: EventKind, detail: impl Into<String>) {
         let mut detail = detail.into();
         detail.insert_str(0, &self.note);
@@ -156,6 +156,11 @@ impl Events {
             | EventKind::SignedOut
             | EventKind::Recovered
             | EventKind::CatalogChanged
+            | EventKind::ToolsUnapproved
+            | EventKind::ToolDecided
+            | EventKind::SuspiciousText
+            | EventKind::ApprovalAsked
+            | EventKind::ApprovalDecided
             | EventKind::ImageChanged
             | EventKind::RestartRequested
             | EventKind::Stopped
@@ -178,14 +183,14 @@ impl Events {
         }
     }
 
-    /// Writes what is reported until the engine stops and the queue is empty.
+    /// Writes reported events until the engine stops and the queue is empty.
     pub(crate) async fn write(
         self,
         mut queue: mpsc::Receiver<ServerEvent>,
         store: Store,
         stop: CancellationToken,
     ) {
-        // Only the feed is kept: the queue ends with the last who can report.
+        // Only the feed is held: the queue ends when the last reporter is dropped.
         let feed = Arc::clone(&self.feed);
         drop(self);
         let mut batch = Vec::new();
@@ -217,10 +222,10 @@ impl Events {
     }
 }
 
-/// How far a listener has read, in the words of `Last-Event-ID`.
+/// The position of a listener, in the form of `Last-Event-ID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeedPosition {
-    /// The process that the numbers belong to.
+    /// The process that assigned the numbers.
     pub boot: u32,
     /// The number of the next change.
     pub changes: u64,
@@ -228,7 +233,7 @@ pub struct FeedPosition {
     pub calls: u64,
 }
 
-/// Someone who listens to the feed of one project, at their own pace.
+/// A listener of one project's feed.
 pub struct Listener {
     feed: Arc<Feed>,
     changes: watch::Receiver<u64>,
@@ -237,18 +242,18 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Returns the project that is listened to.
+    /// Returns the project.
     pub fn project(&self) -> &ProjectName {
         &self.feed.project
     }
 
-    /// Returns how far it has read.
+    /// Returns the position.
     pub fn position(&self) -> FeedPosition {
         self.at
     }
 
-    /// Goes on from an earlier position. A position of another process cannot be resumed, and nothing
-    /// is changed.
+    /// Continues from an earlier position. A position of another process cannot be resumed; then
+    /// nothing changes.
     pub fn resume(&mut self, from: FeedPosition) -> Result<(), UnknownPosition> {
         let newest = self.newest();
         let is_known = from.boot == newest.boot
@@ -269,7 +274,7 @@ impl Listener {
         }
     }
 
-    /// Waits until there is more to read, of changes or of calls. Safe to drop while it waits.
+    /// Waits until there are new changes or calls. Cancel safe.
     pub async fn changed(&mut self) {
         let at = self.at;
         // Both senders live as long as the feed, which this listener holds.
@@ -279,22 +284,22 @@ impl Listener {
         }
     }
 
-    /// Returns the next changes, so many at most.
+    /// Returns the next changes, at most `most`.
     pub fn read_changes(&mut self, most: usize) -> Batch<Change> {
         self.feed.changes.read(&mut self.at.changes, most)
     }
 
-    /// Returns the next calls, so many at most, without their bodies.
+    /// Returns the next calls, at most `most`, without their bodies.
     pub fn read_calls(&mut self, most: usize) -> Batch<Arc<CallRow>> {
         self.feed.calls.ring.read(&mut self.at.calls, most)
     }
 
-    /// Passes over everything up to now, for a listener that only wants to be woken.
+    /// Skips everything up to now, for a listener that only needs notifications.
     pub fn skip(&mut self) {
         self.at = self.newest();
     }
 
-    /// Passes over the calls up to now, for a listener that does not want them.
+    /// Skips the calls up to now, for a listener that does not need them.
     pub fn skip_calls(&mut self) {
         self.at.calls = self.feed.calls.ring.end();
     }
@@ -306,11 +311,11 @@ impl Drop for Listener {
     }
 }
 
-/// The position was given out by another process, or never.
+/// The position belongs to another process, or is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownPosition;
 
-/// Escapes what a log or a terminal must not get of what a server said.
+/// Escapes characters that must not reach a log or a terminal.
 fn printable(detail: String) -> String {
     let is_kept = |letter: char| matches!(letter, '\n' | '\t') || !is_unprintable(letter);
     if detail.chars().all(is_kept) {
@@ -411,6 +416,7 @@ mod tests {
             run: None,
             step: None,
             trace: None,
+            parent_span: None,
             surface: "mcp",
             server_id: None,
             server: "a",
@@ -428,6 +434,7 @@ mod tests {
             output: None,
             output_bytes: 0,
             repeats: 1,
+            details: Default::default(),
         };
         events.calls_stored(&[row("other")]);
         events.calls_stored(&[row("local"), row("other")]);

@@ -1,4 +1,4 @@
-//! The data folder: made private, checked, and held by one gateway at a time.
+//! The data folder: made private, checked, and locked by one gateway at a time.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -13,15 +13,15 @@ use gantry_store::Gateway;
 use crate::error::EngineError;
 use crate::random::random;
 
-/// A data folder that is ours until this is dropped.
+/// A data folder that is locked until this is dropped.
 pub(crate) struct DataFolder {
     path: PathBuf,
-    /// Holds the lock; the kernel lets go of it when we die, however that happens.
+    /// Holds the lock; the kernel releases it when the process ends.
     _lock: File,
 }
 
 impl DataFolder {
-    /// Makes the folder if need be and takes it, or says who has it.
+    /// Creates the folder if necessary and locks it, or names the process that holds it.
     pub(crate) fn take(path: &Path) -> Result<Self, EngineError> {
         let failed = |source| EngineError::Folder {
             folder: path.to_owned(),
@@ -53,7 +53,7 @@ impl DataFolder {
                 holder: holder(&mut lock).map_err(failed)?,
             });
         }
-        // Over what is there, and not after emptying it: on a full disk there is no other space.
+        // Overwritten instead of truncated first: on a full disk there is no other space.
         lock.rewind().map_err(failed)?;
         write!(lock, "{:<HOLDER_BYTES$}", std::process::id()).map_err(failed)?;
         lock.set_len(HOLDER_BYTES as u64).map_err(failed)?;
@@ -63,7 +63,7 @@ impl DataFolder {
         })
     }
 
-    /// Returns a folder of its own inside, private too.
+    /// Creates a private folder inside.
     pub(crate) fn inner(&self, name: &str) -> Result<PathBuf, EngineError> {
         let path = self.path.join(name);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -74,7 +74,7 @@ impl DataFolder {
         Ok(path)
     }
 
-    /// Returns the gateway of this folder; its id is made at its first start.
+    /// Returns the gateway of this folder; its id is created at the first start.
     pub(crate) fn gateway(&self) -> Result<Gateway, EngineError> {
         let path = self.path.join(GATEWAY_ID);
         let id = gateway_id(&path).map_err(|source| EngineError::Folder {
@@ -95,8 +95,8 @@ impl DataFolder {
 /// The file that holds the gateway's id.
 const GATEWAY_ID: &str = "gateway_id";
 
-/// Reads the gateway's id, or makes it. The file is there whole or not at all, after a power cut too:
-/// with another id the gateway would not know its own rows.
+/// Reads or creates the gateway's id. The file is written atomically, even across a power loss:
+/// with another id the gateway would not recognise its own rows.
 fn gateway_id(path: &Path) -> io::Result<GatewayId> {
     match std::fs::read_to_string(path) {
         Ok(text) => {
@@ -120,15 +120,15 @@ fn gateway_id(path: &Path) -> io::Result<GatewayId> {
     Ok(id)
 }
 
-/// How many bytes the holder of a lock writes, so that nothing of a former one is left.
+/// How many bytes the holder of a lock writes, so that nothing of an earlier one remains.
 const HOLDER_BYTES: usize = 20;
 
-/// How often a lock is read in which nobody has written who holds it, and the time in between.
+/// How often, and at which interval, a lock without a recorded holder is read.
 const LOOKS: u32 = 50;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// Returns who holds a lock. Who took it just now has still to write itself down: until then there is
-/// nothing, or the number of one that was killed.
+/// Returns the holder of a lock. A new holder records itself a moment later; until then the file is
+/// empty, or has the process id of a killed one.
 fn holder(lock: &mut File) -> io::Result<String> {
     let mut text = String::new();
     for _ in 0..LOOKS {

@@ -1,7 +1,7 @@
-//! The pooled HTTP clients: one for each set of address rules, proxy and extra certificates, shared
-//! by all servers that have the same. Roots are the system's; the provider of TLS is ring. No
-//! client follows a redirect, reads a proxy from the environment, or keeps a cookie. Transports and
-//! sign-ins use them and judge addresses by the same rules. Entry points: [`Clients`], [`Route`].
+//! The pooled HTTP clients: one for each combination of address rules, proxy and additional
+//! certificates. Uses the system's root certificates and ring for TLS. No client follows redirects,
+//! reads a proxy from the environment, or keeps cookies. Transports and sign-ins use them, with the
+//! same address rules. Entry points: [`Clients`], [`Route`].
 
 mod address;
 mod ca_bundle;
@@ -24,14 +24,14 @@ use self::ca_bundle::CaFiles;
 pub(crate) use self::dial::{dial, judge_registry};
 pub(crate) use self::route::Route;
 
-/// How long a connection may take, with its name and its encryption. fault H2
+/// Time limit of a connection, including name resolution and TLS. fault H2
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// How long an idle connection is kept for the next call.
 const IDLE: Duration = Duration::from_secs(30);
 /// How many idle connections are kept for one server.
 const IDLE_MOST: usize = 32;
 
-/// What is needed to reach a server is not there.
+/// Why a client cannot be created.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("connection setup with {origin} failed: {why}")]
 pub(crate) struct SetupError {
@@ -39,7 +39,7 @@ pub(crate) struct SetupError {
     pub(crate) why: String,
 }
 
-/// What makes one client different from another.
+/// The properties that distinguish clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     policy: AddressPolicy,
@@ -55,7 +55,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Returns the client for a server, and the rules that its addresses are judged by.
+    /// Returns the client and the address rules for a server.
     pub(crate) async fn client(
         &self,
         url: &Url,
@@ -72,7 +72,7 @@ impl Clients {
             proxy: launch.proxy.clone(),
             ca_file: launch.ca_file.clone(),
         };
-        // A file of certificates may change; who names one reads it at each start.
+        // A certificate file may change, so it is read at each start.
         if let Some(file) = &key.ca_file {
             let own = self.ca_files.read(file).await;
             let own = own.map_err(|why| setup(format!("`ca_file` cannot be read: {why}")))?;
@@ -81,14 +81,14 @@ impl Clients {
         if let Some(client) = self.made().get(&key) {
             return Ok((client.clone(), policy));
         }
-        // Made without the lock: who comes second meanwhile throws its own away.
+        // Created without the lock; if two tasks do so at once, one client is dropped.
         let client = make(&key, Vec::new()).map_err(setup)?;
         let client = self.made().entry(key).or_insert(client).clone();
         Ok((client, policy))
     }
 
-    /// Returns a client whose connections all go to one socket of this host, such as the one behind
-    /// which a server listens inside its own network.
+    /// Returns a client whose connections all go to one Unix socket of this host, which forwards to
+    /// a server inside its own network namespace.
     pub(crate) fn of_socket(&self, socket: &Path) -> Result<(Client, AddressPolicy), SetupError> {
         install_provider();
         let made = client().unix_socket(socket).build();
@@ -106,7 +106,7 @@ impl Clients {
     }
 }
 
-/// Returns the rules that the addresses of a server are judged by.
+/// Returns the address rules of a server.
 fn policy(url: &Url, launch: &RemoteLaunch) -> Result<AddressPolicy, SetupError> {
     let proxy = launch.proxy.as_deref().map(Url::parse).transpose();
     let proxy = proxy.map_err(|error| SetupError {
@@ -129,7 +129,7 @@ fn make(key: &Key, own: Vec<Certificate>) -> Result<Client, String> {
     };
     match builder()?.tls_certs_merge(own.clone()).build() {
         Ok(client) => Ok(client),
-        // A machine without any roots: only the named ones are left, and plain HTTP.
+        // A machine without root certificates: only the configured ones apply, or plain HTTP.
         Err(error) => builder()?
             .tls_certs_only(own)
             .build()
@@ -137,7 +137,7 @@ fn make(key: &Key, own: Vec<Certificate>) -> Result<Client, String> {
     }
 }
 
-/// Begins a client as all of ours are.
+/// Starts a client with the common settings.
 fn client() -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
@@ -152,7 +152,7 @@ fn client() -> ClientBuilder {
         .http2_max_header_list_size(64 << 10)
 }
 
-/// Makes ring the provider of TLS for the whole process; whoever came first stays.
+/// Installs ring as the TLS provider of the process, unless one is installed.
 fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,6 +1,6 @@
-//! The images of a gateway, as administrators and the image driver use them: listed, pulled, imported,
-//! removed, pruned. The store is opened when it is first needed. `logins` has the credentials that a
-//! project gave for registries, `tags` what registries said last of the tags in use.
+//! The images of a gateway, for administrators and the image driver: list, pull, import, remove,
+//! prune. The store is opened on first use. `logins` has a project's credentials for registries,
+//! `tags` the last known state of the tags in use.
 
 mod logins;
 mod tags;
@@ -35,28 +35,28 @@ pub struct Images {
 struct Inner {
     folder: PathBuf,
     registry: Registry,
-    /// Where the person whose gateway this is has the credentials of their client.
+    /// The home of the gateway's user, with the credentials of their container client.
     home: Option<PathBuf>,
     opened: Mutex<Option<ImageStore>>,
-    /// Once there is a store to keep them in.
+    /// Set once there is a vault.
     logins: OnceLock<RegistryLogins>,
     tags: Tags,
 }
 
-/// Why the credentials for a registry cannot be had.
+/// Why the credentials for a registry cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryCredentialsError {
-    /// Those that were given to the gateway.
+    /// The credentials stored in the gateway cannot be read.
     #[error(transparent)]
     Login(#[from] RegistryLoginError),
-    /// Those of the person's own client.
+    /// Those of the user's container client cannot be read.
     #[error(transparent)]
     Client(#[from] CredentialsError),
 }
 
 impl Images {
     pub(crate) fn new(folder: PathBuf, home: Option<PathBuf>) -> Self {
-        // The same rules for addresses as remote servers have. fault H4
+        // The same address rules as for remote servers. fault H4
         let judge = |dial: &Dial<'_>| judge_registry(dial.registry, dial.host, dial.address);
         Self {
             inner: Arc::new(Inner {
@@ -70,13 +70,13 @@ impl Images {
         }
     }
 
-    /// Has credentials for registries kept in this vault from now on.
+    /// Sets the vault for registry credentials.
     pub(crate) fn use_vault(&self, vault: Vault) {
         // Only the first is used.
         drop(self.inner.logins.set(RegistryLogins::new(vault)));
     }
 
-    /// Runs something on the store, on a thread that may block.
+    /// Runs an operation on the store, on a blocking thread.
     pub(crate) async fn on_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ImageStore) -> Result<T, ImageError> + Send + 'static,
@@ -89,7 +89,7 @@ impl Images {
         working.await.map_err(stopped)?
     }
 
-    /// Opens the store, unless it is. Blocks.
+    /// Opens the store on first use. Blocks.
     fn store(&self) -> Result<ImageStore, ImageError> {
         let mut opened = self.inner.opened.lock();
         if let Some(store) = &*opened {
@@ -108,23 +108,23 @@ impl Images {
         Ok(store)
     }
 
-    /// Returns the folder that everything is kept in.
+    /// Returns the folder of the store.
     pub(crate) fn folder(&self) -> &Path {
         &self.inner.folder
     }
 
-    /// Returns the images there are.
+    /// Returns all images.
     pub async fn list(&self) -> Result<Vec<ImageRecord>, ImageError> {
         self.on_store(ImageStore::list).await
     }
 
-    /// Returns what a name was resolved to, if the image is there.
+    /// Returns the record of a name, if the image is in the store.
     pub async fn find(&self, image: &ImageReference) -> Result<Option<ImageRecord>, ImageError> {
         let image = image.clone();
         self.on_store(move |store| store.find(&image)).await
     }
 
-    /// Pulls an image; what is there of it is not fetched again.
+    /// Pulls an image; layers in the store are not fetched again.
     pub async fn pull(
         &self,
         image: &ImageReference,
@@ -142,7 +142,7 @@ impl Images {
         store.pull(&self.inner.registry, image, request).await
     }
 
-    /// Returns the digest that the tag of an image has now, to tell whether it changed under it.
+    /// Returns the current digest of an image's tag, to detect a change.
     pub async fn resolve(
         &self,
         image: &ImageReference,
@@ -154,8 +154,8 @@ impl Images {
         store.resolve(registry, image, credentials, stop).await
     }
 
-    /// Returns what a project shows to the registry of an image: the credentials it was given, or for the
-    /// project of the gateway's own person (`is_own`) those of that person's client.
+    /// Returns the project's credentials for the registry of an image: the stored ones, or for the
+    /// user's own project (`is_own`) those of the user's container client.
     pub(crate) async fn credentials(
         &self,
         project: &ProjectName,
@@ -206,7 +206,7 @@ impl Images {
         logins.remove(project, registry).await
     }
 
-    /// Notes what the registry says of a tag; returns whether that is news.
+    /// Records the state of a tag; returns whether it is new.
     pub(crate) fn note_tag(
         &self,
         project: &ProjectName,
@@ -216,7 +216,7 @@ impl Images {
         self.inner.tags.note(project, image, digest)
     }
 
-    /// Returns what the tag of an image points to, if it was seen to be something else than this digest.
+    /// Returns the new state of a tag, if it is known to differ from this digest.
     pub(crate) fn changed_tag(
         &self,
         project: &ProjectName,
@@ -227,7 +227,7 @@ impl Images {
         self.inner.tags.other_than(project, &image, digest)
     }
 
-    /// Forgets what was seen of tags that no server of a project names.
+    /// Forgets the tags that no server of a project uses.
     pub(crate) fn keep_tags(&self, project: &ProjectName, named: &HashSet<ImageReference>) {
         self.inner.tags.keep(project, named);
     }
@@ -244,7 +244,7 @@ impl Images {
             .await
     }
 
-    /// Removes a name, and the layers that nothing else uses.
+    /// Removes a name, and the layers that are no longer used.
     pub async fn remove(&self, image: &ImageReference) -> Result<Pruned, ImageError> {
         let image = image.clone();
         self.on_store(move |store| store.remove(&image)).await

@@ -1,6 +1,6 @@
-//! The known secrets of one server: those of its spec, those of the project that it was given, and those
-//! of a sign-in, which come and go. Readers take the current redactor and never wait; the last few sets
-//! stay redacted, since a server may repeat one that was replaced. Entry points:
+//! The known secrets of one server: those of its spec, those of the project that it received, and
+//! those of a sign-in, which change. Readers take the current redactor and never wait; the last few
+//! sets stay redacted, since a server may repeat a replaced one. Entry points:
 //! [`KnownSecrets::redactor`], [`KnownSecrets::learn`], [`KnownSecrets::given`].
 
 use std::collections::VecDeque;
@@ -10,10 +10,10 @@ use arc_swap::{ArcSwap, Guard};
 use gantry_model::secret::{Redactor, SecretText};
 use parking_lot::Mutex;
 
-/// How many sets of each kind are hidden: the ones in use and those before them.
+/// How many sets of each kind are redacted: the current one and those before it.
 const MOST_SETS: usize = 3;
 
-/// What is taken out of everything that a server says.
+/// The secrets to redact from everything a server sends.
 #[derive(Default)]
 pub(crate) struct KnownSecrets {
     own: Vec<SecretText>,
@@ -24,14 +24,14 @@ pub(crate) struct KnownSecrets {
 /// Secrets that came after the spec, the newest sets last.
 #[derive(Default)]
 struct Brought {
-    /// Of a sign-in.
+    /// Tokens of a sign-in.
     tokens: VecDeque<Vec<SecretText>>,
-    /// Of the project.
+    /// Secrets of the project.
     given: VecDeque<Vec<SecretText>>,
 }
 
 impl KnownSecrets {
-    /// Begins with the secrets of a server's spec.
+    /// Starts with the secrets of a server's spec.
     pub(crate) fn new(own: Vec<SecretText>) -> Self {
         let current = ArcSwap::from_pointee(Redactor::new(&own));
         Self {
@@ -41,22 +41,22 @@ impl KnownSecrets {
         }
     }
 
-    /// Returns what hides all that is known now; to be held for a moment only.
+    /// Returns the current redactor; to be held for a moment only.
     pub(crate) fn redactor(&self) -> Guard<Arc<Redactor>> {
         self.current.load()
     }
 
-    /// Returns the same, to be held for as long as is needed.
+    /// Returns the current redactor, to be held for any time.
     pub(crate) fn shared(&self) -> Arc<Redactor> {
         self.current.load_full()
     }
 
-    /// Takes up the tokens of a sign-in before any of them is sent; the oldest set goes.
+    /// Adds the tokens of a sign-in before any of them is sent; drops the oldest set.
     pub(crate) fn learn(&self, set: Vec<SecretText>) {
         self.take_up(set, |brought| &mut brought.tokens);
     }
 
-    /// Takes up the project's secrets that the server is about to be given; the oldest set goes.
+    /// Adds the project's secrets that the server is about to receive; drops the oldest set.
     pub(crate) fn given(&self, set: Vec<SecretText>) {
         self.take_up(set, |brought| &mut brought.given);
     }

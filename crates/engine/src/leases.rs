@@ -1,13 +1,13 @@
-//! Which registered servers this gateway runs, where several gateways share one store.
+//! Which registered servers this gateway runs if several gateways share one store.
 //!
-//! Each registered server is run by the gateway that holds its lease; to the others it is a server
-//! that is held, with the holder in its reason. A gateway that is alone takes all leases with one
-//! statement and never renews them. Servers of files belong to the gateway that reads the files and
-//! have no lease. Entry point: [`Leases::holder`]. `project::follow` renews and takes them.
+//! Each registered server is run by the gateway that holds its lease; on the others its status
+//! names the holder. A gateway that is alone takes all leases with one statement and never renews
+//! them. Servers of files belong to the gateway that reads the files and have no lease. Entry
+//! point: [`Leases::holder`]. `project::follow` renews and takes them.
 //!
-//! In a store that gateways of other machines share, any of them may lose the store alone. There a
-//! lease is always renewed, and its holder sends calls only while it cannot have ended: [`Leases::may_run`]
-//! counts from before the renewal was sent, on a clock that nobody sets.
+//! In a store shared with other machines, any gateway may lose its connection to the store. There a
+//! lease is always renewed, and its holder sends calls only while the lease is certainly valid:
+//! [`Leases::may_run`] counts from before the renewal was sent, on a monotonic clock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,27 +20,34 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-/// How long a lease lasts. A gateway that dies is replaced after at most this long and one look.
-const LASTS: Duration = Duration::from_secs(8);
-/// How long it lasts in a remote store while no other gateway is there: so long calls go on when the store
-/// is away, and so long a gateway that comes later waits for one that died.
+/// The lifetime of a lease. A dead gateway is replaced after this time, and within ten seconds its
+/// servers run elsewhere. A renewal every two seconds that waits for a lock of the store, at most
+/// four, still comes in time.
+const LASTS: Duration = Duration::from_secs(7);
+/// The lifetime in a remote store while there is no other gateway: for so long calls continue when
+/// the store is unreachable, and a later gateway waits for one that died.
 const LASTS_ALONE: Duration = Duration::from_secs(60);
-/// How much sooner than its end a lease is no longer used: clocks of machines do not run alike, and a call
-/// takes a moment to be sent.
+/// How long before its end a lease is no longer used: clocks differ between machines, and sending a
+/// call takes a moment.
 const MARGIN: Duration = Duration::from_millis(500);
+/// How long after the end of another gateway's lease it is taken: by then it has ended by the
+/// database's clock, too.
+const AFTER_END: Duration = Duration::from_millis(20);
 
-/// The leases of one project as they were last read.
+/// The leases of one project, as last read.
 pub(crate) struct Leases {
     store: Store,
     project: ProjectName,
     known: Mutex<HashMap<ServerId, Option<GatewayId>>>,
-    /// Whether any of them has another holder since somebody last asked.
+    /// Whether any of them has changed its holder since the last check.
     moved: AtomicBool,
-    /// Until when those of this gateway certainly hold, in milliseconds from `origin` on; the end of time
-    /// in a store of this machine alone.
+    /// When the first lease of another gateway ends, unless it is renewed.
+    ends_at: Mutex<Option<Instant>>,
+    /// Until when this gateway's leases are certainly valid, in milliseconds since `origin`; the
+    /// maximum in a local store.
     until: AtomicU64,
     origin: Instant,
-    /// Whether they are released for good; held while leases are taken or released.
+    /// Whether they are permanently released; locked while leases are taken or released.
     released: AsyncMutex<bool>,
 }
 
@@ -52,15 +59,16 @@ impl Leases {
             project,
             known: Mutex::default(),
             moved: AtomicBool::new(false),
+            ends_at: Mutex::default(),
             until,
             origin: Instant::now(),
             released: AsyncMutex::new(false),
         }
     }
 
-    /// Returns the other gateway that runs a registered server, if another one does.
+    /// Returns the other gateway that runs a registered server, if there is one.
     ///
-    /// Takes all leases that are free when it is asked of a server that it does not know.
+    /// For an unknown server, takes all free leases first.
     pub(crate) async fn holder(&self, server: ServerId) -> Option<GatewayId> {
         let known = self.lock().get(&server).copied();
         match known {
@@ -73,7 +81,7 @@ impl Leases {
         }
     }
 
-    /// Takes all leases that are free, unless this gateway stops and has released its own.
+    /// Takes all free leases, unless this gateway is stopping and has released its own.
     pub(crate) async fn take(&self) {
         let released = self.released.lock().await;
         if *released {
@@ -82,7 +90,8 @@ impl Leases {
         let before = Instant::now();
         let taken = match self.store.take_leases(&self.project, LASTS).await {
             Ok(leases) => {
-                // The first ones are not renewed yet. Later ones hold for longer than what is known.
+                // The first leases are not renewed yet. Later ones are valid for longer than the
+                // known time.
                 if self.until.load(Ordering::Acquire) == 0 {
                     self.hold_from(before, LASTS);
                 }
@@ -97,8 +106,14 @@ impl Leases {
             }
         };
         match taken {
-            Ok(leases) => self.learn(&leases),
-            // A database that cannot be used stops no server.
+            Ok(leases) => {
+                let left = self.store.ends_in(&leases, LASTS);
+                // What has ended and was not taken is left to the next check.
+                let left = left.filter(|left| !left.is_zero() && *left <= LASTS_ALONE);
+                *self.ends_at.lock() = left.map(|left| Instant::now() + left + AFTER_END);
+                self.learn(&leases);
+            }
+            // A failing database stops no server.
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,
@@ -108,19 +123,24 @@ impl Leases {
         }
     }
 
-    /// Tells, once, whether any lease has another holder than when this was last asked.
+    /// Returns, once, when the first lease of another gateway ends, unless it is renewed.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        self.ends_at.lock().take()
+    }
+
+    /// Returns, once, whether any lease has changed its holder since the last call.
     pub(crate) fn have_moved(&self) -> bool {
         self.moved.swap(false, Ordering::AcqRel)
     }
 
-    /// Tells whether another gateway runs a registered server of this project.
+    /// Returns whether another gateway runs a registered server of this project.
     pub(crate) fn any_elsewhere(&self) -> bool {
         let known = self.lock();
         known.values().any(|holder| self.other(*holder).is_some())
     }
 
-    /// Renews the leases that this gateway holds; for longer if there is no other. In a remote store it
-    /// then reads who holds which, before it relies on them: one that had ended may be another's by now.
+    /// Renews this gateway's leases; for longer if there is no other gateway. In a remote store,
+    /// then reads the holders before relying on them: an expired lease may have been taken.
     pub(crate) async fn renew(&self, is_alone: bool) -> Result<(), StoreError> {
         let lasts = match is_alone && self.store.is_remote() {
             true => LASTS_ALONE,
@@ -135,7 +155,8 @@ impl Leases {
         Ok(())
     }
 
-    /// Tells whether a registered server may be sent calls now: no other gateway can have its lease.
+    /// Returns whether calls may be sent to a registered server now: no other gateway can have its
+    /// lease.
     pub(crate) fn may_run(&self, server: ServerId) -> bool {
         let until = self.until.load(Ordering::Acquire);
         if until == u64::MAX {
@@ -146,7 +167,7 @@ impl Leases {
         now < until && self.other(holder).is_none()
     }
 
-    /// Remembers until when leases hold that were asked for at `before`.
+    /// Remembers until when leases are valid that were requested at `before`.
     fn hold_from(&self, before: Instant, lasts: Duration) {
         if !self.store.is_remote() {
             return;
@@ -157,8 +178,8 @@ impl Leases {
         self.until.store(until, Ordering::Release);
     }
 
-    /// Lets other gateways run the servers; only when none of them runs here any more. None is taken
-    /// after.
+    /// Releases the leases to other gateways, once none of the servers runs here any more. Takes
+    /// none afterwards.
     pub(crate) async fn release(&self) {
         let mut released = self.released.lock().await;
         *released = true;

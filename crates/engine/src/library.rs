@@ -1,8 +1,8 @@
-//! The engine in the formats of models' APIs: tools as a request wants them, calls as a model makes
-//! them, answers as it reads them. For programs that embed the engine, and for REST.
+//! The engine in the formats of models' APIs: tools for a request, calls as a model makes them,
+//! results as it reads them. For programs that embed the engine, and for REST.
 //!
-//! Every call passes the same pipeline, grants, schemas and audit as any other. An error of one call
-//! is its answer, in a form that a model can act on; the others continue. Entry points:
+//! Every call passes the same pipeline, grants, schemas and audit as any other. The error of one
+//! call is its result, in a form that a model can act on; the others continue. Entry points:
 //! [`Engine::tools_in`], [`Engine::call_from`].
 
 use std::time::Duration;
@@ -20,21 +20,21 @@ use crate::error::{CallError, CallFailure};
 use crate::request::{Announced, ClientIdentity, Lists, Reply, Request, Scope, Surface};
 use crate::server::handshake::trusted;
 
-/// How the calls of a message are made.
+/// Options for the calls of a message.
 #[derive(Debug, Clone)]
 pub struct CallOptions {
-    /// Where the message came in.
+    /// The surface at which the message arrived.
     pub surface: Surface,
-    /// Which servers its calls may reach.
+    /// The servers that its calls may reach.
     pub scope: Scope,
-    /// What they belong to in the caller's world.
+    /// The caller's context: user, session, run.
     pub context: Context,
-    /// A shorter time than each server's own.
+    /// A shorter timeout than each server's own.
     pub timeout: Option<Duration>,
 }
 
 impl Default for CallOptions {
-    /// Returns the options of who embeds the engine: all servers, each server's own time.
+    /// Returns the options for embedding: all servers, each server's own timeout.
     fn default() -> Self {
         Self {
             surface: Surface::Library,
@@ -45,13 +45,13 @@ impl Default for CallOptions {
     }
 }
 
-/// Why a message of a model's cannot be acted on at all.
+/// Why a model's message cannot be processed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("the message cannot be read")]
     Wire(#[from] WireError),
-    /// There is no call in it.
+    /// It contains no call.
     #[error(transparent)]
     Form(#[from] FormError),
 }
@@ -76,23 +76,23 @@ impl Diagnose for MessageError {
     }
 }
 
-/// What one call of a model's came to.
+/// The result of one call of a model.
 #[derive(Debug, Clone)]
 pub struct ModelAnswer {
-    /// The audit row, if there is one.
+    /// The id of its audit row, if there is one.
     pub call: Option<CallId>,
-    /// The tool failed, or the call could not be made; the answer says so to the model.
+    /// Whether the tool failed or the call could not be made; the answer says so to the model.
     pub is_error: bool,
     /// The answer, in the shape of the call.
     pub answer: RawBuf,
-    /// What it takes of the budget for answers; to be kept as long as anything of it is.
+    /// Its share of the response budget; hold it as long as the answer.
     pub permit: AnswerPermit,
 }
 
-/// What all calls of a message came to, in their order.
+/// The results of all calls of a message, in order.
 #[derive(Debug, Clone)]
 pub struct ModelAnswers {
-    /// Whose form they have.
+    /// Their format.
     pub shape: Shape,
     /// Whether the message was a list or a whole message.
     pub is_list: bool,
@@ -113,25 +113,24 @@ impl ModelAnswers {
 }
 
 impl Engine {
-    /// Returns a caller's tools as they stand in a request's `tools`, always in the same order.
+    /// Returns a caller's tools for a request's `tools`, always in the same order.
     ///
-    /// A lazy server that was never listed is woken, and waited for a moment.
+    /// Wakes a lazy server that was never listed, and waits a moment for it.
     pub async fn tools_in(&self, caller: &Caller, scope: &Scope, shape: Shape) -> RawBuf {
         self.wake(caller, scope).await;
         self.shaped(caller, scope, shape, None)
     }
 
-    /// Wakes lazy servers of a caller's that were never listed, and waits a moment for them.
+    /// Wakes a caller's lazy servers that were never listed, and waits a moment for them.
     pub async fn wake(&self, caller: &Caller, scope: &Scope) {
         if let Some(project) = self.project(&caller.project) {
             project.router.warm_up(caller, scope).await;
         }
     }
 
-    /// Returns those of a caller's tools that one server offers, under the names they have among
-    /// all.
+    /// Returns the caller's tools of one server, under the names they have among all tools.
     ///
-    /// A lazy one that was never listed is woken, and waited for a moment.
+    /// Wakes a lazy server that was never listed, and waits a moment for it.
     pub async fn tools_of(&self, caller: &Caller, server: &str, shape: Shape) -> RawBuf {
         if let Ok(name) = server.parse() {
             self.wake(caller, &Scope::Server(name)).await;
@@ -146,10 +145,10 @@ impl Engine {
         view.map_or_else(nothing, |view| view.tools_in(shape, server))
     }
 
-    /// Makes the calls of a model's message, side by side, and returns the answers for the model.
+    /// Makes the calls of a model's message concurrently, and returns the results for the model.
     ///
-    /// The message is one call, a list of calls, or the assistant's whole message; without a shape
-    /// it is told by form. Dropping the future takes the calls back.
+    /// The message is one call, a list of calls, or a whole assistant message; without a declared
+    /// format it is detected. Dropping the future cancels the calls.
     pub async fn call_from(
         &self,
         caller: &Caller,
@@ -162,7 +161,7 @@ impl Engine {
         Ok(self.call_all(caller, &calls, options).await)
     }
 
-    /// Makes calls that were read already.
+    /// Makes calls that were already parsed.
     pub async fn call_all(
         &self,
         caller: &Caller,
@@ -173,7 +172,7 @@ impl Engine {
             .await
     }
 
-    /// Makes calls that were read already, under the ids that were given out for them, in their order.
+    /// Makes calls that were already parsed, with preassigned ids, in order.
     pub async fn call_announced(
         &self,
         caller: &Caller,
@@ -208,7 +207,8 @@ impl Engine {
         let view = project.map(|project| project.catalog.view(caller, &options.scope));
         let name = view.and_then(|view| view.meant(shape, &call.name));
         let name = RawBuf::string(name.as_deref().unwrap_or(&call.name));
-        // What is no object fits no schema: it is judged and recorded like any other call.
+        // Arguments that are not an object match no schema: they are checked and recorded like any
+        // other call.
         let arguments = match &call.arguments {
             Ok(arguments) => arguments,
             Err(unreadable) => &unreadable.given,
@@ -256,9 +256,9 @@ fn failed(shape: Shape, call: &ModelCall, failure: &CallFailure) -> ModelAnswer 
     }
 }
 
-/// Says what went wrong, and what a model can do about it. rows 4.8, 3.3, 3.4
+/// Describes the error, and what a model can do about it. rows 4.8, 3.3, 3.4
 fn words(call: &ModelCall, error: &CallError) -> String {
-    // Names as the model knows them; servers and agents are not its business here.
+    // Uses the model's names; it does not know servers and agents.
     let asked = &call.name;
     let text = match (error, &call.arguments) {
         (CallError::UnknownTool { .. }, _) => return format!("Unknown tool: {asked}"),
@@ -289,12 +289,16 @@ fn advice(error: &CallError) -> Option<String> {
         error,
         CallError::Arguments { .. }
             | CallError::Busy { .. }
+            | CallError::Limited(_)
             | CallError::Timeout { .. }
             | CallError::Exited { .. }
     ) {
         return error.hint();
     }
-    if matches!(error, CallError::Unbound { .. }) {
+    if matches!(
+        error,
+        CallError::Unbound { .. } | CallError::Forbidden { .. }
+    ) {
         return Some("use one of the tools that are offered".to_owned());
     }
     let passes = matches!(

@@ -1,5 +1,5 @@
-//! What belongs to the machine and is shared by all projects: the data folder, the store, the audit
-//! journal, the drivers, HTTP clients, the memory for answers, and what is under way.
+//! The parts shared by all projects: the data folder, the store, the audit journal, the drivers,
+//! HTTP clients, the memory for responses, and running tasks.
 //!
 //! Nothing here names a server, an agent or a session: those belong to a project.
 
@@ -26,8 +26,9 @@ use crate::http_client::Clients;
 use crate::image_store::Images;
 use crate::random::random;
 use crate::schema::CheckPermits;
-use crate::telemetry::GatewayMetrics;
+use crate::telemetry::{ExportHealth, GatewayFigures, GatewayMetrics};
 use crate::tokens::Tokens;
+use crate::traces::Traces;
 use crate::view::HealthStatus;
 
 /// What all projects of an engine share.
@@ -36,47 +37,49 @@ pub(crate) struct Machine {
     pub(crate) folder: DataFolder,
     pub(crate) store: Store,
     pub(crate) drivers: Drivers,
-    /// What the drivers of hosted servers share.
+    /// Shared by the drivers of hosted servers.
     pub(crate) hosted: Arc<Hosted>,
     pub(crate) images: Images,
     pub(crate) audit: Audit,
     pub(crate) ids: Arc<CallIds>,
     pub(crate) clients: Arc<Clients>,
-    /// Callers with tokens of other issuers.
+    /// Callers with tokens of configured issuers.
     pub(crate) tokens: Arc<Tokens>,
     /// Opens the vault of each project.
     pub(crate) vault: Vault,
     pub(crate) answers: AnswerPool,
     pub(crate) checks: CheckPermits,
     pub(crate) metrics: GatewayMetrics,
-    /// Where browsers bring the answers of sign-ins, once the gateway listens.
+    /// Exports spans of calls, if an endpoint is configured.
+    pub(crate) traces: Option<Arc<Traces>>,
+    /// The redirect URL of sign-ins, once the gateway listens.
     pub(crate) callback: watch::Sender<Option<String>>,
-    /// Moves whenever keys of any project have changed or ended.
+    /// Changes whenever keys of any project have changed or ended.
     pub(crate) keys_changed: watch::Sender<u64>,
     /// How many instances were started.
     pub(crate) generations: Arc<AtomicU64>,
-    /// Upstream ids of this boot begin here.
+    /// The first upstream id of this boot.
     pub(crate) first_id: u64,
-    /// Requests under way; closed when the engine drains.
+    /// Running requests; closed when the engine drains.
     pub(crate) requests: TaskTracker,
     pub(crate) draining: CancellationToken,
     /// Runners, links and the engine's own tasks.
     pub(crate) tracker: TaskTracker,
     pub(crate) stop_tasks: CancellationToken,
-    /// What administrators change; run to its end, whoever waits for it.
+    /// Administrative changes; they run to their end even if the caller is gone.
     pub(crate) changes: TaskTracker,
-    /// When what is being stopped is killed at the latest; set when the engine drains.
+    /// When stopping processes are killed at the latest; set when the engine drains.
     pub(crate) kill_at: watch::Sender<Option<Instant>>,
 }
 
 impl Machine {
-    /// Tells whether this is the project of the folder itself, which the gateway's own acts, events
-    /// and metrics are shown to.
+    /// Returns whether this is the project of the data folder, which shows the gateway's own acts,
+    /// events and metrics.
     pub(crate) fn is_default(&self, project: &ProjectName) -> bool {
         self.config.project == *project
     }
 
-    /// Returns how the engine is in one word; costs nothing.
+    /// Returns the health of the engine in one word; free of cost.
     pub(crate) fn health_status(&self) -> HealthStatus {
         if self.draining.is_cancelled() {
             HealthStatus::Stopping
@@ -89,14 +92,30 @@ impl Machine {
         }
     }
 
-    /// Makes the folder in which a project's servers have their working folders.
+    /// Returns how the exports are.
+    pub(crate) fn exports(&self) -> Vec<ExportHealth> {
+        self.traces.iter().map(|traces| traces.health()).collect()
+    }
+
+    /// Returns how the gateway is, for its metrics.
+    pub(crate) fn figures(&self) -> GatewayFigures {
+        let audit = self.audit.health();
+        GatewayFigures {
+            audit_writable: audit.writable,
+            audit_waiting: audit.folded_lag_records,
+            journal_bytes: audit.journal_bytes,
+            exports: self.exports(),
+        }
+    }
+
+    /// Creates the parent folder of a project's working folders.
     pub(crate) fn make_folders(&self, project: &ProjectName) -> Result<(), EngineError> {
         let project = (!self.is_default(project)).then_some(project);
         let folders = folders(project);
         self.folder.inner(&folders.to_string_lossy()).map(drop)
     }
 
-    /// Removes the folder in which a deleted project's servers had their working folders.
+    /// Removes the parent folder of a deleted project's working folders.
     pub(crate) fn remove_folders(&self, project: &ProjectName) {
         if self.is_default(project) {
             return;
@@ -115,7 +134,7 @@ impl Machine {
     }
 }
 
-/// Upstream ids begin at a random number of this boot, exact in every JSON library.
+/// Returns a random start for upstream ids, exact in every JSON library.
 pub(crate) fn first_id() -> u64 {
     let random = u64::from(u32::from_le_bytes(random()));
     ((random & 0x000f_ffff) | 1 << 20) << 32

@@ -1,8 +1,7 @@
 //! Tools that run inside the gateway, under the pseudo-server `native` (rows 4.4 and 4.7).
 //!
-//! They are judged, recorded and listed like a server's. A handler that panics fails its own call
-//! and nothing else. Entry points: [`NativeTool::new`] for who embeds the engine, [`Native::call`]
-//! for the router.
+//! They are checked, recorded and listed like a server's. A handler that panics fails only its own
+//! call. Entry points: [`NativeTool::new`] for embedding programs, [`Native::call`] for the router.
 
 mod typed;
 
@@ -46,26 +45,26 @@ pub struct NativeTool {
 /// A call of a native tool, its arguments already checked.
 #[derive(Debug, Clone)]
 pub struct NativeCall {
-    /// The arguments, an object that fits the tool's schema.
+    /// The arguments, an object that matches the tool's schema.
     pub arguments: Value,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// What the call belongs to in the caller's world.
+    /// The caller's context: user, session, run.
     pub context: Context,
 }
 
-/// What a native tool answers.
+/// The result of a native tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NativeOutput {
-    /// The text for the model; the structured result as text if there is none.
+    /// The text for the model; if `None`, the structured result as text.
     pub text: Option<String>,
     /// The structured result.
     pub structured: Option<Value>,
 }
 
 impl NativeTool {
-    /// Describes a tool and what carries it out. An `Err` of the handler's is shown to the model as
-    /// the tool's own failure.
+    /// Creates a tool from its description and handler. An `Err` of the handler is shown to the
+    /// model as the tool's own failure.
     pub fn new<H, F>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -85,7 +84,7 @@ impl NativeTool {
         }
     }
 
-    /// Promises a structured result that fits this schema.
+    /// Declares a structured result that matches this schema.
     #[must_use]
     pub fn with_output(mut self, schema: Value) -> Self {
         self.output_schema = Some(schema);
@@ -102,7 +101,7 @@ impl fmt::Debug for NativeTool {
 }
 
 impl NativeOutput {
-    /// Answers with a text.
+    /// Returns a text result.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             text: Some(text.into()),
@@ -110,7 +109,7 @@ impl NativeOutput {
         }
     }
 
-    /// Answers with a structured result.
+    /// Returns a structured result.
     pub fn structured(value: Value) -> Self {
         Self {
             text: None,
@@ -119,7 +118,7 @@ impl NativeOutput {
     }
 }
 
-/// A native tool that was taken into the catalog.
+/// A native tool in the catalog.
 pub(crate) struct Native {
     tool: Arc<Tool>,
     permits: Permits,
@@ -127,7 +126,7 @@ pub(crate) struct Native {
 }
 
 impl Native {
-    /// Judges a native tool like one that a server lists.
+    /// Checks a native tool like one that a server lists.
     pub(crate) fn new(native: NativeTool, permits: Permits) -> Result<Self, EngineError> {
         let NativeTool {
             name,
@@ -148,7 +147,7 @@ impl Native {
         }
         let definition = definition.to_string();
         let tool = Tool::admit(Raw::trusted(&definition), LONGEST_DEFINITION).map_err(refused)?;
-        // Whoever wrote it can fix it.
+        // The author can fix it, so it is an error.
         if let Some(unchecked) = tool.unchecked().first() {
             return Err(refused(format!(
                 "`{}`: {}",
@@ -166,12 +165,12 @@ impl Native {
         &self.tool
     }
 
-    /// Returns what its heavy checks need.
+    /// Returns the permits for its expensive checks.
     pub(crate) fn permits(&self) -> &Permits {
         &self.permits
     }
 
-    /// Carries out a call that was judged.
+    /// Runs a call that was checked.
     pub(crate) async fn call(
         &self,
         caller: &Caller,
@@ -200,7 +199,7 @@ impl Native {
     }
 
     async fn run(&self, call: NativeCall, within: Duration) -> Result<Reply, CallError> {
-        // The handler itself may panic before there is a future.
+        // The handler may panic before it returns a future.
         let answer = AssertUnwindSafe(async { (self.handler)(call).await }).catch_unwind();
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => render(answer),
@@ -213,7 +212,7 @@ impl Native {
     }
 }
 
-/// Renders an answer as the result of `tools/call`.
+/// Renders a result as that of `tools/call`.
 fn render(answer: Result<NativeOutput, String>) -> Result<Reply, CallError> {
     let is_error = answer.is_err();
     let output = answer.unwrap_or_else(NativeOutput::text);
@@ -239,6 +238,7 @@ fn render(answer: Result<NativeOutput, String>) -> Result<Reply, CallError> {
         upstream: None,
         is_error,
         is_odd,
+        warning: None,
         permit: Default::default(),
     })
 }

@@ -3,20 +3,28 @@
 //! are divided by project. A server, agent or event can only be named through its project.
 //!
 //! Callers reach it through `Engine`, which picks the caller's project. What administrators do is
-//! here: `changes` and `files` (servers), `agents` (agents and keys), `secrets`, `sign_in`, `record` (events
-//! and administrative acts), `volumes`, `images`, `settings`, `suspend`,
-//! `policy` (the registration policy), `products`. `follow` applies what other gateways that share the
+//! here: `changes` and `files` (servers), `agents` (agents and keys), `grants`, `secrets`, `sign_in`, `record` (events
+//! and administrative acts), `audit` (holds, erasure, the chain), `volumes`, `images`, `settings`, `suspend`,
+//! `pins` (changed tools), `hooks`, `approvals`,
+//! `policy` (the registration policy), `policy_test`, `products`. `follow` applies what other gateways that share the
 //! store have changed.
 
 mod agents;
+mod approvals;
+pub(crate) mod audit;
 mod changes;
 pub(crate) mod feed;
 mod files;
 mod follow;
+pub(crate) mod grants;
+mod hooks;
 pub(crate) mod images;
+pub(crate) mod pins;
 pub(crate) mod policy;
+pub(crate) mod policy_test;
 pub(crate) mod products;
 mod record;
+mod second_person;
 pub(crate) mod secrets;
 mod settings;
 mod sign_in;
@@ -37,18 +45,22 @@ use gantry_store::{CallFilter, CallRow};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use self::settings::SettingsHolder;
 use crate::access::Access;
 use crate::acts::{Acts, Values};
+use crate::approvals::Approvals;
 use crate::audit::AuditHealth;
 use crate::catalog::Catalog;
 use crate::driver::ImageReport;
 use crate::error::EngineError;
 use crate::events::Events;
+use crate::hooks::HookRunner;
 use crate::image_store::ChangedTag;
 use crate::machine::Machine;
 use crate::native::NativeTool;
+use crate::pins::Pins;
 use crate::random::random;
 use crate::router::{Links, Refreshes, Router};
 use crate::secrets::Secrets;
@@ -58,7 +70,7 @@ use crate::server::runner::RunnerContext;
 use crate::server::topics::TopicTable;
 use crate::supervisor::{Supervisor, refresh};
 use crate::suspended::Suspended;
-use crate::telemetry::Metrics;
+use crate::telemetry::{ExportHealth, Metrics, ServerFigures};
 use crate::view::{Health, HealthStatus, ServerView};
 
 /// One tenant of an engine.
@@ -71,17 +83,20 @@ pub struct Project {
     pub(crate) router: Router,
     pub(crate) acts: Acts,
     settings: SettingsHolder,
+    /// One product is installed or removed at a time: a plan holds until it is carried out.
+    changing_products: tokio::sync::Mutex<()>,
     suspended: Arc<Suspended>,
+    pins: Arc<Pins>,
     /// Ends the project's own tasks, before the engine's.
     stop: CancellationToken,
     pub(crate) secrets: Secrets,
     metrics: Arc<Metrics>,
-    /// What whoever configures the project has to say of its configuration.
+    /// Notices about the project's configuration.
     notices: Mutex<Vec<String>>,
 }
 
 impl Project {
-    /// Loads a project's keys and makes what runs it; no server is started yet.
+    /// Loads a project's keys and creates its parts; starts no server yet.
     pub(crate) async fn open(
         machine: Arc<Machine>,
         name: ProjectName,
@@ -89,14 +104,25 @@ impl Project {
         let store = machine.store.clone();
         let changed = machine.keys_changed.clone();
         let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
-        let settings = SettingsHolder::load(&store, &name).await?;
+        let (audit, limits) = (machine.audit.clone(), access.limits());
+        let settings = SettingsHolder::load(&store, &name, audit, limits).await?;
         let suspended = Arc::new(Suspended::load(&store, &name).await?);
+        let pins = Pins::load(store.clone(), name.clone(), settings.now().tools.clone()).await?;
+        let pins = Arc::new(pins);
+        let hooks = Arc::new(HookRunner::new(
+            name.clone(),
+            settings.now().hooks.clone(),
+            machine.drivers.clone(),
+            Arc::clone(&machine.clients),
+            Arc::clone(&machine.generations),
+        ));
         machine.make_folders(&name)?;
         // From here on tasks run; nothing below fails before they can be ended.
         let (tracker, stop) = (&machine.tracker, machine.stop_tasks.child_token());
         let (events, queue) = Events::new(name.clone());
         tracker.spawn(events.clone().write(queue, store.clone(), stop.clone()));
         tracker.spawn(Arc::clone(&access).watch_expiry(stop.clone()));
+        tracker.spawn(grants::write_uses(Arc::clone(&access), stop.clone()));
         let config = &machine.config;
         let checks = machine.checks.of_project();
         let catalog = Arc::new(Catalog::new(
@@ -109,11 +135,11 @@ impl Project {
         let changed = {
             // Weak: the catalog holds handles, whose runners hold this.
             let (catalog, servers) = (Arc::downgrade(&catalog), Arc::downgrade(&servers));
-            let suspended = Arc::clone(&suspended);
+            let (suspended, pins) = (Arc::clone(&suspended), Arc::clone(&pins));
             move || {
                 if let (Some(catalog), Some(servers)) = (Weak::upgrade(&catalog), servers.upgrade())
                 {
-                    refresh(&catalog, &servers, &suspended);
+                    refresh(&catalog, &servers, &suspended, &pins);
                 }
             }
         };
@@ -140,6 +166,7 @@ impl Project {
             topics: Arc::clone(&topics),
             answers: answers.clone(),
             kill_at: machine.kill_at.subscribe(),
+            pins: Arc::clone(&pins),
         });
         let supervisor =
             Supervisor::new(name.clone(), store, context, Arc::clone(&catalog), servers);
@@ -160,6 +187,12 @@ impl Project {
             refreshes: Refreshes::default(),
             draining: machine.draining.clone(),
             suspended: Arc::clone(&suspended),
+            callers: access.callers(),
+            limits: access.limits(),
+            pins: Arc::clone(&pins),
+            hooks: Arc::clone(&hooks),
+            begins_traces: machine.traces.is_some(),
+            approvals: Arc::new(Approvals::new(settings.now().approvals.timeout.0)),
         };
         Ok(Arc::new(Self {
             name,
@@ -170,7 +203,9 @@ impl Project {
             router,
             acts,
             settings,
+            changing_products: tokio::sync::Mutex::default(),
             suspended,
+            pins,
             stop,
             secrets,
             metrics,
@@ -178,11 +213,19 @@ impl Project {
         }))
     }
 
-    /// Stops its servers and its tasks; what it has on record is written.
+    /// Stops its servers and its tasks; its record is written.
     pub(crate) async fn shut(&self) {
         self.supervisor.unload().await;
         self.acts.settle().await;
+        self.write_key_uses().await;
         self.stop.cancel();
+    }
+
+    /// Writes the last uses of keys that are not written yet.
+    pub(crate) async fn write_key_uses(&self) {
+        if let Err(error) = self.access.write_key_uses().await {
+            debug!(%error, "last uses of keys cannot be written");
+        }
     }
 
     /// Returns its name.
@@ -190,12 +233,12 @@ impl Project {
         &self.name
     }
 
-    /// Tells whether it is the project of the data folder itself.
+    /// Returns whether it is the project of the data folder.
     pub fn is_default(&self) -> bool {
         self.machine.is_default(&self.name)
     }
 
-    /// Returns a caller without a key, for who embeds the engine: this agent, with these grants.
+    /// Returns a caller without a key, for embedding programs: this agent, with these grants.
     pub fn caller(&self, agent: AgentName, grants: GrantSet) -> Caller {
         Caller {
             project: self.name.clone(),
@@ -206,6 +249,7 @@ impl Project {
             users: UserTrust::Trusted,
             validity: KeyValidity::default(),
             token: None,
+            authenticated_in: Duration::ZERO,
         }
     }
 
@@ -214,24 +258,23 @@ impl Project {
         self.catalog.add_native(tool)
     }
 
-    /// Returns a counter that moves whenever somebody's lists may have changed.
+    /// Returns a counter that changes whenever lists may have changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.catalog.changes()
     }
 
-    /// Waits until no eager server is on its way up, but not longer than `within`.
+    /// Waits until no eager server is starting, but not longer than `within`.
     pub async fn settled(&self, within: Duration) {
         self.supervisor.settled(within).await;
     }
 
-    /// Returns the last lines that a server wrote beside the protocol.
+    /// Returns the last log lines of a server.
     pub fn logs(&self, server: &str, lines: usize) -> Option<Vec<LogLine>> {
         let handle = self.supervisor.find(server)?;
         Some(handle.logs.last(lines))
     }
 
-    /// Returns what happened to servers last, or last before an event; oldest first, each with its
-    /// number.
+    /// Returns the newest events, or the newest before one; oldest first, each with its number.
     pub async fn events(
         &self,
         server: Option<&str>,
@@ -252,17 +295,17 @@ impl Project {
 
     // ---- the record of calls ----
 
-    /// Returns the project's calls, newest first; everything recorded so far is in it.
+    /// Returns the project's calls, newest first, including everything recorded so far.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, EngineError> {
         Ok(self.machine.audit.calls(&self.own(filter)).await?)
     }
 
-    /// Counts the project's calls; everything recorded so far is in it.
+    /// Counts the project's calls, including everything recorded so far.
     pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, EngineError> {
         Ok(self.machine.audit.count(&self.own(filter)).await?)
     }
 
-    /// Returns one call; that of another project is as unknown as one that never was. row 3.2
+    /// Returns one call; a call of another project is treated as unknown. row 3.2
     pub async fn call(&self, id: CallId) -> Result<Option<CallRow>, EngineError> {
         let row = self.machine.audit.call(id).await?;
         Ok(row.filter(|row| row.project == self.name.as_str()))
@@ -291,11 +334,12 @@ impl Project {
         let (nameless, collisions) = (self.catalog.nameless(), self.catalog.collisions());
         let views = servers.iter().map(|handle| ServerView::of(handle));
         let views = views.map(|view| view.without(&nameless).beside(&collisions));
+        let views = views.map(|view| view.with_pins(&self.pins));
         let changed = |image: &ImageReport| self.changed_tag(image);
         views.map(|view| view.with_changed_tag(changed)).collect()
     }
 
-    /// Returns what the tag of an image is now, if it was seen to be another image.
+    /// Returns the new image of a tag, if it is known to differ.
     fn changed_tag(&self, image: &ImageReport) -> Option<ChangedTag> {
         let images = &self.machine.images;
         images.changed_tag(&self.name, &image.reference, &image.digest)
@@ -303,7 +347,7 @@ impl Project {
 
     // ---- health and metrics ----
 
-    /// Returns how the gateway and the project's servers are.
+    /// Returns the health of the gateway and the project's servers.
     pub fn health(&self) -> Health {
         let mut servers = BTreeMap::new();
         let mut warnings = self.notices();
@@ -324,6 +368,15 @@ impl Project {
                 let reason = status.reason.clone().unwrap_or_default();
                 warnings.push(format!("server `{}` {what}: {reason}", handle.name));
             }
+            // fault L3
+            let unapproved = self.pins.unapproved_of(handle.id);
+            if self.pins.undecided_of(handle.id) > 0 {
+                let name = &handle.name;
+                warnings.push(format!(
+                    "server `{name}` lists what nobody approved: {}; `gantry tools changes {name}` shows it",
+                    few(&unapproved)
+                ));
+            }
             // fault C6
             let hosting = status.hosting.as_deref();
             if let Some(image) = hosting.and_then(|hosting| hosting.image.as_ref())
@@ -338,12 +391,20 @@ impl Project {
                 ));
             }
         }
+        warnings.extend(self.ungranted().iter().map(|name| {
+            format!("no agent may use server `{name}`: `gantry grant add {name}:*` grants it to `default`")
+        }));
         let audit = self.machine.audit.health();
         let audit = match self.is_default() {
             true => audit,
             false => audit.of_other_project(),
         };
         warnings.extend(audit.clock_ahead.map(clock_is_ahead));
+        let exports = match self.is_default() {
+            true => self.machine.exports(),
+            false => Vec::new(),
+        };
+        warnings.extend(exports.iter().filter_map(ExportHealth::warning));
         let status = self.machine.health_status();
         Health {
             ok: status == HealthStatus::Ok,
@@ -353,10 +414,11 @@ impl Project {
             servers,
             audit,
             warnings,
+            exports,
         }
     }
 
-    /// Replaces what an administrator should know of the configuration, shown first among the warnings.
+    /// Sets the notices about the configuration, which are shown first among the warnings.
     pub fn set_notices(&self, notices: Vec<String>) {
         *self.notices.lock() = notices;
     }
@@ -366,19 +428,44 @@ impl Project {
         notices.clone()
     }
 
-    /// Returns the project's metrics as Prometheus text; those of the gateway too for the project of
-    /// its folder.
+    /// Counts calls whose rows were stored.
+    pub(crate) fn count_stored(&self, rows: &[CallRow<&str>]) {
+        self.metrics.stored(self.name.as_str(), rows);
+    }
+
+    /// Returns the project's metrics as Prometheus text; includes those of the gateway for the
+    /// project of its folder.
     pub fn metrics(&self) -> String {
         let all = self.supervisor.all();
-        let states = all
-            .iter()
-            .map(|handle| handle.status.borrow().state.as_str());
-        let gateway = self.is_default().then_some(&self.machine.metrics);
-        self.metrics.render(states, gateway)
+        let servers = all.iter().map(|handle| {
+            let queue = handle.queue();
+            let status = handle.status.borrow();
+            ServerFigures {
+                name: handle.name.to_string(),
+                state: status.state.as_str(),
+                in_flight: queue.in_flight,
+                waiting: queue.waiting,
+                restarts: status.restarts,
+            }
+        });
+        let figures = self.machine.figures();
+        let gateway = (&self.machine.metrics, &figures);
+        self.metrics
+            .render(servers, self.is_default().then_some(gateway))
     }
 }
 
-/// Says what is wrong with the record of calls.
+/// Joins names, the first of them if there are many.
+fn few(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let first = names.iter().take(MOST).cloned().collect::<Vec<_>>();
+    match names.len().saturating_sub(MOST) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// Returns the problems of the call record.
 fn reasons(audit: &AuditHealth) -> Vec<String> {
     let mut reasons: Vec<String> = audit.reason.iter().cloned().collect();
     let store = audit
@@ -395,7 +482,7 @@ fn reasons(audit: &AuditHealth) -> Vec<String> {
     reasons
 }
 
-/// Says what follows from a clock that is too far ahead.
+/// Describes the effect of a clock that is too far ahead.
 fn clock_is_ahead(by: Duration) -> String {
     let days = by.as_secs() / 86_400;
     format!(

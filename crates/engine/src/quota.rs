@@ -1,8 +1,9 @@
-//! A bound on what is taken and given back: in all, per project, and per key within a project.
+//! Limits on resources that are taken and released: in total, per project, and per key within a
+//! project.
 //!
-//! A key alone names nothing, since two projects may have agents or servers of one name. Nothing here
-//! waits: what is beyond a limit is refused at once. A permit gives back what it has when it is
-//! dropped. Entry points: [`Quota::take`] and [`QuotaPermit::set`].
+//! A key alone is not unique, since two projects may have agents or servers of the same name.
+//! Nothing here waits: beyond a limit the request is refused immediately. A permit releases its
+//! amount when dropped. Entry points: [`Quota::take`] and [`QuotaPermit::set`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,19 +12,19 @@ use std::sync::Arc;
 use gantry_model::id::ProjectName;
 use parking_lot::{Mutex, MutexGuard};
 
-/// How much may be taken.
+/// The limits of a quota.
 #[derive(Debug, Clone, Copy)]
 pub struct QuotaLimits {
-    /// By all projects together.
+    /// For all projects together.
     pub all: usize,
-    /// By one project.
+    /// For one project.
     pub per_project: usize,
-    /// By one key of a project.
+    /// For one key of a project.
     pub per_key: usize,
 }
 
 impl QuotaLimits {
-    /// Returns limits by which no project takes more than three quarters of what there is.
+    /// Returns limits by which no project takes more than three quarters of the total.
     pub const fn shared(per_project: usize, per_key: usize) -> Self {
         Self {
             all: per_project + per_project / 3,
@@ -36,15 +37,15 @@ impl QuotaLimits {
 /// Which limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaExceeded {
-    /// That of the key, which is this.
+    /// The limit of the key.
     Key(usize),
-    /// That of the project, which is this.
+    /// The limit of the project.
     Project(usize),
-    /// That of all projects together, which is this.
+    /// The limit of all projects together.
     All(usize),
 }
 
-/// What may be taken, by project and key. Cheap to clone.
+/// A quota by project and key. Cheap to clone.
 #[derive(Debug)]
 pub struct Quota<K: Eq + Hash>(Arc<QuotaState<K>>);
 
@@ -66,7 +67,7 @@ struct OfProject<K> {
     keys: HashMap<K, usize>,
 }
 
-/// What was taken, given back when it is dropped.
+/// An amount that was taken, released when dropped.
 #[derive(Debug)]
 pub struct QuotaPermit<K: Eq + Hash> {
     quota: Quota<K>,
@@ -82,7 +83,7 @@ impl<K: Eq + Hash> Clone for Quota<K> {
 }
 
 impl<K: Eq + Hash + Clone> Quota<K> {
-    /// Makes a quota of which nothing is taken.
+    /// Creates an unused quota.
     pub fn new(limits: QuotaLimits) -> Self {
         Self(Arc::new(QuotaState {
             limits,
@@ -93,7 +94,7 @@ impl<K: Eq + Hash + Clone> Quota<K> {
         }))
     }
 
-    /// Returns a permit for a key of a project that has nothing yet.
+    /// Returns an empty permit for a key of a project.
     pub fn permit(&self, project: &ProjectName, key: &K) -> QuotaPermit<K> {
         QuotaPermit {
             quota: self.clone(),
@@ -115,7 +116,7 @@ impl<K: Eq + Hash + Clone> Quota<K> {
         Ok(permit)
     }
 
-    /// Tells whether nothing is taken.
+    /// Returns whether nothing is taken.
     pub fn is_empty(&self) -> bool {
         let taken = self.lock();
         taken.all == 0 && taken.projects.is_empty()
@@ -129,12 +130,12 @@ impl<K: Eq + Hash> Quota<K> {
 }
 
 impl<K: Eq + Hash + Clone> QuotaPermit<K> {
-    /// Returns how much it has.
+    /// Returns its amount.
     pub fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Takes more, or gives back; if there is not enough, all stays as it was.
+    /// Changes the amount; if a limit would be exceeded, nothing changes.
     pub fn set(&mut self, amount: usize) -> Result<(), QuotaExceeded> {
         if amount <= self.amount {
             self.give(self.amount - amount);

@@ -1,13 +1,13 @@
-//! Randomness of the operating system: for keys and ids, and to spread waits.
+//! Random numbers of the operating system: for keys and ids, and for jitter.
 
-/// Returns random bytes; without a source of randomness there can be no keys.
+/// Returns random bytes; panics without a source of randomness, since there can be no keys then.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
 }
 
-/// Returns a number in 0..1 for jitter; zero if the system has no randomness to give.
+/// Returns a number in 0..1 for jitter; zero without a source of randomness.
 pub(crate) fn jitter() -> f64 {
     let mut bytes = [0; 4];
     match getrandom::fill(&mut bytes) {

@@ -1,4 +1,4 @@
-//! What comes into the engine and what goes out: requests of any surface and their replies.
+//! The input and output of the engine: requests of any surface and their replies.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::{Arc, OnceLock};
@@ -32,12 +32,12 @@ pub enum Lists {
     /// Served from the catalog.
     #[default]
     FromCatalog,
-    /// Asked of the server itself, if the caller is an administrator; else from the catalog.
+    /// Requested from the server itself, if the caller is an administrator; else from the catalog.
     FromServer,
 }
 
 /// Which client of a caller sent a request. A server that sends requests to its clients has an
-/// instance for each of them, and only that client sees what it changes there.
+/// instance for each of them, and only that client sees its changes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientIdentity {
     /// One that declared no capabilities.
@@ -62,7 +62,7 @@ impl ClientIdentity {
 /// One request of a caller.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Where it came in.
+    /// The surface it came from.
     pub surface: Surface,
     /// Which servers it may reach.
     pub scope: Scope,
@@ -70,17 +70,17 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// Its params, a valid JSON object.
     pub params: Params<'a>,
-    /// What it belongs to in the caller's world.
+    /// The caller's context: user, session, run.
     pub context: Context,
-    /// How the caller gets progress, logs and requests while the call runs, if it can.
+    /// The channel for progress, logs and requests while the call runs, if the caller has one.
     pub client: Option<Client>,
-    /// A shorter time than the server's own.
+    /// A shorter timeout than the server's own.
     pub timeout: Option<Duration>,
     /// Whether lists come from memory.
     pub lists: Lists,
     /// Which of the caller's clients it is.
     pub identity: ClientIdentity,
-    /// Why the caller cancels the call, if it says so before the call is dropped.
+    /// Why the caller cancels the call, if set before the call is dropped.
     pub reason: Option<CancelReason>,
 }
 
@@ -107,31 +107,32 @@ impl CancelReason {
 /// The caller's side of a call while it runs.
 #[derive(Debug)]
 pub struct Client {
-    /// The generation of the protocol that the caller speaks.
+    /// The protocol era of the caller.
     pub era: Era,
     /// The capabilities that the caller declared.
     pub capabilities: ClientCapabilities,
-    /// The session it speaks in, if it has one: what concerns a call of one session is never told
-    /// to another, nor asked of it, even if both have the same key.
+    /// Its session, if it has one: messages and requests that concern a call of one session never
+    /// reach another, even with the same key.
     pub session: Option<u128>,
-    /// The caller's own progress token, raw JSON, put back into each notification; none if it wants
+    /// The caller's own progress token, raw JSON, repeated in each notification; `None` if it wants
     /// no progress.
     pub progress_token: Option<Box<str>>,
-    /// From which level on the caller wants to hear what the server logs.
+    /// The minimum level of log messages for the caller.
     pub log_level: Option<LogLevel>,
     /// Takes what the caller receives before its response. Progress and logs that do not fit are
     /// dropped; requests wait for a slot.
     pub events: mpsc::Sender<CallEvent>,
-    /// How the caller's session is reached outside of its calls, if it has one.
+    /// The channel to the caller's session outside of its calls, if it has one.
     pub channel: Option<SessionChannel>,
 }
 
-/// Reaches a session outside of its calls, on the stream that its client listens on. Never waits.
+/// The channel to a session outside of its calls, on its client's notification stream. Never waits.
 #[derive(Clone)]
 pub struct SessionChannel(Arc<dyn Fn(CallEvent) -> bool + Send + Sync>);
 
 impl SessionChannel {
-    /// Makes one of what takes [`CallEvent::Elicited`] and [`CallEvent::Requests`], and tells whether it did.
+    /// Creates a channel from a function that accepts [`CallEvent::Elicited`] and
+    /// [`CallEvent::Requests`], and returns whether it did.
     pub fn new(send: impl Fn(CallEvent) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(send))
     }
@@ -154,27 +155,27 @@ pub enum CallEvent {
     Progress(Box<str>),
     /// The raw params of a log message.
     Log(Box<str>),
-    /// The id of an elicitation that is complete: a person is through at the URL it was sent to.
+    /// The id of a completed URL elicitation.
     Elicited(Box<str>),
-    /// Something that the server needs before it goes on.
+    /// Requests that the server needs answered before it continues.
     Requests(ServerRequests),
 }
 
-/// What a server needs of the caller before it goes on: one or more requests, answered together.
+/// Requests of a server to the caller: one or more, answered together.
 #[derive(Debug)]
 pub struct ServerRequests {
-    /// What is asked for; no two have the same key.
+    /// The requests, with distinct keys.
     pub requests: Vec<ServerRequest>,
-    /// When the call ends if nobody has answered.
+    /// When the call ends without a response.
     pub until: Instant,
-    /// Takes the answer; dropped without one, it takes back the call that asks.
+    /// Takes the response; dropping it cancels the call.
     pub answer: oneshot::Sender<RequestOutcome>,
-    /// For how long they stand.
+    /// How long they stay open.
     pub lifetime: RequestLifetime,
 }
 
 impl ServerRequests {
-    /// Returns how many bytes are asked.
+    /// Returns their length in bytes.
     pub fn length(&self) -> usize {
         let params = self
             .requests
@@ -184,49 +185,49 @@ impl ServerRequests {
     }
 }
 
-/// How long a question stands.
+/// How long a request stays open.
 #[derive(Debug, Clone)]
 pub enum RequestLifetime {
-    /// As long as the call that it is for.
+    /// As long as its call.
     Call,
-    /// Until this is cancelled, since it may be for any call of the client's session; the call that it
-    /// is told with may end before.
+    /// Until this is cancelled, since it may be for any call of the client's session; the call that
+    /// carried it may end earlier.
     Session(CancellationToken),
 }
 
 /// One request of a server to its client.
 #[derive(Debug, Clone)]
 pub struct ServerRequest {
-    /// Its name within the ask.
+    /// Its name among these requests.
     pub key: Box<str>,
-    /// What is to be done: sample, elicit or list roots.
+    /// The method: sampling, elicitation or listing roots.
     pub method: Method,
-    /// Its params, without secrets of the server's.
+    /// Its params, with the server's secrets redacted.
     pub params: Option<RawBuf>,
 }
 
-/// What became of requests to a caller.
+/// The outcome of requests to a caller.
 #[derive(Debug)]
 pub enum RequestOutcome {
     /// The caller answered each request.
     Answered(Vec<ClientResponse>),
-    /// So many calls of the caller wait for answers already that this one cannot.
+    /// Too many calls of the caller are already suspended.
     TooMany {
-        /// How many may wait.
+        /// The limit.
         limit: usize,
     },
-    /// The calls that wait for answers would hold too many bytes with this one.
+    /// The suspended calls would exceed a limit of bytes.
     TooMuch(SuspendedBytes),
 }
 
-/// How many bytes calls may hold while they wait for their callers.
+/// The limit of bytes of suspended calls that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuspendedBytes {
-    /// So many those of one agent.
+    /// Of one agent.
     OfAgent(usize),
-    /// So many those of one project.
+    /// Of one project.
     OfProject(usize),
-    /// So many those of all projects.
+    /// Of all projects.
     OfAll(usize),
 }
 
@@ -241,7 +242,7 @@ impl Display for SuspendedBytes {
     }
 }
 
-/// What a caller said to one request.
+/// A caller's response to one request.
 #[derive(Debug, Clone)]
 pub struct ClientResponse {
     /// The key of the request.
@@ -250,29 +251,29 @@ pub struct ClientResponse {
     pub outcome: Result<RawBuf, RawBuf>,
 }
 
-/// A call whose id was given out before it is made, so that its outcome can be asked for under it.
+/// A call whose id was assigned in advance, so that its outcome can be queried.
 #[derive(Debug)]
 pub struct Announced {
     pub(crate) id: CallId,
-    /// Told when the call is on record; dropped if it ends without.
+    /// Notified when the call is recorded; dropped if it ends without a record.
     pub(crate) recorded: Option<oneshot::Sender<()>>,
 }
 
 impl Announced {
-    /// Announces a call to nobody.
+    /// Creates an id without a receiver.
     pub(crate) fn unheard(id: CallId) -> Self {
         Self { id, recorded: None }
     }
 
-    /// Says that the call is on record.
+    /// Reports that the call is recorded.
     pub(crate) fn record(self) {
         if let Some(recorded) = self.recorded {
-            // Who asked for the id may be gone.
+            // The receiver may be gone.
             recorded.send(()).ok();
         }
     }
 
-    /// Returns the id of the call to be.
+    /// Returns the id of the future call.
     pub fn id(&self) -> CallId {
         self.id
     }
@@ -281,16 +282,18 @@ impl Announced {
 /// The answer to a request.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// The call it belongs to; `None` for what is served from memory.
+    /// The id of its call; `None` for results from memory.
     pub call: Option<CallId>,
     /// The raw `result`, on one line.
     pub result: Bytes,
-    /// The generation of the server that shaped it; `None` for what we rendered in the older shape.
+    /// The era of the server's result; `None` for results of the gateway, in the handshake format.
     pub upstream: Option<Era>,
-    /// The tool says that it failed.
+    /// Whether the tool reports a failure.
     pub is_error: bool,
-    /// It has parts for which clients of the handshake era reject the whole of it.
+    /// Whether clients of the handshake era would reject the whole result because of a part.
     pub is_odd: bool,
-    /// What the result takes of the budget for answers; to be kept as long as anything of it is.
+    /// What the output schema has against it, if it was passed on all the same.
+    pub warning: Option<String>,
+    /// Its share of the response budget; hold it as long as the result.
     pub permit: AnswerPermit,
 }

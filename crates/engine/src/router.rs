@@ -5,6 +5,8 @@
 
 mod answer;
 mod dispatch;
+mod held;
+mod hooked;
 mod limit;
 mod links;
 mod record;
@@ -19,16 +21,21 @@ use std::time::Duration;
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::id::ServerName;
+use gantry_model::grant::{Decision, Verdict};
+use gantry_model::id::{CallId, ServerName};
 use gantry_model::mcp::Method;
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::AnswerBudget;
-use crate::audit::{Audit, CallIds};
+use crate::approvals::Approvals;
+use crate::audit::{Audit, CallIds, Measured, Phase};
 use crate::catalog::{Catalog, ListKind};
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
 use crate::guard;
+use crate::hooks::HookRunner;
+use crate::limits::{CallLimits, CallerCount, LimitPermit};
+use crate::pins::Pins;
 use crate::request::{Announced, Client, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
@@ -38,6 +45,7 @@ use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::suspended::Suspended;
 use crate::telemetry::Metrics;
+use crate::transport::http::TraceHeaders;
 use dispatch::Dispatch;
 use limit::Limit;
 pub(crate) use links::Links;
@@ -45,7 +53,7 @@ use record::Record;
 pub(crate) use refreshes::Refreshes;
 use target::{NameLocation, Target};
 
-/// What requests are answered with.
+/// The parts that requests are answered with.
 pub(crate) struct Router {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) supervisor: Arc<Supervisor>,
@@ -56,30 +64,66 @@ pub(crate) struct Router {
     pub(crate) identity: Identity,
     pub(crate) listing_wait: Duration,
     pub(crate) topics: Arc<TopicTable>,
-    /// What answers may take until they are read.
+    /// The memory of unread responses.
     pub(crate) answers: AnswerBudget,
-    /// Which server gave a client a URI.
+    /// Which server named a URI to a client.
     pub(crate) links: Links,
-    /// Which lists a client's calls have changed.
+    /// The list refreshes that a client's calls have caused.
     pub(crate) refreshes: Refreshes,
-    /// The engine stops: nobody can answer a server's questions any more.
+    /// Cancelled when the engine stops and clients can no longer respond to servers.
     pub(crate) draining: CancellationToken,
-    /// What no call may reach.
+    /// The suspended servers and tools.
     pub(crate) suspended: Arc<Suspended>,
+    /// How many agents share the lanes of servers.
+    pub(crate) callers: Arc<CallerCount>,
+    /// What keys, agents and the project may use.
+    pub(crate) limits: Arc<CallLimits>,
+    /// What of the servers' tools is approved.
+    pub(crate) pins: Arc<Pins>,
+    /// What looks at requests and results.
+    pub(crate) hooks: Arc<HookRunner>,
+    /// Servers are told of a call's trace even if the call began it: its span is exported.
+    pub(crate) begins_traces: bool,
+    /// The calls that wait for an approver.
+    pub(crate) approvals: Arc<Approvals>,
 }
 
-/// A call that is made: who asks for what, and how long it may take.
+/// A call: caller, request and time limit.
 struct Call<'a> {
+    id: CallId,
     caller: &'a Caller,
     request: &'a Request<'a>,
     method: Option<Method>,
-    /// How the caller hears of the call while it runs.
+    /// The channel to the caller while the call runs.
     client: Option<Arc<Client>>,
     limit: Limit,
+    /// What the caller's grants say.
+    decision: Decision<'a>,
+    /// What it is measured by.
+    measured: &'a Measured,
+    /// The trace that the server is told of.
+    trace: Option<TraceHeaders>,
+}
+
+impl Call<'_> {
+    /// Returns the same call, whose time did not run for a while.
+    fn after(&self, waited: Duration) -> Call<'_> {
+        Call {
+            id: self.id,
+            caller: self.caller,
+            request: self.request,
+            method: self.method,
+            client: self.client.clone(),
+            limit: self.limit.after(waited),
+            decision: self.decision,
+            measured: self.measured,
+            trace: self.trace.clone(),
+        }
+    }
 }
 
 impl Router {
-    /// Answers one request of a caller, under the id that was given out for it, if there is one.
+    /// Answers one request of a caller, under its preassigned id if there is one.
     pub(crate) async fn request(
         &self,
         caller: &Caller,
@@ -88,7 +132,8 @@ impl Router {
     ) -> Result<Reply, CallFailure> {
         let client = request.client.take().map(Arc::new);
         let request = &*request;
-        let record = Record::open(self, caller, announced);
+        let measured = Measured::begin(caller.authenticated_in);
+        let mut record = Record::open(self, caller, announced, &measured);
         let method = Method::parse(request.method);
         if let Err(error) = self.has_server(&request.scope) {
             return Err(Box::pin(record.refuse(request, None, error)).await);
@@ -99,27 +144,38 @@ impl Router {
             let listed = Box::pin(self.list(caller, list, request)).await;
             return listed.map_err(|error| CallFailure { call: None, error });
         }
-        let target = match self.target(caller, request, method) {
+        let target = measured.timed(Phase::Grant, || self.target(caller, request, method));
+        let target = match target {
             Ok(target) => target,
             Err(error) => return Err(Box::pin(record.refuse(request, None, error)).await),
         };
-        if let Err(error) = self.admit(caller, &target).await {
-            let refused = record.refuse(request, Some(&target), error);
-            return Err(Box::pin(refused).await);
-        }
+        let decision = measured.timed(Phase::Grant, || target.decide(caller));
+        record.decided(decision);
+        let permit = match self.admit(caller, &target, &decision, &measured).await {
+            Ok(permit) => permit,
+            Err(error) => {
+                let refused = record.refuse(request, Some(&target), error);
+                return Err(Box::pin(refused).await);
+            }
+        };
         let limit = Limit::of(record.begun, request.timeout);
         let call = Call {
+            id: record.id(),
             caller,
             request,
             method,
             client,
             limit,
+            decision,
+            measured: &measured,
+            trace: record.passed_trace(&request.context),
         };
-        // Held here once: whoever waits for it does not move it.
+        // Pinned here, so that the large future is not moved.
         let work = pin!(self.call(&call, &target));
         let (id, mut reply) = record
             .carry_out(request, &target, Reply::output, work)
             .await?;
+        permit.charge(reply.result.len());
         reply.call = Some(id);
         Ok(reply)
     }
@@ -144,17 +200,48 @@ impl Router {
         view.asked_page(list, request).map(Reply::of_ours)
     }
 
-    /// Makes a call that was recorded. A tool that was only guessed is looked for again once its
-    /// server is up.
+    /// Makes a recorded call. A tool that was not known yet is resolved again once its server is
+    /// ready.
     async fn call(&self, call: &Call<'_>, target: &Target<'_>) -> Result<Reply, CallError> {
         let learned;
-        let target = match target.guessed() {
-            None => target,
+        let (target, decision) = match target.guessed() {
+            None => (target, call.decision),
             Some(server) => {
+                let starting = call.measured.during(Phase::Queue);
                 Box::pin(self.link(call.caller, server, call.limit)).await?;
+                drop(starting);
                 learned = self.learned(call.caller, call.request, call.method)?;
-                Box::pin(judge(call.caller, &learned)).await?;
-                &learned
+                let decision = learned.decide(call.caller);
+                Box::pin(judge(call.caller, &learned, &decision, call.measured)).await?;
+                learned.check_approved(&self.pins)?;
+                (&learned, decision)
+            }
+        };
+        let (replaced, with_replaced);
+        let (target, decision) = match self.hooks.is_empty() {
+            true => (target, decision),
+            false => {
+                replaced = Box::pin(self.hooked_request(call, target)).await?;
+                match &replaced {
+                    None => (target, decision),
+                    Some(arguments) => {
+                        with_replaced = target.with_arguments(arguments.as_raw());
+                        let decision = with_replaced.decide(call.caller);
+                        Box::pin(judge(call.caller, &with_replaced, &decision, call.measured))
+                            .await?;
+                        (&with_replaced, decision)
+                    }
+                }
+            }
+        };
+        let held;
+        let call = match decision.verdict == Verdict::Ask {
+            false => call,
+            true => {
+                let waited = Box::pin(self.approved(call, target, &decision)).await?;
+                // Held here, the call's own time did not run.
+                held = call.after(waited);
+                &held
             }
         };
         let reply = match &target.place {
@@ -171,8 +258,14 @@ impl Router {
                 Box::pin(answer).await?
             }
         };
-        reply.check(target).await?;
-        let reply = reply.redact(target);
+        let checking = call.measured.during(Phase::Output);
+        let reply = reply.check(target, call.measured).await?;
+        let mut reply = reply.clean(target).redact(target);
+        drop(checking);
+        if !self.hooks.is_empty() {
+            reply = Box::pin(self.hooked_result(call, target, reply)).await?;
+        }
+        let reply = reply.cut(target)?;
         if let NameLocation::Server(server) = &target.place {
             let named = (&*reply.result, target.item.as_ref());
             let client = (&call.caller.agent, call.request.identity.session());
@@ -181,18 +274,34 @@ impl Router {
         reply.charge(&self.answers, &call.caller.agent, target)
     }
 
-    /// Decides whether a call may be made now.
-    async fn admit(&self, caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
-        judge(caller, target).await?;
+    /// Decides whether a call may be made now, and counts it against the limits of who makes it.
+    async fn admit(
+        &self,
+        caller: &Caller,
+        target: &Target<'_>,
+        decision: &Decision<'_>,
+        measured: &Measured,
+    ) -> Result<LimitPermit, CallError> {
+        // What is not granted counts for nothing, and what is asked for too often is not checked.
+        guard::permit(caller, decision, &target.server_name(), &target.item)?;
+        let bytes = target
+            .arguments
+            .map_or(0, |arguments| arguments.text().len());
+        let permit = self.limits.admit(caller, bytes).map_err(|exceeded| {
+            self.metrics.limited(exceeded.owner);
+            CallError::Limited(exceeded)
+        })?;
+        judge(caller, target, decision, measured).await?;
         self.suspended.check(&target.server_name(), &target.item)?;
+        target.check_approved(&self.pins)?;
         match &target.place {
-            // Known before the record, so that a flood is counted and not recorded one by one.
+            // Checked before recording, so that a flood is counted and not recorded one by one.
             NameLocation::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),
-            NameLocation::Server(_) | NameLocation::Native(_) => Ok(()),
+            NameLocation::Server(_) | NameLocation::Native(_) => Ok(permit),
         }
     }
 
-    /// Refuses a request for a server that is not there.
+    /// Refuses a request for an unknown server.
     fn has_server(&self, scope: &Scope) -> Result<(), CallError> {
         match scope {
             Scope::Server(name)
@@ -207,7 +316,7 @@ impl Router {
         }
     }
 
-    /// Returns a server's link, waiting for one that is on its way up.
+    /// Returns a server's link, waiting for one that is starting.
     async fn link(
         &self,
         caller: &Caller,
@@ -222,8 +331,8 @@ impl Router {
         }
     }
 
-    /// Returns a link of its own for a client that can be asked, waiting for it to come up; none if
-    /// the server knows no handshake, in which it would be told so.
+    /// Returns the own link of a client with capabilities, waiting until it is ready; `None` if the
+    /// server does not support the handshake, which would declare them.
     async fn own_link(
         &self,
         server: &Arc<ServerHandle>,
@@ -261,7 +370,7 @@ impl Router {
         }
     }
 
-    /// Wakes lazy servers of the caller's that were never listed, and waits a moment for them.
+    /// Wakes the caller's lazy servers that were never listed, and waits a moment for them.
     pub(crate) async fn warm_up(&self, caller: &Caller, scope: &Scope) {
         let cold = self.catalog.cold(caller, scope);
         if !cold.is_empty() {
@@ -270,7 +379,7 @@ impl Router {
     }
 }
 
-/// Does something for a caller, unless its key ends first: then it is dropped, which cancels it at the
+/// Runs a future for a caller until its key ends: then it is dropped, which cancels the call at the
 /// server. fault U6
 async fn until_key_ends<T>(
     caller: &Caller,
@@ -283,22 +392,28 @@ async fn until_key_ends<T>(
     }
 }
 
-/// Tells whether a list is served from memory. Only an administrator may ask a server itself: what
-/// it says is not cut to anybody's grants.
+/// Returns whether a list is served from memory. Only an administrator may request it from a
+/// server: its response is not filtered by grants.
 fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
     let is_native =
         matches!(&request.scope, Scope::Server(name) if name.as_str() == ServerName::NATIVE);
     request.lists == Lists::FromCatalog || !caller.kind.is_admin() || is_native
 }
 
-async fn judge(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
+async fn judge(
+    caller: &Caller,
+    target: &Target<'_>,
+    decision: &Decision<'_>,
+    measured: &Measured,
+) -> Result<(), CallError> {
     guard::judge(
         caller,
-        target.class,
+        decision,
         &target.server_name(),
         &target.item,
         target.tool().map(|tool| (tool, target.permits())),
         target.arguments,
+        measured,
     )
     .await
 }

@@ -35,26 +35,26 @@ use self::pattern::{PATTERN, PATTERN_BYTES, Pattern};
 pub(crate) use self::permits::{CheckPermits, Permits};
 use crate::error::Issue;
 
-/// The longest schema.
+/// The longest accepted schema, in bytes.
 const LONGEST: usize = 256 << 10;
-/// The longest value that is checked on the caller's own thread.
+/// Longer values, in bytes, are checked on a blocking thread.
 const INLINE_BYTES: usize = 512 << 10;
-/// A value of no more bytes than this is short, whatever it consists of.
+/// Values of at most this many bytes count as short; their parts are not counted.
 const SHORT_BYTES: usize = 16 << 10;
-/// The most parts of a value that is longer and still checked on the caller's own thread.
+/// The most parts of a longer value that is still checked on the caller's own thread.
 const INLINE_PARTS: usize = 4 << 10;
 
-/// How many parts that the library does not take are left out, one after the other.
+/// How many parts the library rejects are removed, one after the other, before giving up.
 const MOST_REPAIRS: usize = 16;
-/// The most parts of a value that is checked at all: each takes memory many times its length.
+/// Values with more parts are not checked: each part takes many times its length in memory.
 const MOST_PARTS: usize = 1 << 20;
 
-/// Why a value is not let through.
+/// Why a value is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SchemaMismatch {
-    /// It does not fit.
+    /// It does not match the schema.
     Issues(Vec<Issue>),
-    /// It could not be looked at: too many heavy checks of its server's were under way.
+    /// It was not checked: too many expensive checks of the same server were running.
     Busy,
 }
 
@@ -66,9 +66,9 @@ pub(crate) struct SchemaError(&'static str);
 /// Where a value is checked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
-    /// At once, on the caller's own thread.
+    /// On the caller's own thread.
     Inline,
-    /// On a thread of its own.
+    /// On a blocking thread.
     Heavy,
 }
 
@@ -78,15 +78,15 @@ pub(crate) struct Schema {
     rule: Rule,
     shape: Shape,
     unchecked: Vec<Unchecked>,
-    /// How many texts were left unjudged because their pattern took too long.
+    /// How many strings were left unchecked because their pattern took too long.
     unjudged: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Rule {
-    /// Every value fits.
+    /// Every value is valid.
     Anything,
-    /// Every object fits, so that no value need be read.
+    /// Every object is valid, so values need not be read.
     AnyObject,
     Checked(Box<Validator<Counted>>),
 }
@@ -114,7 +114,7 @@ impl Schema {
         }
     }
 
-    /// Tells whether the annotations for headers in a schema of arguments are valid.
+    /// Checks the `x-mcp-header` annotations of an arguments schema.
     pub(crate) fn check_headers(raw: Raw<'_>) -> Result<(), SchemaError> {
         if !headers::are_in(raw) {
             return Ok(());
@@ -125,7 +125,7 @@ impl Schema {
         }
     }
 
-    /// Returns what of a schema cannot be judged, without compiling it.
+    /// Returns the parts of a schema that cannot be checked, without compiling it.
     pub(crate) fn unchecked_of(raw: Raw<'_>) -> Vec<Unchecked> {
         match read(raw) {
             Ok(schema) => judgeable::judgeable(schema).unchecked,
@@ -133,12 +133,12 @@ impl Schema {
         }
     }
 
-    /// Returns how many texts were left unjudged because their pattern took too long.
+    /// Returns how many strings were left unchecked because their pattern took too long.
     pub(crate) fn unjudged_texts(&self) -> u64 {
         self.unjudged.load(Ordering::Relaxed)
     }
 
-    /// Returns the parts that no value is checked against, the first of them if there are many.
+    /// Returns the parts of the schema that are not checked; only the first ones if there are many.
     pub(crate) fn unchecked(&self) -> &[Unchecked] {
         &self.unchecked
     }
@@ -182,7 +182,8 @@ impl Schema {
         }
     }
 
-    /// Returns where a value is checked first; a check that turns out to be costly goes elsewhere.
+    /// Returns where a value is checked first. An inline check that turns out expensive moves to a
+    /// blocking thread.
     pub(crate) fn cost(&self, value: Raw<'_>) -> Cost {
         let text = value.text().as_bytes();
         let is_short = || {
@@ -192,13 +193,13 @@ impl Schema {
         };
         match &self.rule {
             Rule::Anything | Rule::AnyObject => Cost::Inline,
-            // What refers to itself takes stack.
+            // Recursive schemas need more stack.
             Rule::Checked(_) if !self.shape.recursive && is_short() => Cost::Inline,
             Rule::Checked(_) => Cost::Heavy,
         }
     }
 
-    /// Checks a value; a costly check runs on a thread of its own and within a bound of time.
+    /// Checks a value. An expensive check runs on a blocking thread with a time limit.
     pub(crate) async fn check(
         self: &Arc<Self>,
         value: Raw<'_>,
@@ -217,14 +218,14 @@ impl Schema {
             .map_err(SchemaMismatch::Issues)
     }
 
-    /// Checks a value on this thread, however heavy that is, within the budget.
+    /// Checks a value on this thread within the full budget, however expensive it is.
     pub(crate) fn check_until(&self, value: Raw<'_>, until: Instant) -> Result<(), Vec<Issue>> {
         let judged = self.judge(value, Some(until));
         judged.unwrap_or_else(|| Err(vec![issues::too_costly()]))
     }
 
-    /// Judges a value; nothing if that would cost more than the budget. Without a time at which it
-    /// must have ended, the budget is that of the caller's own thread.
+    /// Checks a value; `None` if that exceeds the budget. Without a deadline, the budget is that of
+    /// an inline check.
     fn judge(&self, value: Raw<'_>, until: Option<Instant>) -> Option<Result<(), Vec<Issue>>> {
         let validator = match &self.rule {
             Rule::Anything => return Some(Ok(())),
@@ -250,7 +251,8 @@ impl Schema {
         let (mut fits, unjudged) = budget::run(verdict, is_valid)?;
         if unjudged > 0 {
             self.unjudged.fetch_add(unjudged, Ordering::Relaxed);
-            // It may be what no pattern could judge that does not fit, in a `not` or an `if`.
+            // Inside a `not` or an `if`, assuming that an unchecked pattern matches can fail the
+            // value. So try the opposite assumption, too.
             fits = fits || budget::run(verdict.assuming_mismatches(), is_valid)?.0;
         }
         if fits {
@@ -266,7 +268,7 @@ impl Schema {
     }
 }
 
-/// Counts the values of a JSON text: one, and one more behind each comma and in each array or object.
+/// Counts the values of a JSON text: one, plus one for each comma and for each array or object.
 fn parts(text: &[u8]) -> usize {
     let mut count = 1;
     let mut at = 0;
@@ -281,7 +283,7 @@ fn parts(text: &[u8]) -> usize {
     count
 }
 
-/// Returns the place behind a string whose content begins here.
+/// Returns the position after the end of a string whose content begins at `start`.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start;
     while let Some(step) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
@@ -289,7 +291,7 @@ fn string_end(text: &[u8], start: usize) -> usize {
         if text[at] == b'"' {
             return at + 1;
         }
-        // What follows a backslash ends nothing.
+        // An escaped character cannot end the string.
         at += 2;
     }
     text.len()
@@ -303,7 +305,7 @@ fn read(raw: Raw<'_>) -> Result<Value, String> {
     raw.deserialize().map_err(unread)
 }
 
-/// Compiles what can be judged; or tells which part the library does not take, and why.
+/// Compiles a schema, or returns the part that the library rejects, and why.
 fn build(schema: &Value) -> Result<Box<Validator<Counted>>, (String, String)> {
     let options = jsonschema::options_for::<Counted>()
         .offline()
@@ -321,7 +323,7 @@ fn build(schema: &Value) -> Result<Box<Validator<Counted>>, (String, String)> {
     }
 }
 
-/// Returns the rule of a schema that constrains nothing but the kind of the value.
+/// Returns the rule of a schema that constrains only the type of the value.
 fn trivial(schema: &Value) -> Option<Rule> {
     if *schema == Value::Bool(true) {
         return Some(Rule::Anything);

@@ -1,10 +1,10 @@
-//! Named secrets of a project: set by administrators, given to servers that name them as `${NAME}` in
-//! their environment or headers, and never shown again (fault K8).
+//! Named secrets of a project: set by administrators, passed to servers that refer to them as
+//! `${NAME}` in their environment or headers, and never shown again (fault K8).
 //!
 //! A secret is bound to servers by name, and for a registered server to what it runs or where it is
-//! ([`ServerSpec::destination`]): who may edit a server cannot read a secret by moving it. The bindings
-//! are encrypted with the value. Entry points: [`Secrets::set`], [`Secrets::bind`] and, for runners,
-//! [`Secrets::resolve`].
+//! ([`ServerSpec::destination`]): permission to edit a server does not allow reading a secret by
+//! redirecting it. The bindings are encrypted with the value. Entry points: [`Secrets::set`],
+//! [`Secrets::bind`] and, for runners, [`Secrets::resolve`].
 
 mod error;
 mod resolve;
@@ -22,29 +22,28 @@ pub use self::error::SecretError;
 pub(crate) use self::resolve::ResolveError;
 use crate::credentials::Vault;
 
-/// The longest value: that of an environment variable.
+/// The longest value: that of an environment variable, in bytes.
 const LONGEST: usize = 64 << 10;
 /// The most servers that one secret is bound to.
 const MOST_BINDINGS: usize = 256;
-/// How often a change is tried again that another was faster than.
+/// How often a change is retried after a concurrent one.
 const TRIES: usize = 4;
 
-/// A server that may be given a secret.
+/// A server that may receive a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretBinding {
     /// The server's name.
     pub server: ServerName,
-    /// The only origin that the secret is sent to, in headers and nowhere else; none if it does not
-    /// matter.
+    /// The only origin that the secret is sent to, in headers only; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// What the server ran, or where it was, when the secret was bound: of one of a file, which is
-    /// approved by itself, only the origin. None while there is no such server.
+    /// The server's destination when the secret was bound; for a server of a file, which is
+    /// approved separately, only the origin. `None` if the server did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     destination: Option<String>,
 }
 
-/// A server that a secret is to be bound to.
+/// A server to bind a secret to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindTo {
     /// The server's name.
@@ -53,7 +52,7 @@ pub struct BindTo {
     pub origin: Option<String>,
 }
 
-/// What is encrypted of a secret.
+/// The encrypted content of a secret.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     value: String,
@@ -67,18 +66,18 @@ impl Drop for Kept {
     }
 }
 
-/// A secret as it is shown: never its value.
+/// The public view of a secret, without its value.
 #[derive(Debug, Clone)]
 pub struct SecretView {
     /// Its name.
     pub name: String,
     /// How often it was set.
     pub version: u32,
-    /// What tells its value from another; keyed, so that it cannot be guessed.
+    /// A keyed hash of the value, by which values can be compared.
     pub fingerprint: String,
-    /// The servers that may be given it, and whether each is as it was when the secret was bound.
+    /// The bound servers, and whether each is unchanged since the secret was bound.
     pub bindings: Vec<(SecretBinding, bool)>,
-    /// Whether it is looked for in what servers send: short and regular values are not.
+    /// Whether it is redacted from the output of servers: short and regular values are not.
     pub is_redacted: bool,
     /// Why it cannot be decrypted, if it cannot.
     pub problem: Option<String>,
@@ -86,7 +85,7 @@ pub struct SecretView {
     pub created_ms: u64,
     /// When it was last set or bound.
     pub updated_ms: u64,
-    /// When a server was last given it, and which.
+    /// When a server last received it, and which.
     pub used: Option<(u64, String)>,
 }
 
@@ -150,7 +149,7 @@ impl Secrets {
 
     async fn row(&self, name: &SecretName) -> Result<Option<SecretRow>, SecretError> {
         let rows = self.store.secrets(&self.project).await?;
-        // Names are compared byte for byte, whatever the database does. fault K5
+        // Names are compared byte for byte, whatever the database's collation. fault K5
         Ok(rows
             .into_iter()
             .find(|row| row.sealed.name == name.as_str()))
@@ -162,8 +161,8 @@ impl Secrets {
         kept.map_err(|_| SecretError::Vault(crate::credentials::VaultError::Sealed))
     }
 
-    /// Sets a value, and binds the secret to what these servers are now; to those that it was bound to if
-    /// none are named. Whoever knows the value may bind it.
+    /// Sets a value, and binds the secret to the current state of these servers; to those it was
+    /// bound to if none are given. Knowing the value is enough to bind it.
     pub(crate) async fn set(
         &self,
         name: &SecretName,
@@ -192,7 +191,7 @@ impl Secrets {
         .await
     }
 
-    /// Binds a secret to what a server is now, or takes it away from one.
+    /// Binds a secret to the current state of a server, or removes the binding.
     pub(crate) async fn bind(
         &self,
         name: &SecretName,
@@ -215,7 +214,7 @@ impl Secrets {
         .await
     }
 
-    /// Binds secrets that were waiting for a server of this name to what it is now.
+    /// Binds secrets that were bound to this name before the server existed.
     pub(crate) async fn bind_waiting(&self, spec: &ServerSpec) -> Result<(), SecretError> {
         for (_, template) in spec.templates() {
             for name in template.names() {
@@ -250,7 +249,7 @@ impl Secrets {
         Ok(removed)
     }
 
-    /// Writes what `change` makes of a secret, unless another was faster; then once more.
+    /// Writes a changed secret; retries after a concurrent change.
     async fn change(
         &self,
         name: &SecretName,
@@ -259,7 +258,7 @@ impl Secrets {
         for _ in 0..TRIES {
             let known = self.row(name).await?;
             let version = known.as_ref().map_or(0, |row| row.sealed.version);
-            // A value that cannot be opened is replaced, and nothing of it is kept.
+            // A value that cannot be decrypted is replaced completely.
             let kept = known.as_ref().and_then(|row| self.open(row).ok());
             let (kept, next) = change(kept.as_ref().map(|kept| (kept, version)))?;
             let next = next.max(version.max(1));
@@ -282,7 +281,7 @@ impl Secrets {
 }
 
 impl SecretBinding {
-    /// Tells whether a server is as it was when the secret was bound to it.
+    /// Returns whether a server is unchanged since the secret was bound to it.
     fn holds(&self, spec: &ServerSpec) -> bool {
         let now = destination(spec);
         let is_here = match spec.source {
@@ -294,8 +293,8 @@ impl SecretBinding {
     }
 }
 
-/// Returns what a secret is bound to in a server: all that leads it anywhere; of one of a file, whose
-/// changes are approved by themselves, where it is sent.
+/// Returns the destination that a secret is bound to: everything that determines where it goes; for
+/// a server of a file, whose changes are approved separately, only the origin.
 fn destination(spec: &ServerSpec) -> Option<String> {
     match spec.source {
         Source::Api => Some(spec.destination()),
@@ -303,7 +302,7 @@ fn destination(spec: &ServerSpec) -> Option<String> {
     }
 }
 
-/// Returns the bindings to what servers are now.
+/// Returns bindings to the current state of servers.
 fn bound(to: &[BindTo], spec_of: SpecOf<'_>) -> Result<Vec<SecretBinding>, SecretError> {
     if to.len() > MOST_BINDINGS {
         return Err(SecretError::Bindings {
@@ -331,7 +330,7 @@ fn bound(to: &[BindTo], spec_of: SpecOf<'_>) -> Result<Vec<SecretBinding>, Secre
     bound.collect()
 }
 
-/// Refuses a value that no server could be given.
+/// Refuses a value that cannot be passed to a server.
 fn check(value: &SecretText) -> Result<(), SecretError> {
     let text = value.expose();
     let why = if text.is_empty() {

@@ -1,4 +1,4 @@
-//! One server: `handle` is what callers hold, `runner` owns its lifecycle, `link` is its open
+//! One server: callers hold its `handle`, `runner` owns its lifecycle, `link` is its open
 //! connection with the calls that are `pending` on it. Calls never pass through the runner.
 //! `profiles` has additional instances of the server, each for one client with capabilities;
 //! `server_requests` has the requests that servers send to clients.

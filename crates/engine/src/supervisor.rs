@@ -1,8 +1,9 @@
-//! All servers of the project, in configuration order, and their runners. Store first, memory second,
-//! event last. Operations here must run to their end (`Project::complete`).
+//! All servers of the project, in configuration order, and their runners. Changes are written to
+//! the store first, then to memory, then reported. Operations here must run to their end
+//! (`Project::complete`).
 //!
-//! A name never has two processes (fault P10): a removed server is remembered until its process is
-//! gone, and only its own name waits for that.
+//! A name never has two processes (fault P10): a removed server is remembered until its process has
+//! ended, and only its own name waits for that.
 
 mod files;
 mod registered;
@@ -31,7 +32,9 @@ use crate::catalog::{Catalog, CatalogEntry};
 use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 use crate::leases::Leases;
+use crate::pins::Pins;
 use crate::random::random;
+use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{LinkState, RunnerCommand, ServerHandle};
 use crate::server::runner::RunnerContext;
 use crate::suspended::Suspended;
@@ -39,7 +42,7 @@ use crate::suspended::Suspended;
 pub use files::Applied;
 pub(crate) use test_run::of_api;
 
-/// How much longer than the last kill is waited for processes that do not die.
+/// How much longer than the last kill to wait for processes that do not end.
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
 pub(crate) struct Supervisor {
@@ -50,15 +53,17 @@ pub(crate) struct Supervisor {
     catalog: Arc<Catalog>,
     /// In configuration order.
     servers: Arc<Mutex<Vec<Arc<ServerHandle>>>>,
-    /// In no list any more, but their processes may still be in their grace.
+    /// Removed servers whose processes may still be in their grace period.
     leaving: Mutex<Vec<Arc<ServerHandle>>>,
-    /// In no list while their old process ends; whoever replaces them starts them again.
+    /// Servers that are being replaced while their old process ends; the replacing task starts them
+    /// again.
     replaced: Mutex<HashSet<ServerId>>,
-    /// One change at a time, so that store and memory agree; never held while a process ends.
+    /// Allows one change at a time, so that store and memory agree; never held while a process
+    /// ends.
     changing: AsyncMutex<()>,
-    /// One change of a secret at a time, with the restarts that follow from it.
+    /// Allows one change of a secret at a time, including the restarts that follow.
     changing_secrets: AsyncMutex<()>,
-    /// Every server stops with it, and none is started after it.
+    /// Cancelled when all servers stop; none is started afterwards.
     stopping: CancellationToken,
     suspended: Arc<Suspended>,
 }
@@ -87,9 +92,19 @@ impl Supervisor {
         }
     }
 
-    /// Has what is suspended held and hidden.
+    /// Makes suspended servers and tools held and hidden.
     pub(crate) fn heeding(self, suspended: Arc<Suspended>) -> Self {
         Self { suspended, ..self }
+    }
+
+    /// Has the lists made of what the servers offer now.
+    pub(crate) fn publish(&self) {
+        refresh(
+            &self.catalog,
+            &self.servers,
+            &self.suspended,
+            &self.context.pins,
+        );
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
@@ -100,17 +115,17 @@ impl Supervisor {
         self.leaving.lock()
     }
 
-    /// Starts the runners of everything that is registered.
+    /// Starts the runners of all registered servers.
     pub(crate) async fn boot(&self) -> Result<(), EngineError> {
         let _one = self.changing.lock().await;
         for row in self.opened_rows().await? {
-            // Servers of files and built-in ones are read from their files again.
+            // Servers of files and built-in ones are loaded from their files again.
             if row.enabled && row.spec.source == Source::Api {
                 let handle = self.launch(row.id, row.spec, row.created_ms).await;
                 self.lock().push(handle);
             }
         }
-        refresh(&self.catalog, &self.servers, &self.suspended);
+        self.publish();
         Ok(())
     }
 
@@ -134,8 +149,8 @@ impl Supervisor {
         Ok(self.add(&row, spec, None).await)
     }
 
-    /// Waits for the turn to give a name away. What waits for approval makes room: it has no right to
-    /// the name. fault G5
+    /// Waits until a name may be given to another server. An unapproved server makes room: it has
+    /// no right to the name. fault G5
     async fn turn_to_register(
         &self,
         name: &ServerName,
@@ -155,8 +170,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits for the turn to start something under a name: nobody else changes anything, nothing of
-    /// that name is left, and not everything stops.
+    /// Waits until a server may be started under a name: no other change is running, no process of
+    /// that name is left, and the supervisor is not stopping.
     async fn turn(&self, name: &ServerName) -> Result<AsyncMutexGuard<'_, ()>, EngineError> {
         loop {
             let turn = self.changing.lock().await;
@@ -186,7 +201,7 @@ impl Supervisor {
         })
     }
 
-    /// Returns the row of a server that a product has: a new one, or one in the place of what it has now.
+    /// Returns the row of a product's server: a new one, or one that replaces the current one.
     pub(crate) async fn product_row(&self, spec: &ServerSpec) -> Result<ServerRow, EngineError> {
         let mut row = self.new_row(spec).await?;
         if let Some(handle) = self.find(spec.name.as_str()) {
@@ -195,7 +210,7 @@ impl Supervisor {
         Ok(row)
     }
 
-    /// Starts the runner of a stored server, at its old place in the order if it had one.
+    /// Starts the runner of a stored server, at its old position if it had one.
     async fn add(
         &self,
         row: &ServerRow,
@@ -221,11 +236,11 @@ impl Supervisor {
             let end = servers.len();
             servers.insert(place.map_or(end, |place| place.min(end)), handle.clone());
         }
-        refresh(&self.catalog, &self.servers, &self.suspended);
+        self.publish();
         handle
     }
 
-    /// Removes a server and waits until its process is gone; false if there was none.
+    /// Removes a server and waits until its process has ended; false if there was none.
     pub(crate) async fn remove(&self, server: &str) -> Result<bool, EngineError> {
         loop {
             let turn = self.changing.lock().await;
@@ -247,7 +262,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes a server out of every list and stops its runner; returns the place that it had.
+    /// Removes a server from all lists and stops its runner; returns its position.
     fn leave(&self, handle: &Arc<ServerHandle>) -> Option<usize> {
         let place = {
             let mut servers = self.lock();
@@ -258,19 +273,19 @@ impl Supervisor {
             place
         };
         self.lock_leaving().push(handle.clone());
-        refresh(&self.catalog, &self.servers, &self.suspended);
+        self.publish();
         handle.stop.cancel();
         place
     }
 
-    /// Finds a server by name or id among those whose process may not be gone yet.
+    /// Finds a server by name or id among those whose process may not have ended.
     fn leaving(&self, server: &str) -> Option<Arc<ServerHandle>> {
         let mut leaving = self.lock_leaving();
         leaving.retain(|handle| !handle.stopped.is_cancelled());
         named(&leaving, server)
     }
 
-    /// Orders a restart; it has begun when this returns, unless the old process is slow to end.
+    /// Requests a restart; it has begun when this returns, unless the old process is slow to end.
     pub(crate) async fn restart(&self, server: &str) -> Result<Arc<ServerHandle>, EngineError> {
         let unknown = || EngineError::UnknownServer {
             name: server.to_owned(),
@@ -306,7 +321,7 @@ impl Supervisor {
         let before = status.borrow().starts;
         handle.profiles.end_all();
         match handle.commands.try_send(RunnerCommand::Restart) {
-            // An order that has not been taken yet is the same order.
+            // A pending command is equal to this one.
             Ok(()) | Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Closed(_)) if self.stopping.is_cancelled() => {
                 return Err(EngineError::Stopping);
@@ -314,7 +329,7 @@ impl Supervisor {
             Err(TrySendError::Closed(_)) => return Err(unknown()),
         }
         let begun = status.wait_for(|now| now.starts > before);
-        // Ending the old process is bounded by its own grace; the answer says what was reached.
+        // The old process ends within its own grace period; the response reports the state reached.
         let bound = handle.spec.lifecycle.stop_grace + Duration::from_secs(2);
         drop(tokio::time::timeout(bound, begun).await);
         Ok(handle)
@@ -329,7 +344,7 @@ impl Supervisor {
         self.lock().clone()
     }
 
-    /// Waits until no eager server is on its way up, but not longer than `within`.
+    /// Waits until no eager server is starting, but not longer than `within`.
     pub(crate) async fn settled(&self, within: Duration) {
         let until = Instant::now() + within;
         for handle in self.all() {
@@ -339,12 +354,12 @@ impl Supervisor {
             let mut live = handle.live.clone();
             let coming =
                 |state: &LinkState| !matches!(state, LinkState::Starting | LinkState::Cold);
-            // A server that is not there in time is shown as it is.
+            // A server that is not ready in time is shown in its current state.
             drop(tokio::time::timeout_at(until, live.wait_for(coming)).await);
         }
     }
 
-    /// Waits until lazy servers that nobody has listed yet are up, but not longer than `within`.
+    /// Waits until lazy servers that were never listed are ready, but not longer than `within`.
     pub(crate) async fn warm(&self, handles: &[Arc<ServerHandle>], within: Duration) {
         let now = Instant::now();
         for handle in handles {
@@ -352,7 +367,8 @@ impl Supervisor {
         }
         for handle in handles {
             let mut live = handle.live.clone();
-            // One that hangs has had its time and slows no further list down. fault P14
+            // A server that hangs has used up its time and does not slow down further lists.
+            // fault P14
             let until = now + within.saturating_sub(handle.coming_for());
             let settled =
                 |state: &LinkState| matches!(state, LinkState::Ready(_) | LinkState::Down(..));
@@ -360,14 +376,14 @@ impl Supervisor {
         }
     }
 
-    /// Stops every server and waits for all of them, but hardly longer than they are killed.
+    /// Stops every server and waits for all of them, but hardly longer than until they are killed.
     pub(crate) async fn stop_all(&self) {
         let kill_at = *self.context.kill_at.borrow();
         let until = kill_at.unwrap_or_else(Instant::now) + AFTER_KILL;
         self.stop_until(until).await;
     }
 
-    /// Stops every server of a project that is unloaded, each within its own grace. row 0.5
+    /// Stops every server of an unloaded project, each within its own grace period. row 0.5
     pub(crate) async fn unload(&self) {
         let graces = self.all().into_iter();
         let grace = graces.map(|handle| handle.spec.lifecycle.stop_grace).max();
@@ -378,7 +394,7 @@ impl Supervisor {
     async fn stop_until(&self, until: Instant) {
         self.stopping.cancel();
         let stopped = async {
-            // What is being started right now is then in the list.
+            // A server that is being started is in the list by then.
             drop(self.changing.lock().await);
             let mut all = self.all();
             all.extend_from_slice(&self.lock_leaving());
@@ -404,13 +420,14 @@ fn named(servers: &[Arc<ServerHandle>], server: &str) -> Option<Arc<ServerHandle
     found.cloned()
 }
 
-/// Tells the catalog which servers there are and whether their tools can be had now.
+/// Updates the catalog with the current servers and the availability of their tools.
 pub(crate) fn refresh(
     catalog: &Catalog,
     servers: &Mutex<Vec<Arc<ServerHandle>>>,
     suspended: &Suspended,
+    pins: &Pins,
 ) {
-    // Held until the catalog has it, so that an older picture never replaces a newer one.
+    // Held until the catalog is updated, so that an older state never replaces a newer one.
     let servers = servers.lock();
     let entries = servers.iter().map(|handle| {
         let listed = !matches!(&*handle.live.borrow(), LinkState::Down(..));
@@ -420,7 +437,18 @@ pub(crate) fn refresh(
             Some(_) => Arc::new(catalog.without(&now.tools_of(&handle.name).collect::<Vec<_>>())),
             None => catalog,
         };
+        catalog.mark_unapproved(handle.id, pins);
         let own = handle.profiles.own_lists(&catalog);
+        let (catalog, own) = match pins.is_open() {
+            true => (catalog, own),
+            false => {
+                let id = handle.id;
+                let pinned =
+                    |catalog: &ServerCatalog| Arc::new(catalog.without_unapproved(id, pins));
+                let own = own.into_iter().map(|(owner, own)| (owner, pinned(&own)));
+                (pinned(&catalog), own.collect())
+            }
+        };
         CatalogEntry::new(handle.clone(), listed, catalog).with_own(own)
     });
     catalog.update(entries.collect());

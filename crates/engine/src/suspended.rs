@@ -1,8 +1,8 @@
-//! What is suspended in a project, in memory: a call to a suspended server or tool is refused, and one
-//! that is under way ends. Agents and projects are suspended through their keys (`access`).
+//! The suspended servers and tools of a project, in memory: calls to them are refused, and running
+//! ones end. Agents and projects are suspended through their keys (`access`).
 //!
-//! The store is written first, memory second; what another gateway has suspended is read again by its
-//! revision. Entry points: [`Suspended::check`] and [`Suspended::until`].
+//! The store is written first, memory second; changes of other gateways are read by their revision.
+//! Entry points: [`Suspended::check`] and [`Suspended::until`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,20 +15,20 @@ use tokio::sync::{Mutex, watch};
 
 use crate::error::{CallError, EngineError};
 
-/// What is suspended now.
+/// The suspended servers and tools.
 #[derive(Default)]
 pub(crate) struct Suspended {
     now: ArcSwap<Suspensions>,
-    /// Moves whenever something else is suspended than before.
+    /// Changes whenever the set of suspended items changes.
     changed: watch::Sender<u64>,
-    /// The revision in the store that was read last.
+    /// The revision that was read last.
     revision: AtomicU64,
-    /// One at a time reads.
+    /// Held while they are read.
     reading: Mutex<()>,
 }
 
 impl Suspended {
-    /// Reads what is suspended in a project.
+    /// Reads the suspensions of a project.
     pub(crate) async fn load(store: &Store, project: &ProjectName) -> Result<Self, EngineError> {
         let suspended = Self::default();
         suspended.reload(store, project).await?;
@@ -40,14 +40,14 @@ impl Suspended {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Reads it again, and ends the calls to what is suspended.
+    /// Reads them again, and ends the calls to suspended items.
     pub(crate) async fn reload(
         &self,
         store: &Store,
         project: &ProjectName,
     ) -> Result<(), EngineError> {
         let _one = self.reading.lock().await;
-        // Before the rows: what changes in between is read again.
+        // Read before the rows: a change in between is read again.
         let revision = store.changes(project).await?.suspensions;
         let rows = store.suspensions(project).await?;
         self.now.store(Arc::new(rows.into_iter().collect()));
@@ -61,7 +61,7 @@ impl Suspended {
         self.now.load_full()
     }
 
-    /// Refuses a call to a server or a tool that is suspended.
+    /// Refuses a call to a suspended server or tool.
     pub(crate) fn check(&self, server: &ServerName, item: &str) -> Result<(), CallError> {
         let now = self.now.load();
         match now.is_empty() {

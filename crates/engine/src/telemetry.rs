@@ -1,14 +1,17 @@
 //! Metrics as Prometheus text: of each project's calls and servers, labelled with the project
 //! ([`Metrics`]), and of the gateway itself ([`GatewayMetrics`]). Counting a call is a few atomic
-//! additions; a dropped call is counted too. Entry points: [`Metrics::begin`] and
-//! [`Metrics::render`].
+//! additions; a dropped call is counted too. The number of label values is bounded. Entry points:
+//! [`Metrics::begin`] and [`Metrics::render`]; [docs/metrics.md](../../../docs/metrics.md) lists them.
+
+mod servers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gantry_model::id::ProjectName;
-use gantry_store::CallStatus;
+use gantry_model::limits::LimitOwner;
+use gantry_store::{CallRow, CallStatus};
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
@@ -18,29 +21,78 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+pub(crate) use self::servers::ServerFigures;
+use self::servers::ServerMetrics;
+
 type Label = [(&'static str, String); 1];
+type ExportLabels = [(&'static str, String); 2];
+
+/// How an export is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportHealth {
+    /// What is exported, such as `traces`.
+    pub what: &'static str,
+    /// Where to, without credentials.
+    pub target: String,
+    /// How much was taken by the endpoint since the start.
+    pub sent: u64,
+    /// How much was dropped since the start.
+    pub dropped: u64,
+    /// How much waits.
+    pub waiting: u64,
+    /// Why the last attempt failed; nothing if it did not.
+    pub error: Option<String>,
+}
+
+impl ExportHealth {
+    /// Returns what an administrator should look at.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let error = self.error.as_ref()?;
+        let Self { what, target, .. } = self;
+        Some(format!("{what} cannot be exported to `{target}`: {error}"))
+    }
+}
 
 /// The metrics of one project.
 pub(crate) struct Metrics {
     registry: Registry,
     by_status: [Counter<u64, AtomicU64>; STATUSES.len()],
     seconds: Histogram,
-    servers: Family<Label, Gauge>,
-    /// One rendering at a time, since the servers are counted for each.
+    servers: ServerMetrics,
+    /// Held while rendering, since the servers are counted each time.
     rendering: Mutex<()>,
     panics: Counter<u64, AtomicU64>,
+    limited: [Counter<u64, AtomicU64>; LimitOwner::ALL.len()],
 }
 
-/// The metrics of the gateway, which are of no project.
+/// The metrics of the gateway itself.
 pub(crate) struct GatewayMetrics {
     registry: Registry,
     wrong_keys: Counter<u64, AtomicU64>,
-    /// What was dropped, and what of it is among the metrics.
+    /// The number of dropped log lines, and the part already counted.
     dropped: Arc<AtomicU64>,
     dropped_lines: Counter<u64, AtomicU64>,
+    exported: Family<ExportLabels, Counter<u64, AtomicU64>>,
+    not_exported: Family<ExportLabels, Counter<u64, AtomicU64>>,
+    to_export: Family<ExportLabels, Gauge>,
+    audit_writable: Gauge,
+    audit_waiting: Gauge,
+    journal_bytes: Gauge,
 }
 
-/// A call on its way; dropped before its end, it counts as cancelled, or as failed by a panic.
+/// How the gateway is when its metrics are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct GatewayFigures {
+    /// Calls can be recorded, and hence are accepted.
+    pub(crate) audit_writable: bool,
+    /// Records of the journal that are not in the database yet.
+    pub(crate) audit_waiting: u64,
+    /// What the journal takes on the disk.
+    pub(crate) journal_bytes: u64,
+    pub(crate) exports: Vec<ExportHealth>,
+}
+
+/// A running call; if dropped before its end, it counts as cancelled, or as failed by a panic.
 pub(crate) struct CallTimer<'a> {
     metrics: &'a Metrics,
     at: Instant,
@@ -103,10 +155,21 @@ impl Metrics {
             "How long calls took",
             seconds.clone(),
         );
-        let servers = Family::<Label, Gauge>::default();
-        registry.register("servers", "Servers by state", servers.clone());
+        let servers = ServerMetrics::default();
+        servers.register(&mut registry);
         let panics = Counter::default();
         registry.register("panics", "Calls that a panic ended", panics.clone());
+        let limited = Family::<Label, Counter<u64, AtomicU64>>::default();
+        registry.register(
+            "calls_limited",
+            "Calls refused because a key, an agent or the project is limited",
+            limited.clone(),
+        );
+        let limited = LimitOwner::ALL.map(|owner| {
+            limited
+                .get_or_create(&[("limit", owner.as_str().to_owned())])
+                .clone()
+        });
         Self {
             registry,
             by_status,
@@ -114,10 +177,11 @@ impl Metrics {
             servers,
             rendering: Mutex::default(),
             panics,
+            limited,
         }
     }
 
-    /// Counts a call from its beginning, however it ends.
+    /// Starts counting a call, however it ends.
     pub(crate) fn begin(&self, at: Instant) -> CallTimer<'_> {
         CallTimer {
             metrics: self,
@@ -126,9 +190,27 @@ impl Metrics {
         }
     }
 
-    /// Counts a call that a panic ended, of ours or of a native tool's. fault P12
+    /// Counts a call that ended by a panic of the gateway or of a native tool. fault P12
     pub(crate) fn panicked(&self) {
         self.panics.inc();
+    }
+
+    /// Counts a call that was refused because somebody is limited.
+    pub(crate) fn limited(&self, owner: LimitOwner) {
+        let known = LimitOwner::ALL.iter().zip(&self.limited);
+        for (_, counter) in known.filter(|(known, _)| **known == owner) {
+            counter.inc();
+        }
+    }
+
+    /// Counts a call that was refused, by the code of its error.
+    pub(crate) fn refused(&self, code: &str) {
+        self.servers.refused(code);
+    }
+
+    /// Counts calls of the project whose rows were stored.
+    pub(crate) fn stored(&self, project: &str, rows: &[CallRow<&str>]) {
+        self.servers.stored(project, rows);
     }
 
     /// Counts a call that ended.
@@ -139,22 +221,17 @@ impl Metrics {
         self.seconds.observe(duration.as_secs_f64());
     }
 
-    /// Renders the project's metrics with its servers as they are now, and those of the gateway if
-    /// they are shown with it.
+    /// Renders the project's metrics with the current state of its servers, and those of the
+    /// gateway if shown here.
     pub(crate) fn render(
         &self,
-        states: impl Iterator<Item = &'static str>,
-        gateway: Option<&GatewayMetrics>,
+        servers: impl Iterator<Item = ServerFigures>,
+        gateway: Option<(&GatewayMetrics, &GatewayFigures)>,
     ) -> String {
         let _one = self.rendering.lock();
-        self.servers.clear();
-        for state in states {
-            self.servers
-                .get_or_create(&[("state", state.to_owned())])
-                .inc();
-        }
+        self.servers.set(servers);
         let mut text = String::new();
-        let gateway = gateway.map(GatewayMetrics::current);
+        let gateway = gateway.map(|(gateway, figures)| gateway.current(figures));
         let mut registries = [Some(&self.registry), gateway].into_iter().flatten();
         registries
             .try_for_each(|registry| encode_registry(&mut text, registry))
@@ -165,7 +242,7 @@ impl Metrics {
 }
 
 impl GatewayMetrics {
-    /// Makes the metrics; `dropped` is counted by whoever writes log lines.
+    /// Creates the metrics; the log writer counts `dropped`.
     pub(crate) fn new(dropped: Arc<AtomicU64>) -> Self {
         let mut registry = Registry::with_prefix("gantry");
         let wrong_keys = Counter::default();
@@ -180,11 +257,57 @@ impl GatewayMetrics {
             "Log lines that were not read in time, and dropped",
             dropped_lines.clone(),
         );
+        let exported = Family::default();
+        registry.register(
+            "exported",
+            "Spans and audit records that an endpoint took, by export",
+            exported.clone(),
+        );
+        let not_exported = Family::default();
+        registry.register(
+            "export_dropped",
+            "Spans that were dropped because their endpoint did not take them in time",
+            not_exported.clone(),
+        );
+        let to_export = Family::default();
+        registry.register(
+            "export_waiting",
+            "Spans and audit records that wait for their endpoint",
+            to_export.clone(),
+        );
+        let audit_writable = Gauge::default();
+        registry.register(
+            "audit_writable",
+            "Whether calls can be recorded, and hence are accepted",
+            audit_writable.clone(),
+        );
+        let audit_waiting = Gauge::default();
+        registry.register(
+            "audit_waiting",
+            "Records of the journal that are not in the database yet",
+            audit_waiting.clone(),
+        );
+        let journal_bytes = Gauge::default();
+        registry.register(
+            "journal_bytes",
+            "What the audit journal takes on the disk",
+            journal_bytes.clone(),
+        );
+        let build = Family::<Label, Gauge>::default();
+        registry.register("build", "The version that runs", build.clone());
+        let version = ("version", env!("CARGO_PKG_VERSION").to_owned());
+        build.get_or_create(&[version]).set(1);
         Self {
             registry,
             wrong_keys,
             dropped,
             dropped_lines,
+            exported,
+            not_exported,
+            to_export,
+            audit_writable,
+            audit_waiting,
+            journal_bytes,
         }
     }
 
@@ -193,13 +316,30 @@ impl GatewayMetrics {
         self.wrong_keys.inc();
     }
 
-    /// Returns everything as it is now.
-    fn current(&self) -> &Registry {
-        let dropped = self.dropped.load(Ordering::Relaxed);
-        self.dropped_lines
-            .inc_by(dropped.saturating_sub(self.dropped_lines.get()));
+    /// Returns the current values.
+    fn current(&self, figures: &GatewayFigures) -> &Registry {
+        let wide = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        raise(&self.dropped_lines, self.dropped.load(Ordering::Relaxed));
+        self.audit_writable.set(i64::from(figures.audit_writable));
+        self.audit_waiting.set(wide(figures.audit_waiting));
+        self.journal_bytes.set(wide(figures.journal_bytes));
+        for export in &figures.exports {
+            let labels = [
+                ("export", export.what.to_owned()),
+                ("target", export.target.clone()),
+            ];
+            raise(&self.exported.get_or_create(&labels), export.sent);
+            raise(&self.not_exported.get_or_create(&labels), export.dropped);
+            let waiting = self.to_export.get_or_create(&labels);
+            waiting.set(wide(export.waiting));
+        }
         &self.registry
     }
+}
+
+/// Brings a counter up to what somebody else has counted.
+fn raise(counter: &Counter<u64, AtomicU64>, to: u64) {
+    counter.inc_by(to.saturating_sub(counter.get()));
 }
 
 #[cfg(test)]
@@ -220,15 +360,33 @@ mod tests {
             panic!("boom");
         }));
         assert!(panicked.is_err());
-        let text = metrics.render(["ready", "ready"].into_iter(), Some(&gateway));
+        let server = |name: &str| ServerFigures {
+            name: name.to_owned(),
+            state: "ready",
+            in_flight: 2,
+            waiting: 1,
+            restarts: 3,
+        };
+        metrics.refused("grant.unbound");
+        let servers = ["a", "b"].map(server);
+        let text = metrics.render(
+            servers.into_iter(),
+            Some((&gateway, &GatewayFigures::default())),
+        );
         for line in [
             "gantry_calls_total{project=\"local\",status=\"ok\"} 1",
             "gantry_calls_total{project=\"local\",status=\"cancelled\"} 1",
             "gantry_calls_total{project=\"local\",status=\"error\"} 1",
             "gantry_servers{project=\"local\",state=\"ready\"} 2",
+            "gantry_server_ready{project=\"local\",server=\"a\"} 1",
+            "gantry_server_calls_in_flight{project=\"local\",server=\"b\"} 2",
+            "gantry_server_calls_waiting{project=\"local\",server=\"b\"} 1",
+            "gantry_server_restarts{project=\"local\",server=\"b\"} 3",
+            "gantry_refusals_total{code=\"grant.unbound\",project=\"local\"} 1",
             "gantry_auth_failures_total 1",
             "gantry_panics_total{project=\"local\"} 1",
             "gantry_log_lines_dropped_total 3",
+            "gantry_audit_writable 0",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -1,10 +1,10 @@
-//! Bearer tokens of other issuers: a JWT that a configured authorization server signed, for this
-//! gateway's audience, makes its holder a caller of one project, as the agent that the configuration
+//! Bearer tokens of external issuers: a JWT signed by a configured authorization server, for this
+//! gateway's audience, authenticates its holder in one project, as the agent that the configuration
 //! maps a claim to.
 //!
-//! Everything that is not plainly right is refused; nothing is taken from a token before its signature
-//! is verified, but for the issuer whose keys to use. Checking a token does no I/O: `keys` fetches the
-//! issuers' keys beside it. Entry points: [`Tokens::verify`] and [`Tokens::run`].
+//! Anything doubtful is refused; before its signature is verified, only the issuer is read from a
+//! token, to find its keys. Checking a token does no I/O: `keys` fetches the issuers' keys in the
+//! background. Entry points: [`Tokens::verify`] and [`Tokens::run`].
 
 mod claims;
 mod jws;
@@ -28,14 +28,14 @@ use crate::http_client::Clients;
 
 use self::claims::Claims;
 pub use self::jws::Algorithm;
-use self::jws::Signed;
+use self::jws::{PublicKey, Signed};
 use self::keys::IssuerKeys;
 
-/// The longest token that is looked at.
+/// The longest token that is accepted, in bytes.
 const LONGEST: usize = 16 << 10;
-/// How many tokens are remembered until they expire; what they run ends with them.
+/// How many tokens are remembered until they expire; their calls end with them.
 const REMEMBERED: usize = 10_000;
-/// How often tokens that have expired are ended.
+/// How often expired tokens are ended.
 const SWEEP: Duration = Duration::from_millis(250);
 
 /// An authorization server whose tokens are accepted.
@@ -43,19 +43,19 @@ const SWEEP: Duration = Duration::from_millis(250);
 pub struct IssuerConfig {
     /// Its identifier, as in the claim `iss`.
     pub url: String,
-    /// What the claim `aud` must contain.
+    /// The required value of the claim `aud`.
     pub audience: String,
     /// The algorithms that its tokens may be signed with.
     pub algorithms: Vec<Algorithm>,
-    /// The project that its tokens open.
+    /// The project that its tokens give access to.
     pub project: ProjectName,
-    /// The claim that tells the agent.
+    /// The claim that determines the agent.
     pub agent_claim: String,
-    /// Which agent each value of that claim stands for; no other value is accepted.
+    /// The agent for each value of that claim; other values are refused.
     pub agents: BTreeMap<String, AgentName>,
-    /// The claim that tells the user.
+    /// The claim that determines the user.
     pub user_claim: String,
-    /// Where its keys are; found through its metadata if absent.
+    /// The URL of its keys; found through its metadata if absent.
     pub jwks: Option<Url>,
     /// Whether it may be at a private address.
     pub allow_private: bool,
@@ -67,37 +67,37 @@ pub enum TokenError {
     /// It is not a JWT.
     #[error("the token is not a valid JWT: {why}")]
     Malformed {
-        /// What is wrong with it.
+        /// The error.
         why: &'static str,
     },
-    /// No configured issuer made it.
-    #[error("no configured issuer has made the token")]
+    /// Its issuer is not configured.
+    #[error("the token is not from a configured issuer")]
     Issuer,
-    /// It is signed in a way that the issuer's configuration does not list.
+    /// Its algorithm is not allowed for the issuer.
     #[error("the token is signed with an algorithm that is not accepted from its issuer")]
     Algorithm,
-    /// The issuer has published no such key.
+    /// The issuer has not published its key.
     #[error("the token is signed with a key that its issuer has not published")]
     Key,
     /// The keys of its issuer are not known yet.
     #[error("the keys of the token's issuer are not available: {why}")]
     NoKeys {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The signature is wrong.
     #[error("the token's signature is wrong")]
     Signature,
-    /// It is for somebody else.
+    /// It is for another audience.
     #[error("the token is for another audience")]
     Audience,
-    /// It has expired, or never says when it does.
+    /// It has expired, or has no expiry.
     #[error("the token has expired")]
     Expired,
     /// It is not valid yet.
     #[error("the token is not valid yet")]
     NotYet,
-    /// Its holder is nobody here.
+    /// Its holder is not mapped to an agent.
     #[error("the token's `{claim}` is not mapped to an agent")]
     Agent {
         /// The claim.
@@ -166,13 +166,13 @@ impl Diagnose for TokenError {
 /// A token that was verified.
 #[derive(Debug, Clone)]
 pub(crate) struct Verified {
-    /// The project it opens.
+    /// The project it gives access to.
     pub(crate) project: ProjectName,
-    /// Whom it identifies.
+    /// The agent.
     pub(crate) agent: AgentName,
-    /// On whose behalf it was issued.
+    /// The user on whose behalf it was issued.
     pub(crate) user: Option<Arc<str>>,
-    /// Stands for the issuer and the holder, whatever token they use.
+    /// Identifies the issuer and the holder, across tokens.
     pub(crate) key: KeyId,
     /// Ends when the token expires.
     pub(crate) validity: KeyValidity,
@@ -187,6 +187,10 @@ struct Issuer {
 /// A token in use.
 struct InUse {
     expires_ms: u64,
+    /// Which issuer made it, by its place in the list.
+    issuer: usize,
+    /// The key that signed it.
+    signer: PublicKey,
     verified: Verified,
 }
 
@@ -198,7 +202,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Prepares to accept tokens of these issuers; nothing is fetched yet.
+    /// Creates the state for these issuers; fetches nothing yet.
     pub(crate) fn new(issuers: Vec<IssuerConfig>) -> Self {
         let issuers = issuers.into_iter().map(|config| Issuer {
             keys: IssuerKeys::default(),
@@ -216,7 +220,8 @@ impl Tokens {
         issuers.map(|issuer| issuer.config.url.clone()).collect()
     }
 
-    /// Tells whether a bearer credential is a token of an issuer rather than a key of ours.
+    /// Returns whether a bearer credential is a token of an issuer rather than one of Gantry's
+    /// keys.
     pub(crate) fn is_token(&self, credential: &str) -> bool {
         // A JWT begins with an encoded `{"`.
         !self.issuers.is_empty() && credential.starts_with("eyJ")
@@ -232,34 +237,38 @@ impl Tokens {
         {
             return Ok(known.verified.clone());
         }
-        let (verified, expires_ms) = self.check(token, now_ms)?;
+        let fresh = self.check(token, now_ms)?;
         let mut in_use = self.in_use.lock();
-        if in_use.len() >= REMEMBERED {
+        // Another request with the same token may have been faster.
+        if let Some(known) = in_use.get(&digest)
+            && known.verified.validity.end_reason().is_none()
+        {
+            return Ok(known.verified.clone());
+        }
+        if in_use.len() >= REMEMBERED && !in_use.contains_key(&digest) {
             return Err(TokenError::TooMany);
         }
-        let entry = in_use.entry(digest);
-        let entry = entry.or_insert(InUse {
-            expires_ms,
-            verified,
-        });
-        Ok(entry.verified.clone())
+        let verified = fresh.verified.clone();
+        in_use.insert(digest, fresh);
+        Ok(verified)
     }
 
-    fn check(&self, token: &str, now_ms: u64) -> Result<(Verified, u64), TokenError> {
+    fn check(&self, token: &str, now_ms: u64) -> Result<InUse, TokenError> {
         if token.len() > LONGEST {
             let why = "it is too long";
             return Err(TokenError::Malformed { why });
         }
         let signed = Signed::parse(token)?;
         let claimed = signed.issuer()?;
-        let issuer = self.issuers.iter();
-        let mut issuer = issuer.filter(|issuer| issuer.config.url == claimed);
-        let issuer = issuer.next().ok_or(TokenError::Issuer)?;
+        let mut issuers = self.issuers.iter();
+        let number = issuers.position(|issuer| issuer.config.url == claimed);
+        let number = number.ok_or(TokenError::Issuer)?;
+        let issuer = &self.issuers[number];
         let config = &issuer.config;
         if !config.algorithms.contains(&signed.algorithm()) {
             return Err(TokenError::Algorithm);
         }
-        issuer.keys.verify(&signed)?;
+        let signer = issuer.keys.verify(&signed)?;
         let claims = Claims::read(signed.payload())?;
         let expires_ms = claims.check(&config.audience, now_ms)?;
         let unmapped = || TokenError::Agent {
@@ -274,15 +283,20 @@ impl Tokens {
             key: key_of(&config.url, holder),
             validity: KeyValidity::default(),
         };
-        Ok((verified, expires_ms))
+        Ok(InUse {
+            expires_ms,
+            issuer: number,
+            signer,
+            verified,
+        })
     }
 
-    /// Keeps the issuers' keys fresh and ends tokens that expire, until told to stop.
+    /// Keeps the issuers' keys up to date and ends expired tokens, until stopped.
     pub(crate) async fn run(
         self: Arc<Self>,
         clients: Arc<Clients>,
         stop: CancellationToken,
-        is_agent: impl Fn(&ProjectName, &AgentName) -> bool,
+        end_of: impl Fn(&ProjectName, &AgentName) -> Option<KeyEnd>,
     ) {
         if self.issuers.is_empty() {
             return;
@@ -295,7 +309,7 @@ impl Tokens {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                self.sweep(unix_ms(), &is_agent);
+                self.sweep(unix_ms(), &end_of);
             }
         };
         tokio::select! {
@@ -306,14 +320,29 @@ impl Tokens {
         }
     }
 
-    /// Ends what was started with tokens that have expired, or whose agent is gone. fault U6
-    fn sweep(&self, now_ms: u64, is_agent: &impl Fn(&ProjectName, &AgentName) -> bool) {
+    /// Ends what was started with tokens that have expired, whose issuer has withdrawn the key, or whose
+    /// agent is gone or suspended. fault U6
+    fn sweep(&self, now_ms: u64, end_of: &impl Fn(&ProjectName, &AgentName) -> Option<KeyEnd>) {
+        let keys: Vec<_> = self
+            .issuers
+            .iter()
+            .map(|issuer| issuer.keys.now())
+            .collect();
+        // A key that its issuer has withdrawn ends the tokens that it signed.
+        let is_published = |token: &InUse| {
+            let keys = keys[token.issuer].as_ref();
+            keys.is_some_and(|keys| keys.contains(&token.signer))
+        };
         self.in_use.lock().retain(|_, token| {
             let verified = &token.verified;
             let end = match now_ms < token.expires_ms {
-                false => KeyEnd::Expired,
-                true if is_agent(&verified.project, &verified.agent) => return true,
-                true => KeyEnd::Revoked,
+                false => Some(KeyEnd::Expired),
+                true if !is_published(token) => Some(KeyEnd::Revoked),
+                true => end_of(&verified.project, &verified.agent),
+            };
+            let Some(end) = end else {
+                // One that has ended is judged anew when it comes again.
+                return verified.validity.end_reason().is_none();
             };
             verified.validity.end(end);
             false
@@ -321,7 +350,7 @@ impl Tokens {
     }
 }
 
-/// Returns an id for the holder of tokens, which stays the same from token to token.
+/// Returns an id for the holder of tokens, stable across tokens.
 fn key_of(issuer: &str, holder: &str) -> KeyId {
     let mut hash = Sha256::new();
     hash.update(issuer.as_bytes());

@@ -6,44 +6,51 @@
 //! stored tool ([`Tool::recall`]) is not checked again, and its schemas are compiled when they are
 //! first needed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use gantry_model::hex::hex;
+use gantry_model::grant::ReadOnlyHint;
+use gantry_model::hidden::clean_texts;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RawKind, minify};
 use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use gantry_model::naming::is_invisible;
-use sha2::{Digest, Sha256};
+use gantry_model::pin::content_hash;
 
 use crate::error::Issue;
 use crate::schema::{
     Permits, Schema, SchemaError, SchemaMismatch, Unchecked, mirrored, too_costly,
 };
 
-/// The longest name of a tool; longer than the protocol recommends, since exposed names are cut.
+/// The longest name of a tool, in bytes; longer than the protocol recommends, since exposed names
+/// are shortened.
 const LONGEST_NAME: usize = 512;
-/// Schemas of longer definitions are compiled on a thread of their own.
+/// Schemas of longer definitions are compiled on a blocking thread.
 const COMPILED_HERE: usize = 4 << 10;
 /// The longest URI of a resource.
 const LONGEST_URI: usize = 4096;
 
-/// A tool of a server's, or a native one.
+/// A tool of a server, or a native one.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    /// What its server calls it.
+    /// The server's name for it.
     pub(crate) name: Arc<str>,
     /// Its definition on one line, otherwise as it was received.
     pub(crate) definition: RawBuf,
-    /// The SHA-256 of the definition.
+    /// The SHA-256 of the definition in its canonical form.
     pub(crate) hash: String,
-    /// Counts up when the hash changes; 0 as long as the store has not counted.
+    /// Increases when the hash changes; 0 until the store has assigned it.
     pub(crate) version: u32,
     schema_version: OnceLock<String>,
     has_output: bool,
-    /// Its server wrote something else in the place of the schema, which is not shown.
+    /// It says that it changes nothing.
+    says_read_only: bool,
+    /// This version is offered though nobody approved it.
+    is_unapproved: AtomicBool,
+    /// Whether the server's output schema is invalid, and is not shown.
     has_odd_output: bool,
     input: Compiled,
     output: Compiled,
-    /// What of the schemas is not judged.
+    /// The parts of the schemas that are not checked.
     unchecked: OnceLock<Vec<Unchecked>>,
 }
 
@@ -51,7 +58,7 @@ type Known = Result<Arc<Schema>, SchemaError>;
 type Compiled = OnceLock<Known>;
 
 impl Tool {
-    /// Judges a definition that a server listed, and compiles its schemas.
+    /// Checks a listed definition, and compiles its schemas.
     pub(crate) fn admit(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
         let tool = Self::judge(raw, longest)?;
         tool.input(true);
@@ -62,7 +69,7 @@ impl Tool {
         Ok(tool)
     }
 
-    /// Judges a definition that a server listed; its schemas are compiled when they are first needed.
+    /// Checks a listed definition; its schemas are compiled on first use.
     pub(crate) fn admit_uncompiled(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
         let tool = Self::judge(raw, longest)?;
         tool.unchecked();
@@ -86,10 +93,15 @@ impl Tool {
         }
         Schema::check_headers(view.input_schema)
             .map_err(|error| format!("`inputSchema`: {error}"))?;
-        Ok(Self::new(&view, tidy_tool(&view), hash(raw), 0))
+        Ok(Self::new(
+            &view,
+            shown(tidy_tool(&view)),
+            content_hash(raw),
+            0,
+        ))
     }
 
-    /// Takes back a definition that was admitted once.
+    /// Restores a stored definition that was checked before.
     pub(crate) fn recall(raw: Raw<'_>, hash: &str, version: u32) -> Option<Self> {
         let view = ToolDef::read(raw).ok()?;
         Some(Self::new(&view, tidy(raw), hash.to_owned(), version))
@@ -103,6 +115,12 @@ impl Tool {
             version,
             schema_version: OnceLock::new(),
             has_output: view.output_schema.is_some_and(Raw::is_object),
+            is_unapproved: AtomicBool::new(false),
+            says_read_only: view
+                .annotations
+                .and_then(|annotations| annotations.get("readOnlyHint"))
+                .and_then(Raw::boolean)
+                .unwrap_or(false),
             has_odd_output: view.output_schema.is_some_and(|schema| !schema.is_object()),
             input: OnceLock::new(),
             output: OnceLock::new(),
@@ -110,8 +128,8 @@ impl Tool {
         }
     }
 
-    /// Returns the parts of the schemas that no value is checked against, and why. Looks at the
-    /// schemas if that was not done before, which takes time.
+    /// Returns the parts of the schemas that are not checked, and why. Examines the schemas on
+    /// first use, which takes time.
     pub(crate) fn unchecked(&self) -> &[Unchecked] {
         self.unchecked.get_or_init(|| self.find_unchecked())
     }
@@ -142,7 +160,7 @@ impl Tool {
         found
     }
 
-    /// Returns in which schemas patterns took so long that texts were left unjudged, and how many.
+    /// Returns the schemas in which patterns took too long, and how many texts were left unchecked.
     pub(crate) fn unjudged(&self) -> impl Iterator<Item = Unchecked> {
         let schemas = [("inputSchema", &self.input), ("outputSchema", &self.output)];
         schemas.into_iter().filter_map(|(part, known)| {
@@ -163,12 +181,26 @@ impl Tool {
         })
     }
 
-    /// Tells whether the tool promises a structured result.
+    /// Returns what the tool says of itself, which grants believe of trusted servers only. fault L5
+    pub(crate) fn hint(&self) -> ReadOnlyHint {
+        match self.says_read_only && !self.is_unapproved.load(Ordering::Relaxed) {
+            true => ReadOnlyHint::ReadOnly,
+            false => ReadOnlyHint::Writes,
+        }
+    }
+
+    /// Notes whether this version is offered though nobody approved it: what it says of itself does not
+    /// count then.
+    pub(crate) fn set_unapproved(&self, is_unapproved: bool) {
+        self.is_unapproved.store(is_unapproved, Ordering::Relaxed);
+    }
+
+    /// Returns whether the tool declares a structured result.
     pub(crate) fn has_output(&self) -> bool {
         self.has_output
     }
 
-    /// Checks arguments; none are the same as an empty object.
+    /// Checks arguments; absent ones count as an empty object.
     pub(crate) async fn check_arguments(
         self: &Arc<Self>,
         value: Option<Raw<'_>>,
@@ -177,6 +209,19 @@ impl Tool {
         let schema = self.compiled(Self::input, permits).await?;
         let value = value.unwrap_or(Raw::EMPTY_OBJECT);
         schema.check(value, permits).await
+    }
+
+    /// Returns what is wrong with arguments; nothing if that could not be checked now.
+    pub(crate) async fn issues(
+        self: &Arc<Self>,
+        value: Raw<'_>,
+        permits: &Permits,
+    ) -> Option<Vec<Issue>> {
+        match self.check_arguments(Some(value), permits).await {
+            Ok(()) => Some(Vec::new()),
+            Err(SchemaMismatch::Issues(issues)) => Some(issues),
+            Err(SchemaMismatch::Busy) => None,
+        }
     }
 
     /// Checks a structured result.
@@ -189,8 +234,8 @@ impl Tool {
         schema.check(value, permits).await
     }
 
-    /// Returns one of the tool's schemas; one that was not needed before, and is long or has
-    /// patterns, is compiled on a thread of its own.
+    /// Returns one of the tool's schemas; one that was not used before, and is long or has
+    /// patterns, is compiled on a blocking thread.
     async fn compiled(
         self: &Arc<Self>,
         which: fn(&Self, compile: bool) -> Option<&Known>,
@@ -206,8 +251,7 @@ impl Tool {
         usable(schema).map_err(SchemaMismatch::Issues)
     }
 
-    /// Tells whether compiling the schemas takes next to no time. A keyword may be written with
-    /// escapes.
+    /// Returns whether compiling the schemas is fast. A keyword may be written with escapes.
     fn is_compiled_here(&self) -> bool {
         let text = self.definition.text();
         text.len() <= COMPILED_HERE && !text.contains("pattern") && !text.contains("\\u")
@@ -223,7 +267,7 @@ impl Tool {
         known(&self.output, compile, init)
     }
 
-    /// Returns what a request over HTTP repeats of a call's arguments.
+    /// Returns the headers that mirror a call's arguments.
     pub(crate) fn mirrored(&self, arguments: Option<Raw<'_>>) -> Vec<(Box<str>, Box<str>)> {
         let arguments = arguments.unwrap_or(Raw::EMPTY_OBJECT);
         mirrored(self.member("inputSchema"), arguments)
@@ -235,7 +279,7 @@ impl Tool {
     }
 }
 
-/// Returns what was compiled, or compiles it now if that is wanted.
+/// Returns the compiled schema, or compiles it now if requested.
 fn known(cell: &Compiled, compile: bool, init: impl FnOnce() -> Known) -> Option<&Known> {
     if compile {
         Some(cell.get_or_init(init))
@@ -244,21 +288,21 @@ fn known(cell: &Compiled, compile: bool, init: impl FnOnce() -> Known) -> Option
     }
 }
 
-/// A prompt, a resource or a template of resources.
+/// A prompt, a resource or a resource template.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// What it is asked for by: the name of a prompt, the URI of a resource, a template.
+    /// Its identifier: the name of a prompt, the URI of a resource, a template.
     pub(crate) name: Arc<str>,
     /// Its definition on one line, otherwise as it was received.
     pub(crate) definition: RawBuf,
-    /// The SHA-256 of the definition.
+    /// The SHA-256 of the definition in its canonical form.
     pub(crate) hash: String,
-    /// Counts up when the hash changes.
+    /// Increases when the hash changes.
     pub(crate) version: u32,
 }
 
 impl Item {
-    /// Judges a definition that a server listed.
+    /// Checks a listed definition.
     pub(crate) fn admit(kind: WireList, raw: Raw<'_>, longest: usize) -> Result<Self, String> {
         if raw.text().len() > longest {
             return Err(format!(
@@ -275,13 +319,13 @@ impl Item {
         check_name(&name, most)?;
         Ok(Self {
             name: Arc::from(name.as_ref()),
-            definition: tidy(raw),
-            hash: hash(raw),
+            definition: shown(tidy(raw)),
+            hash: content_hash(raw),
             version: 0,
         })
     }
 
-    /// Takes back a definition that was admitted once.
+    /// Restores a stored definition that was checked before.
     pub(crate) fn recall(kind: WireList, raw: Raw<'_>, hash: &str, version: u32) -> Option<Self> {
         let name = Arc::from(kind.identity(raw).ok()?.as_ref());
         Some(Self {
@@ -293,7 +337,7 @@ impl Item {
     }
 }
 
-/// Returns a name as far as a definition has one, safe to show.
+/// Returns the name of a definition, as far as it has one, in printable form.
 pub(crate) fn shown_name(kind: WireList, raw: Raw<'_>) -> String {
     match kind.identity(raw) {
         Ok(name) => name.chars().take(64).flat_map(char::escape_debug).collect(),
@@ -320,18 +364,18 @@ fn check_name(name: &str, longest: usize) -> Result<(), String> {
     if name.chars().any(char::is_control) {
         return Err("its name contains control characters".to_owned());
     }
-    // Fault L4: a name must read as what it is.
+    // Fault L4: a name must not contain invisible characters.
     if name.chars().any(is_invisible) {
         return Err("its name contains invisible characters".to_owned());
     }
     Ok(())
 }
 
-/// What a schema of arguments says of its kind.
+/// The declared type of an arguments schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InputKind {
     Object,
-    /// Nothing, or an object among other things; arguments are objects anyway.
+    /// None, or an object among others; arguments are objects anyway.
     Unsaid,
     Other,
 }
@@ -350,7 +394,7 @@ fn kind_of_input(schema: Raw<'_>) -> InputKind {
     InputKind::Other
 }
 
-/// Tells whether clients would refuse the whole list because of this optional member.
+/// Returns whether clients would refuse the whole list because of this optional member.
 fn is_odd(member: &str, value: Raw<'_>) -> bool {
     match member {
         "title" | "description" => value.string().is_none(),
@@ -360,8 +404,8 @@ fn is_odd(member: &str, value: Raw<'_>) -> bool {
     }
 }
 
-/// Puts a tool's definition on one line, without what clients would refuse the whole list for:
-/// optional members of the wrong kind are taken out, and the kind of the arguments is said.
+/// Puts a tool's definition on one line, without parts for which clients would refuse the whole
+/// list: optional members of the wrong type are removed, and the type of the arguments is added.
 fn tidy_tool(view: &ToolDef<'_>) -> RawBuf {
     const OPTIONAL: [&str; 7] = [
         "title",
@@ -413,7 +457,15 @@ fn tidy_tool(view: &ToolDef<'_>) -> RawBuf {
     tidy(edit.to_buf().as_raw())
 }
 
-/// Puts a definition on one line and takes out optional members that are `null`, for which clients
+/// Takes what nobody sees out of the texts of a definition (fault L2); its hash has it.
+fn shown(definition: RawBuf) -> RawBuf {
+    match clean_texts(definition.text()) {
+        Some((clean, _)) => Raw::known(&clean).to_buf(),
+        None => definition,
+    }
+}
+
+/// Puts a definition on one line and removes optional members that are `null`, for which clients
 /// would refuse the whole list; everything else stays byte for byte.
 fn tidy(raw: Raw<'_>) -> RawBuf {
     const OPTIONAL: [&str; 11] = [
@@ -441,10 +493,6 @@ fn tidy(raw: Raw<'_>) -> RawBuf {
     }
     let line = minify(tidied.text());
     Raw::trusted(&line).to_buf()
-}
-
-fn hash(raw: Raw<'_>) -> String {
-    hex(&Sha256::digest(raw.text().as_bytes()))
 }
 
 #[cfg(test)]

@@ -13,51 +13,58 @@ use crate::catalog::Collision;
 use crate::credentials::{Credentials, SignInView};
 use crate::driver::{ImageReport, Usage};
 use crate::image_store::ChangedTag;
+use crate::pins::Pins;
+use crate::server::catalog::ServerCatalog;
 use crate::server::handle::ServerHandle;
 use crate::server::link::BreakerView;
 use crate::server::logs::{LogLine, LogStream};
 use crate::server::pending::QueueView;
 use crate::server::status::ServerStatus;
 use crate::server::usage_history::UsageSample;
+use crate::telemetry::ExportHealth;
 
-/// The most tools of one server that are named as having lost their names.
+/// The most tools of one server that are reported as having lost their names.
 const MOST_NAMELESS: usize = 100;
 
-/// One server, as wanted and as observed.
+/// One server, desired and observed.
 #[derive(Debug, Clone)]
 pub struct ServerView {
     /// Its identity.
     pub id: ServerId,
-    /// What is wanted of it.
+    /// Its desired configuration.
     pub spec: Arc<ServerSpec>,
-    /// What is observed of it.
+    /// Its observed status.
     pub status: ServerStatus,
-    /// Tools that are not offered to everybody at once, since others have their names, and why.
+    /// Tools that are not in the joined list, since others have their names, and why.
     pub nameless: Vec<(String, String)>,
-    /// The calls on it.
+    /// Its calls.
     pub queue: QueueView,
-    /// Calls in a row that it let go unanswered, and whether any is still sent.
+    /// Its circuit breaker.
     pub breaker: BreakerView,
-    /// What it uses now.
+    /// Its current resource usage.
     pub usage: Option<Usage>,
-    /// What it used during the last minutes, oldest first.
+    /// Its resource usage during the last minutes, oldest first.
     pub usage_history: Vec<UsageSample>,
     /// When it was registered, in milliseconds since 1970.
     pub created_ms: u64,
-    /// Lines on its stdout that were no messages, and the last of them.
+    /// The number of lines on its stdout that were not messages, and the last of them.
     pub noise: (u64, Vec<String>),
-    /// Answers that nobody waited for any more.
+    /// Responses that arrived after their callers had left.
     pub late_replies: u64,
-    /// Requests of the server's that were refused.
+    /// Requests of the server that were refused.
     pub refused_requests: u64,
-    /// Notifications of the server's that were too long to be passed on.
+    /// Notifications of the server that were too long to be forwarded.
     pub dropped_notifications: u64,
-    /// Where the sign-in to a remote server stands.
+    /// The state of the sign-in to a remote server.
     pub sign_in: Option<SignInView>,
-    /// What of it is not listed for all, since another server offers the same URI.
+    /// Its resources that are not in the joined list, since another server offers the same URI.
     pub collisions: Vec<Collision>,
-    /// What the tag of its image points to now, if that is another image than the one it runs. fault C6
+    /// The new image of its tag, if it differs from the one it runs. fault C6
     pub changed_tag: Option<ChangedTag>,
+    /// How many of its tools, prompts and templates are new or changed, and nobody decided on.
+    pub unapproved: usize,
+    /// What it lists now, to tell what is held back.
+    offered: Arc<ServerCatalog>,
 }
 
 impl ServerView {
@@ -70,9 +77,9 @@ impl ServerView {
             .map(|line| line.text)
             .collect();
         let last = stray[stray.len().saturating_sub(20)..].to_vec();
-        // Read once and let go: who reads it twice at a time waits for a writer that waits for them.
+        // Read once and released: holding two read guards deadlocks with a waiting writer.
         let mut status = handle.status.borrow().clone();
-        let offered = handle.catalog.load();
+        let offered = handle.catalog.load_full();
         if !offered.hidden {
             status.count_unjudged(&offered.tools);
         }
@@ -93,10 +100,12 @@ impl ServerView {
             sign_in: handle.credentials.as_ref().map(Credentials::view),
             collisions: Vec::new(),
             changed_tag: None,
+            unapproved: 0,
+            offered: Arc::clone(&offered),
         }
     }
 
-    /// Returns the view with what is known of the tag of its image.
+    /// Returns the view with the state of its image's tag.
     pub(crate) fn with_changed_tag(
         mut self,
         changed: impl Fn(&ImageReport) -> Option<ChangedTag>,
@@ -104,6 +113,28 @@ impl ServerView {
         let running = self.status.hosting.as_deref();
         let running = running.and_then(|hosting| hosting.image.as_ref());
         self.changed_tag = running.and_then(changed);
+        self
+    }
+
+    /// Returns the view with what is not approved; what is held back of it is not offered.
+    pub(crate) fn with_pins(mut self, pins: &Pins) -> Self {
+        if pins.is_open() || self.offered.hidden {
+            return self;
+        }
+        self.unapproved = pins.undecided_of(self.id);
+        let withheld = self.offered.without_unapproved(self.id, pins);
+        let lost = |all: usize, left: usize| all.saturating_sub(left);
+        let tools = lost(self.offered.tools.len(), withheld.tools.len());
+        self.status.tools = self.status.tools.saturating_sub(tools);
+        let prompts = lost(self.offered.prompts.len(), withheld.prompts.len());
+        self.status.prompts = self.status.prompts.saturating_sub(prompts);
+        let templates = lost(self.offered.templates.len(), withheld.templates.len());
+        self.status.resources = self.status.resources.saturating_sub(templates);
+        let new = withheld
+            .excluded
+            .into_iter()
+            .skip(self.offered.excluded.len());
+        self.status.excluded.extend(new.take(MOST_NAMELESS));
         self
     }
 
@@ -123,7 +154,7 @@ impl ServerView {
         self
     }
 
-    /// Returns the view with what of it is hidden behind others.
+    /// Returns the view with its hidden resources.
     pub(crate) fn beside(mut self, collisions: &[Collision]) -> Self {
         let own = collisions.iter();
         let own = own.filter(|collision| collision.server == self.spec.name);
@@ -132,12 +163,12 @@ impl ServerView {
     }
 }
 
-/// How the engine is, in one word.
+/// The health of the engine, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthStatus {
-    /// Everything is as it should be.
+    /// Healthy.
     Ok,
-    /// Calls are made and recorded, but somebody should look: the reasons say at what.
+    /// Calls are made and recorded, but attention is needed: see the reasons.
     Degraded,
     /// Calls cannot be recorded, and are refused.
     Failing,
@@ -157,21 +188,23 @@ impl HealthStatus {
     }
 }
 
-/// How the engine is.
+/// The health of the engine.
 #[derive(Debug, Clone)]
 pub struct Health {
-    /// Calls can be made and recorded, and nothing is wrong with their record.
+    /// Whether calls can be made and recorded, and their record is intact.
     pub ok: bool,
-    /// The same, and what else can be, in one word.
+    /// The same in one word.
     pub status: HealthStatus,
     /// Why it is degraded or failing.
     pub reasons: Vec<String>,
     /// The gateway is stopping.
     pub draining: bool,
-    /// How many servers are in which state.
+    /// How many servers are in each state.
     pub servers: BTreeMap<&'static str, usize>,
-    /// How the record of calls is.
+    /// The health of the call record.
     pub audit: AuditHealth,
-    /// What an administrator should look at.
+    /// Warnings for an administrator.
     pub warnings: Vec<String>,
+    /// How the exports of traces and audit records are.
+    pub exports: Vec<ExportHealth>,
 }

@@ -1,6 +1,6 @@
-//! Fetches a small document from the web for a verb of the command line, under the address rules of remote
-//! servers: public addresses, and those that the URL itself names. Redirects are judged again, one that
-//! leaves HTTPS is refused, and size and time are bounded. Sends no credentials. fault H4
+//! Fetches a small document from the web for a command, under the address rules of remote servers:
+//! public addresses, and those that the URL itself names. Redirects are checked again, one that
+//! leaves HTTPS is refused, and size and time are limited. Sends no credentials. fault H4
 //!
 //! Entry point: [`fetch`].
 
@@ -16,15 +16,15 @@ use crate::http_client::{AddressPolicy, Clients, NotPublic};
 
 /// How many redirects are followed.
 const REDIRECTS: usize = 5;
-/// How much of a URL is shown.
+/// The longest part of a URL that is shown.
 const SHOWN: usize = 200;
 
-/// How a document is fetched.
+/// The limits of a fetch.
 #[derive(Debug, Clone, Copy)]
 pub struct FetchLimits {
     /// The longest document.
     pub bytes: usize,
-    /// How long everything may take, redirects included.
+    /// Time limit, including redirects.
     pub within: Duration,
 }
 
@@ -37,13 +37,13 @@ pub struct Fetched {
     pub body: Vec<u8>,
 }
 
-/// Why a document cannot be had.
+/// Why a document cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// It is no URL of the web.
+    /// It is not an HTTP URL.
     #[error("`{url}` is not an http or https URL")]
     Url {
-        /// The text, cut.
+        /// The text, truncated.
         url: String,
     },
     /// The address is not public, and the URL does not name it.
@@ -62,16 +62,16 @@ pub enum FetchError {
         /// What went wrong.
         why: String,
     },
-    /// It redirects to where we do not follow.
+    /// It redirects to a refused target.
     #[error("`{origin}` redirects {why}")]
     Redirect {
         /// Scheme, host and port.
         origin: String,
-        /// Why that is not followed.
+        /// Why it is refused.
         why: String,
     },
-    /// It is longer than it may be.
-    #[error("the answer of `{origin}` is over {limit} bytes")]
+    /// It exceeds the limit.
+    #[error("the response of `{origin}` exceeds {limit} bytes")]
     TooLarge {
         /// Scheme, host and port.
         origin: String,
@@ -79,11 +79,11 @@ pub enum FetchError {
         limit: usize,
     },
     /// It took too long.
-    #[error("no whole answer from `{origin}` within {} s", within.as_secs())]
+    #[error("no complete response from `{origin}` within {} s", within.as_secs())]
     Slow {
         /// Scheme, host and port.
         origin: String,
-        /// How long was waited.
+        /// The time limit.
         within: Duration,
     },
 }
@@ -144,7 +144,7 @@ async fn ask(client: &Client, policy: &AddressPolicy, url: &Url) -> Result<Respo
     })
 }
 
-/// Returns where a redirect leads, if it is followed.
+/// Returns the target of a redirect, if it may be followed.
 fn next(response: &Response, url: &Url) -> Result<Url, FetchError> {
     let refused = |why: String| FetchError::Redirect {
         origin: origin(url),
@@ -214,7 +214,7 @@ fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Cuts a text, and leaves out what no terminal should get.
+/// Truncates a text, and removes characters that are unsafe on a terminal.
 fn shown(text: &str) -> String {
     let text = text.chars().take(SHOWN);
     text.filter(|c| !gantry_model::naming::is_unprintable(*c))

@@ -1,14 +1,16 @@
 //! The REST API under `/api/v1`, one file per noun, and `/healthz` and `/metrics`.
 //!
 //! A route is in one of four lists, which decides who may use it: public, any key, administrators,
-//! and signing in (`session`). Which permission an administrator needs for it is in `permissions`;
-//! one that is not listed there needs `manage`. Responses are types of `views`, never the engine's. Each route is
-//! described next to its handler; `openapi` collects the descriptions, and a test compares them
-//! with the routes. Entry point: `router`.
+//! and signing in (`session`). `permissions` defines which permission an administrator needs for
+//! it; a route that is not listed there needs `manage`. Responses are types of `views`, never the
+//! engine's. Each route is described next to its handler; `openapi` collects the descriptions, and
+//! a test compares them with the routes. Entry point: `router`.
 
 mod acts;
 mod agents;
+mod approvals;
 mod attempt;
+pub(crate) mod audit;
 pub(crate) mod auth;
 mod body;
 mod call;
@@ -16,14 +18,19 @@ mod calls;
 mod errors;
 mod events;
 mod form;
+mod grants;
+mod groups;
 mod health;
 mod history;
+mod hooks;
 mod html;
 mod images;
 mod jobs;
 mod keys;
+mod limits;
 mod openapi;
 mod permissions;
+mod policy;
 mod products;
 mod projects;
 mod query;
@@ -57,12 +64,12 @@ use self::history::stream::PER_KEY;
 use self::jobs::Jobs;
 pub(crate) use self::scope::within_project;
 use crate::config::guarded;
-use crate::http::auth::{AGENT_KEY, Authenticated, Gate, ROLE, actor, permit};
+use crate::http::auth::{Authenticated, Gate, actor, permit};
 use crate::http::error::{Problem, no_route};
 use crate::http::limits::{Bodies, Streams, streams};
 use crate::http::wrong_method;
 
-/// What the routes work with.
+/// The state of all handlers.
 #[derive(Clone)]
 pub(crate) struct Api {
     gate: Gate,
@@ -83,14 +90,15 @@ impl Api {
         project.ok_or_else(|| Problem::new("auth.wrong_key"))
     }
 
-    /// Refuses a spec whose hosted server could write to what would let it out of its isolation.
+    /// Refuses a spec whose hosted server could write to files that would let it escape its
+    /// isolation.
     fn guard(&self, spec: &ServerSpec) -> Result<(), Problem> {
         let checked = guarded::check(&self.guarded, spec);
         checked.map_err(|error| gantry_engine::EngineError::from(error).into())
     }
 
-    /// Tells what is the gateway's own apart from what is a project's: other projects than the default
-    /// one do not see it. row 3.2
+    /// Refuses access to what belongs to the gateway and not to a project, unless the project is
+    /// the default one. row 3.2
     fn gateway_only(&self, project: &Project) -> Result<(), Problem> {
         match project.is_default() {
             true => Ok(()),
@@ -114,12 +122,18 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .merge(history::routes())
         .merge(events::routes())
         .merge(acts::routes())
+        .merge(audit::routes())
         .merge(images::routes())
         .merge(volumes::routes())
         .merge(secrets::routes())
         .merge(agents::routes())
+        .merge(grants::routes())
+        .merge(groups::routes())
+        .merge(policy::routes())
         .merge(keys::routes())
         .merge(settings::routes())
+        .merge(hooks::routes())
+        .merge(approvals::routes())
         .merge(projects::routes())
         .merge(products::routes())
         .merge(suspensions::routes())
@@ -148,37 +162,62 @@ pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -
         .with_state(api)
 }
 
-/// Admits administrators only; refused requests are recorded. fault U3
+/// Whose keys a list of routes is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admits {
+    Administrators,
+    AnyKey,
+}
+
+/// Admits administrators whose role permits. fault U3
 async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Response {
+    admit(&api, Admits::Administrators, request, next).await
+}
+
+/// Admits any valid key or session; an administrator's if its role permits. fault U3
+async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
+    admit(&api, Admits::AnyKey, request, next).await
+}
+
+/// Judges a caller: first whether there is such a project for it, then whether it may do this there.
+/// Refused requests are recorded in its own project. faults T1, U4
+async fn admit(api: &Api, admits: Admits, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let attempt = Attempt::of(&parts);
-    match api.gate.admin(&parts, permissions::needed(&parts)) {
-        Ok(authenticated) => {
-            let named = scope::named(&parts);
-            let caller = match scope::acting(api.engine(), &parts, authenticated.caller.clone()) {
-                Ok(caller) => caller,
-                Err(problem) => return problem.into_response(),
-            };
-            let by = enter(&mut parts, authenticated.acting_as(caller.clone()));
-            let mut response = next.run(Request::from_parts(parts, body)).await;
-            scope::relocate(named.as_deref(), &mut response);
-            let refusal = attempt.refusal(&by, &response);
-            if let (Some(code), Ok(project)) = (refusal, api.project(&caller)) {
-                attempt.refuse(&project, &by, code).await;
+    let authenticated = match api.gate.anyone(&parts) {
+        Ok(authenticated) => authenticated,
+        Err(problem) => return problem.into_response(),
+    };
+    let own = authenticated.caller.clone();
+    let admitted = scope::acting(api.engine(), &parts, own.clone()).and_then(|caller| {
+        match (caller.kind, admits) {
+            (KeyKind::Agent, Admits::AnyKey) => Ok(caller),
+            (KeyKind::Agent | KeyKind::Admin(_), _) => {
+                permit(&caller, permissions::needed(&parts)).map(|()| caller)
             }
-            response
         }
+    });
+    let caller = match admitted {
+        Ok(caller) => caller,
         Err(problem) => {
-            if [AGENT_KEY, ROLE].contains(&problem.code())
-                && let Ok(authenticated) = api.gate.anyone(&parts)
-                && let Ok(project) = api.project(&authenticated.caller)
-            {
-                let by = actor(&authenticated.caller, &parts);
+            if let Ok(project) = api.project(&own) {
+                let by = actor(&own, &parts);
                 attempt.refuse(&project, &by, problem.code()).await;
             }
-            problem.into_response()
+            return problem.into_response();
         }
+    };
+    let named = scope::named(&parts);
+    let by = enter(&mut parts, authenticated.acting_as(caller.clone()));
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    scope::relocate(named.as_deref(), &mut response);
+    if admits == Admits::Administrators
+        && let Some(code) = attempt.refusal(&by, &response)
+        && let Ok(project) = api.project(&caller)
+    {
+        attempt.refuse(&project, &by, code).await;
     }
+    response
 }
 
 /// Stores the caller for the handlers; returns the actor.
@@ -190,36 +229,6 @@ fn enter(parts: &mut Parts, authenticated: Authenticated) -> Actor {
         parts.extensions.insert(session);
     }
     by
-}
-
-/// Admits any valid key or session; an administrator's if its role permits. fault U3
-async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let attempt = Attempt::of(&parts);
-    match api.gate.anyone(&parts) {
-        Ok(authenticated) => {
-            let named = scope::named(&parts);
-            let caller = match scope::acting(api.engine(), &parts, authenticated.caller.clone()) {
-                Ok(caller) => caller,
-                Err(problem) => return problem.into_response(),
-            };
-            let by = enter(&mut parts, authenticated.acting_as(caller.clone()));
-            let permitted = match caller.kind {
-                KeyKind::Admin(_) => permit(&caller, permissions::needed(&parts)),
-                KeyKind::Agent => Ok(()),
-            };
-            if let Err(problem) = permitted {
-                if let Ok(project) = api.project(&caller) {
-                    attempt.refuse(&project, &by, problem.code()).await;
-                }
-                return problem.into_response();
-            }
-            let mut response = next.run(Request::from_parts(parts, body)).await;
-            scope::relocate(named.as_deref(), &mut response);
-            response
-        }
-        Err(problem) => problem.into_response(),
-    }
 }
 
 /// The name in the last path segment; one that is not valid UTF-8 is not found.
@@ -264,7 +273,7 @@ impl FromRef<Api> for Bodies {
     }
 }
 
-/// The project that is acted in, by default that of the key; everything a request names is looked up in it.
+/// The project of the request, by default that of the key. All names in a request refer to it.
 pub(crate) struct In(Arc<Project>);
 
 impl FromRequestParts<Api> for In {

@@ -49,7 +49,7 @@ pub struct Options {
     pub browsers: BrowserSessions,
     /// Whether clients get the instructions of all servers, joined.
     pub instructions: mcp::Instructions,
-    /// What no hosted server may write to.
+    /// The paths that no hosted server may write to.
     pub guarded: Arc<Guarded>,
     /// A second listener, with TLS, for other machines.
     pub secure: Option<Arc<SecureListener>>,
@@ -58,13 +58,13 @@ pub struct Options {
 /// A listener with TLS.
 #[derive(Debug)]
 pub struct SecureListener {
-    /// The socket, bound and not blocking.
+    /// The socket, bound and nonblocking.
     pub listener: TcpListener,
     /// Its certificate.
     pub tls: Arc<Tls>,
 }
 
-/// Serves until `shutdown` completes, then answers what is in flight and drains the engine.
+/// Serves until `shutdown` completes, then finishes requests in flight and drains the engine.
 pub async fn serve(
     listener: TcpListener,
     engine: Engine,

@@ -5,6 +5,7 @@
 
 mod add;
 mod agent;
+mod approvals;
 mod approve;
 mod as_json;
 mod audit;
@@ -24,16 +25,21 @@ mod files;
 mod find;
 mod follow;
 mod format;
+mod grant;
+mod group;
 mod hardening;
+mod hook;
 mod images;
 mod import;
 mod key;
+mod limits;
 mod logging;
 mod logs;
 mod ls;
 mod mcp_registry;
 mod open;
 mod output;
+mod policy;
 mod pool;
 mod product;
 mod progress;
@@ -142,7 +148,7 @@ enum Verb {
     Events(events::Options),
     /// Stop a server and start it again
     Restart(restart::Options),
-    /// List the tools that an agent sees
+    /// List the tools that an agent sees, and decide on tools that changed
     Tools(tools::Options),
     /// Call a tool
     Call(call::Options),
@@ -156,6 +162,12 @@ enum Verb {
     Key(key::Options),
     /// List, create, change and remove agents
     Agent(agent::Options),
+    /// List, add and remove grants: what agents may use, may not use, or must ask for
+    Grant(grant::Options),
+    /// List, create, change and remove groups of servers that grants name
+    Group(group::Options),
+    /// Try a change of grants on the recorded calls
+    Policy(policy::Options),
     /// List, make, load, unload and delete projects, and change their settings
     Project(project::Options),
     /// Move an installation between SQLite and PostgreSQL
@@ -166,6 +178,10 @@ enum Verb {
     Suspend(suspend::Options),
     /// Let go on what was suspended
     Resume(suspend::Options),
+    /// Decide on calls that wait for an approver
+    Approvals(approvals::Options),
+    /// List, set and remove the hooks that look at requests and results
+    Hook(hook::Options),
     /// Decide what waits for a second person
     Registration(registration::Options),
     /// Check this machine, the data folder, what servers need, and the running gateway
@@ -302,9 +318,14 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
         Verb::Audit(options) => client::block_on(audit::run(&options, context)),
         Verb::Key(options) => client::block_on(key::run(&options, context)),
         Verb::Agent(options) => client::block_on(agent::run(&options, context)),
+        Verb::Grant(options) => client::block_on(grant::run(&options, context)),
+        Verb::Group(options) => client::block_on(group::run(&options, context)),
+        Verb::Policy(options) => client::block_on(policy::run(&options, context)),
         Verb::Product(options) => client::block_on(product::run(&options, context)),
         Verb::Suspend(options) => client::block_on(suspend::suspend(&options, context)),
         Verb::Resume(options) => client::block_on(suspend::resume(&options, context)),
+        Verb::Approvals(options) => client::block_on(approvals::run(&options, context)),
+        Verb::Hook(options) => client::block_on(hook::run(&options, context)),
         Verb::Registration(options) => client::block_on(registration::run(&options, context)),
         Verb::Project(options) => client::block_on(project::run(&options, context)),
         Verb::Doctor(options) => client::block_on(doctor::run(&options, context)),

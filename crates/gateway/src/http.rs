@@ -1,4 +1,4 @@
-//! What all routes share: host and key checks (`hosts`, `auth`), body limits and content types
+//! Shared by all routes: host and key checks (`hosts`, `auth`), body limits and content types
 //! (`limits`, `media`), and the mapping of errors to statuses (`error`).
 //!
 //! Web pages of other origins can use the MCP endpoint only, and only if configured (`cors`). The

@@ -36,7 +36,7 @@ use gantry_engine::{Engine, Scope, ServerView};
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
-use gantry_model::grant::{MethodClass, Verdict};
+use gantry_model::grant::MethodClass;
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc;
 use http::header::ALLOW;
@@ -57,7 +57,7 @@ use crate::http::limits::{Streams, streams, unread};
 use crate::http::media::Accepts;
 use crate::http::{Origin, catch_panic, cors, set_security_headers, shown};
 
-/// What the endpoint works with.
+/// The state of the endpoint.
 pub(crate) struct Endpoint {
     gate: Gate,
     sessions: Arc<Sessions>,
@@ -274,15 +274,14 @@ impl Endpoint {
         }
     }
 
-    /// Returns a server unless no grant of the caller names it: then it is unknown.
+    /// Returns a server; `None` if no grant of the caller names it, as if it did not exist.
     fn server_of(&self, caller: &Caller, name: &ServerName) -> Option<ServerView> {
-        let verdict = caller.grants.check(MethodClass::Lifecycle, name, None);
-        match verdict {
-            Verdict::Allowed => self
+        match caller.grants.shows(MethodClass::Lifecycle, name, None) {
+            true => self
                 .engine()
                 .project(&caller.project)?
                 .server(name.as_str()),
-            Verdict::Unbound => None,
+            false => None,
         }
     }
 

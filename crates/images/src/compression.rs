@@ -1,7 +1,7 @@
-//! How a layer is compressed, and its plain bytes.
+//! The compression of a layer, and a reader of its uncompressed bytes.
 //!
-//! Bounded in memory whatever the stream says; how long the plain bytes may be is bounded by whoever
-//! reads them. Entry point: [`Compression::reader`].
+//! Memory is bounded whatever the stream declares; the caller limits the length of the uncompressed
+//! bytes. Entry point: [`Compression::reader`].
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
@@ -14,23 +14,23 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The largest window of a zstd frame. Build tools write 8 MiB, at higher levels 16 MiB; memory for more,
-/// beside what an allocator gives back late, would be over what a pull may take.
+/// The largest window of a zstd frame. Build tools use 8 MiB, at higher levels 16 MiB; a larger one
+/// would exceed the memory budget of a pull.
 const LARGEST_WINDOW: u64 = 16 * 1024 * 1024;
-/// The largest window that [`STREAMS`] streams may have at once.
+/// The largest window with which [`STREAMS`] streams may run at once.
 const COMMON_WINDOW: u64 = 8 * 1024 * 1024;
-/// How many zstd streams are read at once, by all of the process. One with a larger window is alone.
+/// How many zstd streams the process reads at once. A stream with a larger window runs alone.
 const STREAMS: u32 = 4;
 static WINDOWS: Semaphore = Semaphore::const_new(STREAMS as usize);
-/// Held by the one stream that is served next: small ones do not pass by a large one for ever.
+/// Held by the stream that is next in line, so that small streams cannot starve a large one.
 static NEXT: Mutex<()> = Mutex::new(());
-/// How often who waits looks whether it still should.
+/// How often a waiting stream checks whether it was cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a stream waits for the others.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
-/// What a frame begins with.
+/// The magic number of a frame.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// How much is read at once.
+/// The size of the read buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The compression of a layer.
@@ -42,7 +42,8 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// Returns what a layer's media type says, or `None` for one that is no layer we can read.
+    /// Returns the compression named by a layer's media type; `None` if it is not a supported
+    /// layer.
     pub(crate) fn of_media_type(media_type: &str) -> Option<Self> {
         Some(match media_type {
             "application/vnd.oci.image.layer.v1.tar"
@@ -59,17 +60,17 @@ impl Compression {
         })
     }
 
-    /// Returns what the first bytes of a file say.
+    /// Returns the compression shown by the first bytes of a file.
     pub(crate) fn of_content(start: &[u8]) -> Self {
         match start {
             [0x1f, 0x8b, ..] => Self::Gzip,
-            // A frame, or one to be skipped before it.
+            // A frame, or a skippable frame before it.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             _ => Self::None,
         }
     }
 
-    /// Returns the plain bytes of a stream. `stop` ends the wait for the memory that it needs.
+    /// Returns a reader of the uncompressed bytes. `stop` ends the wait for memory.
     pub(crate) fn reader<R: Read>(self, stream: R, stop: &CancellationToken) -> Plain<R> {
         let stream = BufReader::with_capacity(BUFFER_BYTES, stream);
         match self {
@@ -80,7 +81,7 @@ impl Compression {
     }
 }
 
-/// The plain bytes of a stream.
+/// A reader of uncompressed bytes.
 pub(crate) enum Plain<R: Read> {
     None(BufReader<R>),
     Gzip(Box<MultiGzDecoder<BufReader<R>>>),
@@ -101,7 +102,7 @@ impl<R: Read> Read for Plain<R> {
 pub(crate) struct Zstd<R> {
     stream: R,
     decoder: FrameDecoder,
-    /// For the memory of the decoder, which it keeps from frame to frame.
+    /// The permit for the decoder's memory, which is reused for all frames.
     permit: Option<SemaphorePermit<'static>>,
     stop: CancellationToken,
 }
@@ -116,7 +117,7 @@ impl<R: BufRead> Zstd<R> {
         }
     }
 
-    /// Begins the next frame; tells whether there is one.
+    /// Starts the next frame; returns whether there is one.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.stream.fill_buf()?.is_empty() {
             let header = frame_header(&mut self.stream)?;
@@ -140,13 +141,13 @@ impl<R: BufRead> Zstd<R> {
         Ok(false)
     }
 
-    /// Waits until the memory that a frame needs is free.
+    /// Waits until the memory for a frame is available.
     fn reserve(&mut self, permits: u32) -> io::Result<()> {
         let held = self.permit.as_ref();
         if held.is_some_and(|held| held.num_permits() >= permits as usize) {
             return Ok(());
         }
-        // Whoever waits holds nothing, so that two cannot wait for each other.
+        // A waiting stream holds no permit, so two streams cannot deadlock.
         self.decoder = decoder();
         self.permit = None;
         let deadline = Instant::now() + LONGEST_WAIT;
@@ -170,7 +171,7 @@ impl<R: BufRead> Zstd<R> {
         }
     }
 
-    /// Compares the checksum of a frame that ended, where it has one.
+    /// Verifies the checksum of a finished frame, if it has one.
     fn check(&self) -> io::Result<()> {
         match self.decoder.get_checksum_from_data() {
             Some(said) if self.decoder.get_calculated_checksum() != Some(said) => {
@@ -207,7 +208,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// Returns a decoder that has taken no memory yet.
+/// Returns a decoder that has not allocated memory yet.
 fn decoder() -> FrameDecoder {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(LARGEST_WINDOW);
@@ -236,7 +237,7 @@ fn frame_header(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(header)
 }
 
-/// Returns the window that a frame asks for, or nothing where there is no frame.
+/// Returns the window size that a frame declares; `None` if this is not a frame.
 fn window(header: &[u8]) -> Option<u64> {
     let (&descriptor, rest) = header.get(4..)?.split_first()?;
     if descriptor & 0x20 == 0 {
@@ -244,7 +245,7 @@ fn window(header: &[u8]) -> Option<u64> {
         let base = 1_u64 << (10 + (window >> 3));
         return Some(base + (base >> 3) * u64::from(window & 7));
     }
-    // A frame of one segment has its content as its window.
+    // A single-segment frame uses its content size as the window.
     let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
     let size = rest.get(dictionary..)?;
     let bytes = size
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(window(&frame(0x68)), Some(8 << 20));
         assert_eq!(window(&frame(0x78)), Some(32 << 20));
         assert_eq!(window(&frame(0x01)), Some(1024 + 128));
-        // One segment, whose size is its window.
+        // A single segment, whose size is its window.
         assert_eq!(window(&[&MAGIC[..], &[0x20, 200]].concat()), Some(200));
         assert_eq!(
             window(&[&MAGIC[..], &[0x60, 1, 1]].concat()),
@@ -346,7 +347,7 @@ mod tests {
         let stream = zstd(b"abc");
         let stop = CancellationToken::new();
         let taken = loop {
-            // Other tests of this process may have some.
+            // Other tests of this process may hold some permits.
             match WINDOWS.try_acquire_many(STREAMS) {
                 Ok(taken) => break taken,
                 Err(_) => std::thread::sleep(LOOK_EVERY),

@@ -1,7 +1,8 @@
-//! Who we are to a registry: credentials that were given, or those of a person's container client.
+//! Credentials for a registry: configured ones, or those of a user's container client.
 //!
-//! The client's file is only read for a person's own project. Helpers that it names are programs of that
-//! person; they have a deadline and may not say much. Entry point: [`from_client_file`].
+//! The client's file is read only for the user's own project. Credential helpers that it names are
+//! the user's own programs; their run time and output are limited. Entry point:
+//! [`from_client_file`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,22 +18,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::printable;
 
-/// How large a client file may be.
+/// The largest client file that is read.
 const FILE_BYTES: u64 = 1 << 20;
-/// How much a helper may say, and how long it may take.
+/// The output limit and time limit of a helper.
 const HELPER_BYTES: u64 = 64 << 10;
 const HELPER_DEADLINE: Duration = Duration::from_secs(10);
 /// The name of Docker Hub in client files.
 const HUB_KEY: &str = "https://index.docker.io/v1/";
-/// What a helper says instead of a name when the secret is an identity token.
+/// The user name that a helper returns when the secret is an identity token.
 const TOKEN_USER: &str = "<token>";
 
-/// What a registry or its token server is shown.
+/// Credentials for a registry or its token server.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// A name and a password, or a token in its place.
+    /// A user name and a password, or a token in place of the password.
     Basic {
-        /// The name.
+        /// The user name.
         user: String,
         /// The password.
         password: String,
@@ -50,7 +51,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Why the credentials of a client file cannot be had.
+/// Why the credentials of a client file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{place}`: {why}")]
 pub struct CredentialsError {
@@ -76,7 +77,7 @@ impl CredentialsError {
     }
 }
 
-/// Where helpers are looked for.
+/// Where helpers are searched.
 #[derive(Debug, Clone)]
 pub enum Helpers {
     /// In the folders of `PATH`.
@@ -109,7 +110,7 @@ struct HelperAnswer {
     secret: String,
 }
 
-/// Returns what a person's `.docker/config.json` has for a registry, if it has something.
+/// Returns the credentials for a registry from a user's `.docker/config.json`, if there are any.
 pub async fn from_client_file(
     registry: &str,
     home: &Path,
@@ -118,7 +119,7 @@ pub async fn from_client_file(
     from_file(registry, &file, &Helpers::Path).await
 }
 
-/// Returns what a client file has for a registry, if it has something.
+/// Returns the credentials for a registry from a client file, if there are any.
 pub async fn from_file(
     registry: &str,
     file: &Path,
@@ -130,7 +131,7 @@ pub async fn from_file(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(refused(error.to_string())),
     };
-    // The error could quote a secret, so only its place is told.
+    // The error could quote a secret, so only its line is shown.
     let parsed: ClientFile = serde_json::from_slice(&text)
         .map_err(|error| refused(format!("line {}: it is not a client's file", error.line())))?;
     let key = if registry == "docker.io" {
@@ -172,7 +173,7 @@ async fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Old clients wrote whole URLs.
+/// Returns the host of a key. Old clients wrote whole URLs.
 fn host(key: &str) -> &str {
     let key = key.strip_prefix("https://").unwrap_or(key);
     let key = key.strip_prefix("http://").unwrap_or(key);
@@ -204,7 +205,7 @@ impl Auth {
     }
 }
 
-/// Asks `docker-credential-NAME`.
+/// Runs `docker-credential-NAME`.
 async fn ask_helper(
     name: &str,
     key: &str,
@@ -228,7 +229,7 @@ async fn ask_helper(
     };
     if !is_ok {
         let said = String::from_utf8_lossy(&said);
-        // The one sentence that every helper has for it.
+        // All helpers use this sentence if there are no credentials.
         if said.contains("credentials not found") {
             return Ok(None);
         }
@@ -245,7 +246,7 @@ async fn ask_helper(
     }))
 }
 
-/// Ends a helper with everything it started, however its time ends.
+/// Kills a helper and all its child processes when dropped.
 struct Group(Option<rustix::process::Pid>);
 
 impl Drop for Group {
@@ -274,14 +275,14 @@ async fn run_helper(program: &Path, key: &str) -> io::Result<(bool, Vec<u8>)> {
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let _group = Group(id.and_then(rustix::process::Pid::from_raw));
     if let Some(mut stdin) = child.stdin.take() {
-        // A helper that reads nothing may still have an answer.
+        // A helper that does not read its input may still respond.
         drop(stdin.write_all(format!("{key}\n").as_bytes()).await);
     }
     let mut said = Vec::new();
     if let Some(stdout) = child.stdout.take() {
         let read = stdout.take(HELPER_BYTES + 1).read_to_end(&mut said).await?;
         if read as u64 > HELPER_BYTES {
-            return Err(io::Error::other("it says too much"));
+            return Err(io::Error::other("its output is too long"));
         }
     }
     Ok((child.wait().await?.success(), said))

@@ -1,6 +1,7 @@
-//! The digest of content, by which everything of an image is named and verified.
+//! The digest that identifies and verifies every part of an image.
 //!
-//! Only SHA-256: every registry and every build tool writes it. Entry points: [`Digest`], [`Hasher`].
+//! Only SHA-256: every registry and every build tool writes it. Entry points: [`Digest`],
+//! [`Hasher`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
-/// What is not a digest that we can verify.
+/// The error of an invalid or unsupported digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a digest of the form `sha256:` and 64 hexadecimal digits")]
 pub struct NotADigest {
@@ -25,7 +26,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Returns the 64 hexadecimal digits, which are safe as the name of a file.
+    /// Returns the 64 hexadecimal digits, which are safe as a file name.
     pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -64,7 +65,7 @@ impl FromStr for Digest {
     }
 }
 
-/// Only lower case: one digest has one spelling.
+/// Reads one hexadecimal digit. Lower case only: a digest has one spelling.
 fn nibble(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -86,12 +87,12 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Takes content piece by piece.
+/// Hashes content piece by piece.
 #[derive(Clone, Default)]
 pub(crate) struct Hasher(Sha256);
 
 impl Hasher {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

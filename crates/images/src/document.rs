@@ -1,7 +1,7 @@
 //! The documents of an image: index, manifest and configuration, of OCI and of Docker.
 //!
-//! Reads what a registry or an archive says and refuses what can be read in two ways; it never asks
-//! for anything. Entry points: [`Document::parse`], [`ImageDocument::parse`].
+//! Parses documents from a registry or an archive and refuses ambiguous ones; sends no requests.
+//! Entry points: [`Document::parse`], [`ImageDocument::parse`].
 
 mod image;
 
@@ -17,10 +17,10 @@ const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
-/// Of the format before image manifests had digests of their layers.
+/// The old format, whose manifests have no digests of layers.
 const DOCKER_SCHEMA_1: &str = "application/vnd.docker.distribution.manifest.v1";
 
-/// What we ask a registry for.
+/// The media types requested from a registry.
 pub(crate) const ACCEPTED: [&str; 4] = [OCI_INDEX, OCI_MANIFEST, DOCKER_INDEX, DOCKER_MANIFEST];
 
 const CONFIGS: [&str; 2] = [
@@ -31,7 +31,7 @@ const CONFIGS: [&str; 2] = [
 /// How many platforms an error names.
 const PLATFORMS_SHOWN: usize = 12;
 
-/// A document that is not what it should be.
+/// An invalid document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is not valid: {why}")]
 pub(crate) struct Invalid {
@@ -48,7 +48,7 @@ impl Invalid {
     }
 }
 
-/// What names a piece of content: its type, its digest, its size.
+/// A reference to content: its type, digest and size.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
@@ -61,14 +61,14 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Returns the digest, which must be one that we can verify.
+    /// Returns the digest; an error if it is not one that can be verified.
     pub(crate) fn digest(&self, what: &str) -> Result<Digest, Invalid> {
         let digest = self.digest.parse::<Digest>();
         digest.map_err(|error| Invalid::new(what, printable(&error.to_string())))
     }
 }
 
-/// What a name leads to.
+/// The document that a name resolves to.
 #[derive(Debug)]
 pub(crate) enum Document {
     Index(Index),
@@ -89,7 +89,7 @@ pub(crate) struct Manifest {
     pub(crate) layers: Vec<Descriptor>,
 }
 
-/// Both forms at once, so that what is both can be refused.
+/// The members of both forms, so that a document with both can be refused.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Raw {
@@ -114,7 +114,8 @@ enum Kind {
 }
 
 impl Document {
-    /// Reads an index or a manifest. `content_type` is what it was delivered as, where that is known.
+    /// Parses an index or a manifest. `content_type` is the `Content-Type` of the response, if
+    /// known.
     pub(crate) fn parse(
         bytes: &[u8],
         content_type: Option<&str>,
@@ -138,7 +139,7 @@ impl Document {
         if raw.schema_version != Some(2) {
             return Err(Invalid::new(what, "its `schemaVersion` is not 2"));
         }
-        // The same bytes must mean the same to everybody who reads them.
+        // The same bytes must mean the same to every reader.
         let kinds: Vec<Kind> = [&named, &delivered]
             .into_iter()
             .filter_map(|t| kind(t))
@@ -171,7 +172,8 @@ fn essence(text: &str) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// Registries that know no better deliver as `application/json` or plain text: that says nothing.
+/// Returns the kind of a media type. `application/json` and plain text are defaults of some
+/// registries and say nothing.
 fn kind(media_type: &str) -> Option<Kind> {
     match media_type {
         OCI_INDEX | DOCKER_INDEX => Some(Kind::Index),
@@ -181,7 +183,7 @@ fn kind(media_type: &str) -> Option<Kind> {
 }
 
 impl Index {
-    /// Returns the manifest for a platform, or the platforms there are.
+    /// Returns the manifest for a platform, or the list of available platforms.
     pub(crate) fn select(&self, wanted: &Platform) -> Result<&Descriptor, String> {
         let fits = |entry: &&Descriptor| {
             let offered = entry.platform.as_ref();
@@ -190,7 +192,7 @@ impl Index {
         if let Some(entry) = self.manifests.iter().find(fits) {
             return Ok(entry);
         }
-        // An index of one image need not say for which platform; its configuration does.
+        // An index with a single image may omit its platform; the configuration has it.
         if let [only] = self.manifests.as_slice()
             && only.platform.is_none()
         {
@@ -200,7 +202,7 @@ impl Index {
             .manifests
             .iter()
             .filter_map(|entry| entry.platform.as_ref());
-        // What builders attach about an image is for nobody's machine.
+        // Attestations and other attachments have an unknown platform.
         let mut named: Vec<String> = platforms
             .filter(|platform| platform.os != "unknown")
             .map(|platform| printable(&platform.to_string()))
@@ -221,14 +223,14 @@ impl Index {
 }
 
 impl Descriptor {
-    /// Tells whether this is an index, which an index must not hold.
+    /// Returns whether this is an index; an index must not contain another one.
     pub(crate) fn is_index(&self) -> bool {
         kind(&essence(&self.media_type)) == Some(Kind::Index)
     }
 }
 
 impl Manifest {
-    /// Checks that this is an image and nothing else that registries keep.
+    /// Checks that this is a container image and not another kind of artifact.
     pub(crate) fn check(&self, what: &str) -> Result<(), Invalid> {
         let config = essence(&self.config.media_type);
         if !CONFIGS.contains(&config.as_str()) {

@@ -1,7 +1,7 @@
-//! What can go wrong with an image, whose matter it is, and what to do.
+//! Errors of image operations, with the responsible party and a hint.
 //!
-//! Every error names the image; what came from a registry has the cause as its source, which
-//! [`gantry_model::diagnose::chain`] tells in one line.
+//! Every error names the image. Errors of a registry have the cause as their source, which
+//! [`gantry_model::diagnose::chain`] prints on one line.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,38 +12,38 @@ use crate::digest::Digest;
 use crate::layers::LayerError;
 use crate::registry::RegistryError;
 
-/// Who can solve it.
+/// The party that can fix an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Responsible {
-    /// Whoever asked: the reference, the credentials or the setting is wrong.
+    /// The user: the reference, the credentials or the setting is wrong.
     User,
-    /// The registry is away, slow or wrong.
+    /// The registry: it is unreachable, slow or faulty.
     Registry,
-    /// Whoever made the image.
+    /// The author of the image.
     Image,
-    /// The machine we run on.
+    /// The host of the gateway.
     Host,
 }
 
 /// A failed operation on images.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The text is not the name of an image.
+    /// The text is not an image reference.
     #[error("`{text}` is not an image reference: {why}")]
     Reference {
-        /// What was given.
+        /// The given text.
         text: String,
         /// What is wrong with it.
         why: String,
     },
-    /// The registry did not give the image, or something else than was named.
+    /// The registry did not return the image, or returned different content.
     #[error("cannot pull image `{image}` from registry `{registry}`")]
     Pull {
         /// The image.
         image: String,
         /// Its registry.
         registry: String,
-        /// What happened.
+        /// The cause.
         #[source]
         source: Box<RegistryError>,
     },
@@ -54,14 +54,14 @@ pub enum ImageError {
         image: String,
         /// The layer's `diff_id`.
         layer: Digest,
-        /// What happened.
+        /// The cause.
         #[source]
         source: Box<LayerError>,
     },
-    /// The layers of the store cannot be used.
+    /// The layer store cannot be used.
     #[error("cannot use the layers of the image store")]
     Layers(#[source] Box<LayerError>),
-    /// An archive is not an image, or a damaged one.
+    /// An archive is not an image, or is damaged.
     #[error("cannot import images from `{}`: {why}", archive.display())]
     Import {
         /// The file or folder.
@@ -69,7 +69,7 @@ pub enum ImageError {
         /// What is wrong with it.
         why: String,
     },
-    /// There is no such image here.
+    /// The image is not in the store.
     #[error("image `{image}` is not in the store")]
     Absent {
         /// The image.
@@ -78,15 +78,15 @@ pub enum ImageError {
     /// The store's own files cannot be read or written.
     #[error("cannot use the image store: {action} `{}` failed", path.display())]
     Store {
-        /// What was tried, such as `write`.
+        /// The failed operation, such as `write`.
         action: &'static str,
-        /// Where.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Whoever asked has cancelled.
+    /// The caller cancelled the operation.
     #[error("the work on image `{image}` was cancelled")]
     Cancelled {
         /// The image.
@@ -101,7 +101,7 @@ impl From<LayerError> for ImageError {
 }
 
 impl ImageError {
-    /// Returns who can solve it.
+    /// Returns the party that can fix it.
     pub fn responsible(&self) -> Responsible {
         match self {
             Self::Reference { .. } | Self::Absent { .. } | Self::Cancelled { .. } => {
@@ -153,17 +153,17 @@ impl Diagnose for ImageError {
             ),
             Self::Absent { image } => Some(format!("pull it first: `gantry images pull {image}`")),
             Self::Store { .. } => {
-                Some("is the disk full, or the folder owned by somebody else?".to_owned())
+                Some("is the disk full, or does the folder belong to another user?".to_owned())
             }
             Self::Cancelled { .. } => None,
         }
     }
 }
 
-/// The most characters of somebody else's text in a message.
+/// The most characters of external text in a message.
 const LONGEST_QUOTE: usize = 300;
 
-/// Returns somebody else's text as it may be shown: short, and without control characters.
+/// Returns external text in printable form: short, and without control characters.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -1,7 +1,7 @@
-//! One folder out of several layers, for hosts that refuse overlay file systems.
+//! Merges several layers into one folder, for hosts that refuse overlay file systems.
 //!
-//! Lays layer on layer as an overlay would: whiteouts and opaque folders take away what lower layers
-//! brought. Reads only what the store unpacked, but that came from images: symbolic links are copied,
+//! Applies layers as an overlay would: whiteouts and opaque folders remove files of lower layers.
+//! Reads only files that the store unpacked, but these came from images: symbolic links are copied,
 //! never followed. Entry point: [`build`].
 
 use std::collections::HashMap;
@@ -22,16 +22,17 @@ use crate::layers::{HeldLayer, LayerError, LayerStore, Scratch, each_name, remov
 use crate::store::Owners;
 use crate::unpack::{Opacity, is_whiteout, opacity, open_folder};
 
-/// The folder that is made in the scratch folder.
+/// The name of the merged folder inside the scratch folder.
 pub(crate) const FILES: &str = "flat";
-/// How much of a file is copied before it is asked whether to go on.
+/// How many bytes of a file are copied between two checks for cancellation.
 const PIECE_BYTES: u64 = 64 * 1024 * 1024;
-/// How many files with several names are remembered per layer; of more, each name gets a copy.
+/// How many files with several hard links are remembered per layer; beyond that, each name gets a
+/// copy.
 const MOST_LINKED_FILES: usize = 50_000;
-/// The longest list and value of attributes that Linux has.
+/// The longest attribute list and attribute value on Linux.
 const LONGEST_ATTRIBUTE: usize = 64 * 1024;
 
-/// Makes the folder [`FILES`] of layers, given highest first.
+/// Merges layers, given highest first, into the folder [`FILES`].
 pub(crate) fn build(
     layers: &[HeldLayer],
     scratch: &Scratch,
@@ -68,16 +69,16 @@ struct Work<'a> {
     stop: &'a CancellationToken,
     deadline: Instant,
     store: &'a LayerStore,
-    /// Copied so far.
+    /// Bytes copied so far.
     bytes: u64,
-    /// Where the first name of a file with several of them was made.
+    /// The first path of each file with several hard links, by inode.
     linked: HashMap<u64, Vec<u8>>,
-    /// Where we are, below the root.
+    /// The current path, relative to the root.
     path: Vec<u8>,
 }
 
 impl Work<'_> {
-    /// Lays the folder of a layer on what lower layers made of it.
+    /// Merges the folder of a layer into the result of the lower layers.
     fn merge(&mut self, from: &OwnedFd, into: &OwnedFd) -> Result<(), LayerError> {
         let here = self.path.clone();
         let failed = || LayerError::store("copy", &here);
@@ -126,7 +127,7 @@ impl Work<'_> {
                 .copy_symlink(from, into, name, &stat)
                 .map_err(failed())?,
             FileType::Fifo => self.copy_fifo(into, name, &stat).map_err(failed())?,
-            // The unpacker makes nothing else.
+            // The unpacker creates no other file types.
             FileType::Directory
             | FileType::Socket
             | FileType::CharacterDevice
@@ -136,7 +137,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Makes a further name of a file that was copied; tells whether it was.
+    /// Creates a hard link to a file that was already copied; returns whether it was.
     fn link(&mut self, into: &OwnedFd, name: &[u8], stat: &Stat) -> Result<bool, Errno> {
         let Some(first) = self.linked.get(&stat.st_ino) else {
             if self.linked.len() < MOST_LINKED_FILES {
@@ -213,7 +214,7 @@ impl Work<'_> {
         self.describe_plainly(&fifo, stat)
     }
 
-    /// Copies attributes, owner, mode and time.
+    /// Copies extended attributes, owner, mode and time.
     fn describe(&self, from: &OwnedFd, into: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
         let mut names = vec![0; flistxattr_query(from)?.min(LONGEST_ATTRIBUTE)];
         let length = flistxattr(from, &mut names[..])?;
@@ -250,7 +251,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns the folder by a name, in the place of whatever else is there.
+/// Opens or creates a folder, replacing anything else with that name.
 fn folder_for(into: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     match open_folder(into, name) {
         Err(Errno::NOENT) => {}
@@ -261,7 +262,7 @@ fn folder_for(into: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     open_folder(into, name)
 }
 
-/// Removes what a folder has by a name, if anything.
+/// Removes the entry with this name, if there is one.
 fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     match unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -1,7 +1,8 @@
-//! Imports images from archives that `docker save` and others write, or from folders in OCI layout.
+//! Imports images from archives written by `docker save` and similar tools, or from folders in OCI
+//! layout.
 //!
-//! `manifest.json` is read first where there is one: archives of Docker 25 to 28 have both, and wrong
-//! `index.json`s among them. Nothing is asked of any registry. Entry point: [`ImageStore::import`].
+//! `manifest.json` takes precedence: archives of Docker 25 to 28 contain both files, some with a
+//! wrong `index.json`. Sends no requests to registries. Entry point: [`ImageStore::import`].
 
 mod docker;
 mod layout;
@@ -27,29 +28,29 @@ use crate::store::ImageStore;
 /// How many images one archive may hold.
 const MOST_IMAGES: usize = 100;
 
-/// One image of an archive, found but not yet unpacked.
+/// An image found in an archive, not unpacked yet.
 struct Found {
-    /// Names it has there; none means that it gets one from the archive's.
+    /// Its names in the archive; if there are none, it is named after the archive.
     names: Vec<String>,
-    /// Of its manifest, or of its configuration where there is no manifest.
+    /// The digest of its manifest, or of its configuration if there is no manifest.
     digest: Digest,
     document: ImageDocument,
-    /// The files with its layers, lowest first.
+    /// The files of its layers, lowest first.
     layers: Vec<String>,
 }
 
-/// How far an import is.
+/// The progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImportProgress {
-    /// Layers that are in the store.
+    /// How many layers are in the store.
     pub layers_done: usize,
-    /// Layers of all images of the archive.
+    /// How many layers all images of the archive have.
     pub layers: usize,
 }
 
 impl ImageStore {
-    /// Imports every image for this machine's platform from an archive or a folder. Blocks; ends early
-    /// when cancelled. Layers of an image that was not taken are removed.
+    /// Imports every image for this machine's platform from an archive or a folder. Blocks; ends
+    /// early when cancelled. Layers of an image that failed are removed.
     pub fn import(
         &self,
         path: &Path,
@@ -116,7 +117,7 @@ impl Importer<'_> {
         Ok(records)
     }
 
-    /// Unpacks the layers of an image and puts it on record, once for each name.
+    /// Unpacks the layers of an image and writes one record for each name.
     fn take(
         &self,
         source: &Source,
@@ -137,7 +138,7 @@ impl Importer<'_> {
             );
             return Err(self.refused(Problem::Invalid(why)));
         }
-        // Held until the image is on record, so that nobody sweeps them in between.
+        // Held until the record is written, so that no sweep removes them in between.
         let mut held: Vec<HeldLayer> = Vec::new();
         let budget = Budget::new(limits.image_bytes);
         for (diff_id, file) in diff_ids.iter().zip(&image.layers) {
@@ -208,7 +209,7 @@ impl Importer<'_> {
             .map_err(failed)
     }
 
-    /// Returns the names that an image is kept by.
+    /// Returns the names under which an image is stored.
     fn references(&self, image: &Found) -> Result<Vec<ImageReference>, ImageError> {
         if !image.names.is_empty() {
             let named = image.names.iter().map(|name| {
@@ -255,7 +256,7 @@ impl Importer<'_> {
 
 /// Why an archive cannot be read.
 enum Problem {
-    /// It is not what it should be.
+    /// Its content is invalid.
     Invalid(String),
     Layer(LayerError),
 }

@@ -1,17 +1,17 @@
 //! The layer store: unpacked layers, named by their `diff_id`, shared by all images.
 //!
 //! ```text
-//! store.json            whose files these are
+//! store.json            the format of the store and the kind of file owners
 //! lock                  see `lock`
-//! locks/NAME            being unpacked
-//! tmp/…                 half made or half removed
+//! locks/NAME            the lock of a layer that is being unpacked
+//! tmp/…                 unfinished and half-removed folders
 //! layers/NAME/fs        the files, in the form that overlay file systems take with `userxattr`
 //! layers/NAME/layer.json, implied
 //! ```
 //!
-//! A layer is made in `tmp/`, written to the disk and moved to its place: whole or not at all, whenever
-//! the process ends. Several processes may use one store. Entry points: [`LayerStore::claim`],
-//! [`LayerStore::add_to`], [`LayerStore::hold`], [`LayerStore::sweep`].
+//! A layer is made in `tmp/`, synced to the disk and renamed to its place: it is complete or
+//! absent, even after a crash. Several processes may use one store. Entry points:
+//! [`LayerStore::claim`], [`LayerStore::add_to`], [`LayerStore::hold`], [`LayerStore::sweep`].
 
 mod cost;
 mod error;
@@ -54,21 +54,22 @@ use crate::unpack::{self, ATTRIBUTE_OPAQUE, Target, WhiteoutForm, open_folder};
 
 /// The files of a layer.
 const FILES: &str = "fs";
-/// What the store knows of a layer.
+/// The description of a layer.
 const DESCRIPTION: &str = "layer.json";
-/// The folders that a layer has no entry for.
+/// The list of folders that a layer uses without an entry for them.
 const IMPLIED: &str = "implied";
-/// Whose files these are.
+/// The format of the store and the kind of file owners.
 const FORMAT: &str = "store.json";
-/// The same, while it is written.
+/// The temporary name of `store.json` while it is written.
 const NEW_FORMAT: &str = "store.json.new";
-/// How often is looked whether somebody else has unpacked a layer.
+/// How often to check whether another task has unpacked a layer.
 const RETRY: Duration = Duration::from_millis(25);
-/// How many hexadecimal digits name a layer. The whole digest is compared besides; short names let an
-/// overlay of more than a hundred layers fit into the one page that a mount may name them in.
+/// How many hexadecimal digits of the digest name a layer's folder; the whole digest is compared
+/// besides. Short names let an overlay of more than a hundred layers fit into the one page of mount
+/// options.
 const NAME_DIGITS: usize = 16;
 
-/// All layers of a store. Cheap to clone; its methods block, but for `claim`.
+/// All layers of a store. Cheap to clone; its methods block, except `claim`.
 #[derive(Debug, Clone)]
 pub(crate) struct LayerStore {
     shared: Arc<Shared>,
@@ -86,29 +87,29 @@ struct Shared {
     limits: Limits,
 }
 
-/// Who unpacks a layer.
+/// The result of claiming a layer.
 #[derive(Debug)]
 pub(crate) enum Claim {
-    /// Nobody: it is here.
+    /// The layer is in the store.
     Present(HeldLayer),
-    /// Whoever asked.
+    /// The caller must unpack it.
     Vacant(Vacant),
 }
 
-/// The right to unpack a layer; nobody else does it while this lives.
+/// The exclusive right to unpack a layer, until dropped.
 #[derive(Debug)]
 pub(crate) struct Vacant {
     store: LayerStore,
     diff_id: Digest,
-    /// What its bytes are charged to, with those of the image's other layers.
+    /// The budget that its bytes are charged to, shared by all layers of the image.
     pub(crate) budget: Option<Arc<Budget>>,
-    /// What the reader of its tar has waited for others.
+    /// How long the reader of its tar has waited for the network.
     pub(crate) waited: Waited,
     _name: NameLock,
 }
 
 impl LayerStore {
-    /// Opens or makes the store, and sweeps what processes that are gone have left half done.
+    /// Opens or creates the store, and removes unfinished work of processes that have exited.
     pub(crate) fn open(path: &Path, owners: Owners, limits: &Limits) -> Result<Self, LayerError> {
         let shown = path.as_os_str().as_encoded_bytes();
         DirBuilder::new()
@@ -121,7 +122,8 @@ impl LayerStore {
             .map_err(LayerError::store("open", shown))?;
         let store = StoreLock::exclusive(root.as_fd())?;
         check_format(root.as_fd(), owners)?;
-        // Mounts are made by whoever the layers' users are mapped to, with this folder as their own.
+        // Mounting processes run as the users that the layers are mapped to, and need to traverse
+        // this folder.
         let layers = make_folder(root.as_fd(), "layers", 0o755)?;
         let tmp = make_folder(root.as_fd(), "tmp", 0o700)?;
         let locks = make_folder(root.as_fd(), "locks", 0o700)?;
@@ -143,13 +145,13 @@ impl LayerStore {
         })
     }
 
-    /// Returns a layer that is here, held against removal.
+    /// Returns a layer in the store and protects it from removal.
     pub(crate) fn find(&self, diff_id: &Digest) -> Result<Option<HeldLayer>, LayerError> {
         let store = StoreLock::shared(self.root())?;
         HeldLayer::find(self.layers(), diff_id, &store)
     }
 
-    /// Returns the layer, or the right to unpack it as soon as nobody else does.
+    /// Returns the layer, or the right to unpack it as soon as no other task does.
     pub(crate) async fn claim(
         &self,
         diff_id: &Digest,
@@ -170,10 +172,10 @@ impl LayerStore {
         }
     }
 
-    /// Unpacks the uncompressed tar of a layer: whole or not at all. Reads `tar` to its end, and checks
-    /// what came against `diff_id`. An error of the reader comes back as [`LayerError::Read`]. While
-    /// somebody else unpacks the same layer this waits, and then returns theirs. Its bytes are charged to
-    /// the image's budget either way.
+    /// Unpacks the uncompressed tar of a layer, completely or not at all. Reads `tar` to its end
+    /// and verifies the content against `diff_id`. An error of the reader is returned as
+    /// [`LayerError::Read`]. If another task unpacks the same layer, this waits and returns that
+    /// task's layer. Its bytes are charged to the image's budget either way.
     pub(crate) fn add_to(
         &self,
         budget: &Arc<Budget>,
@@ -200,7 +202,7 @@ impl LayerStore {
         }
     }
 
-    /// Returns every one of some layers, held against removal.
+    /// Returns all of these layers and protects them from removal.
     pub(crate) fn hold_each(&self, diff_ids: &[Digest]) -> Result<Vec<HeldLayer>, LayerError> {
         let store = StoreLock::shared(self.root())?;
         let each = diff_ids.iter().map(|diff_id| {
@@ -210,7 +212,7 @@ impl LayerStore {
         each.collect()
     }
 
-    /// Makes a folder of one's own, which is removed with everything in it when it is dropped.
+    /// Creates a private folder, which is removed with its content when dropped.
     pub(crate) fn scratch(&self) -> Result<Scratch, LayerError> {
         let store = StoreLock::shared(self.root())?;
         Scratch::new(self.tmp(), &store)
@@ -241,7 +243,7 @@ impl LayerStore {
         self.shared.tmp.as_fd()
     }
 
-    /// Returns the layer or the right to unpack it; nothing while somebody else unpacks it.
+    /// Returns the layer or the right to unpack it; `None` while another task unpacks it.
     fn try_claim(&self, diff_id: &Digest) -> Result<Option<Claim>, LayerError> {
         if let Some(layer) = self.find(diff_id)? {
             return Ok(Some(Claim::Present(layer)));
@@ -250,7 +252,7 @@ impl LayerStore {
         let Some(name) = NameLock::take(locks, &short_name(diff_id))? else {
             return Ok(None);
         };
-        // Whoever had the lock until now may have made it.
+        // The previous holder of the lock may have unpacked it.
         Ok(Some(match self.find(diff_id)? {
             Some(layer) => Claim::Present(layer),
             None => Claim::Vacant(Vacant {
@@ -265,8 +267,8 @@ impl LayerStore {
 }
 
 impl Vacant {
-    /// Writes a compressed blob down until it is whole, within what the disk has to spare; returns it from
-    /// its beginning. It is removed with the folder it lies in.
+    /// Writes a compressed blob to a file, as long as enough disk space stays free; returns the
+    /// file, positioned at its start. It is removed together with its scratch folder.
     pub(crate) fn spool(
         &self,
         blob: &mut dyn Read,
@@ -295,7 +297,7 @@ impl Vacant {
         Ok((file, scratch))
     }
 
-    /// Unpacks the uncompressed tar of the layer, as [`LayerStore::add_to`] does.
+    /// Unpacks the uncompressed tar of the layer, like [`LayerStore::add_to`].
     pub(crate) fn unpack(
         self,
         tar: &mut dyn Read,
@@ -338,12 +340,13 @@ impl Vacant {
         self.publish(scratch)
     }
 
-    /// Moves a whole layer to its place.
+    /// Moves a complete layer to its final place.
     fn publish(self, scratch: Scratch) -> Result<HeldLayer, LayerError> {
         let store = StoreLock::shared(self.store.root())?;
         let layers = self.store.layers();
         let name = short_name(&self.diff_id);
-        // Whoever finds the layer from now on shares it. Sweepers of `tmp/` need the store lock.
+        // From now on other users of the layer share the lock. Sweepers of `tmp/` need the store
+        // lock.
         try_lock(scratch.folder(), FlockOperation::NonBlockingLockShared)
             .map_err(LayerError::store("lock", &name))?;
         match scratch.publish(layers, &name) {
@@ -351,7 +354,7 @@ impl Vacant {
                 fsync(layers).map_err(LayerError::store("write to the disk", "layers"))?;
                 HeldLayer::hold(folder, &self.diff_id, &store)
             }
-            // Somebody who does not know our locks was quicker.
+            // A process that does not use these locks was faster.
             Err((_, Errno::EXIST)) => {
                 let there = HeldLayer::find(layers, &self.diff_id, &store)?;
                 there.ok_or(LayerError::Missing {
@@ -370,15 +373,15 @@ fn short_name(diff_id: &Digest) -> String {
     name
 }
 
-/// What the store says of itself.
+/// The content of `store.json`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Format {
     version: u32,
-    /// Whether layers keep the owners of their files.
+    /// Whether files keep the owners given in the layer.
     owners_kept: bool,
 }
 
-/// Refuses a store of another form or for other owners; writes down what a new one is.
+/// Refuses a store of another format or for other owners; writes `store.json` for a new store.
 fn check_format(root: BorrowedFd<'_>, owners: Owners) -> Result<(), LayerError> {
     let wanted = Format {
         version: 1,
@@ -422,7 +425,7 @@ fn check_format(root: BorrowedFd<'_>, owners: Owners) -> Result<(), LayerError> 
     }
 }
 
-/// Tries what layers need of the kernel and the file system, and how whiteouts can be made.
+/// Checks that the kernel and the file system support layers, and determines the form of whiteouts.
 fn probe(scratch: &Scratch) -> Result<WhiteoutForm, LayerError> {
     let lacks = |feature| {
         move |source: Errno| LayerError::FileSystem {
@@ -447,7 +450,7 @@ fn probe(scratch: &Scratch) -> Result<WhiteoutForm, LayerError> {
     )
 }
 
-/// Makes a folder where none is, with this mode whatever the mask says, and opens it.
+/// Creates a folder if it does not exist, with this mode regardless of the umask, and opens it.
 fn make_folder(parent: BorrowedFd<'_>, name: &str, mode: u32) -> Result<OwnedFd, LayerError> {
     let failed = || LayerError::store("create", name);
     match mkdirat(parent, name, Mode::RWXU) {
@@ -459,7 +462,7 @@ fn make_folder(parent: BorrowedFd<'_>, name: &str, mode: u32) -> Result<OwnedFd,
     Ok(folder)
 }
 
-/// Makes a file where nothing is, for its owner to read and write.
+/// Creates a new file that only its owner can read and write.
 fn create_file(folder: BorrowedFd<'_>, name: &str) -> Result<File, LayerError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(folder, name, flags, Mode::RUSR | Mode::WUSR)

@@ -1,8 +1,9 @@
-//! Pulls, verifies, unpacks and keeps OCI images, without a container engine.
+//! Pulls, verifies, unpacks and stores OCI images, without a container engine.
 //!
-//! Knows nothing of MCP or of running: it ends where a root file system can be mounted. Everything a
-//! registry or an archive says is hostile until its digest was checked, and bounded before. Entry
-//! points: [`ImageStore::open`], [`ImageStore::pull`], [`ImageStore::import`], [`ImageStore::root`].
+//! Knows nothing of MCP or of running containers: it ends where a root file system can be mounted.
+//! All data from a registry or an archive is untrusted until its digest is verified, and its size
+//! is limited before that. Entry points: [`ImageStore::open`], [`ImageStore::pull`],
+//! [`ImageStore::import`], [`ImageStore::root`].
 
 mod compression;
 mod config;

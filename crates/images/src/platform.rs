@@ -1,17 +1,17 @@
-//! The system and processor that an image is made for.
+//! The operating system and processor architecture of an image.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Which of the images behind an index is wanted, in the words of the OCI specification.
+/// A platform, in the terms of the OCI specification.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Platform {
     /// `linux`.
     pub os: String,
     /// `amd64`, `arm64`, …
     pub architecture: String,
-    /// `v8` of arm64, where it is said.
+    /// Such as `v8` of arm64, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
 }
@@ -32,8 +32,8 @@ impl Platform {
         }
     }
 
-    /// Tells whether an image for `offered` is one for this platform. Every arm64 is `v8`, whether it
-    /// is said or not; a variant that is not asked for may be any.
+    /// Returns whether an image for `offered` runs on this platform. Every arm64 is `v8`, stated or
+    /// not; without a required variant any variant is accepted.
     pub(crate) fn accepts(&self, offered: &Self) -> bool {
         let variant = |platform: &Self| match (&platform.variant, platform.architecture.as_str()) {
             (None, "arm64") => Some("v8".to_owned()),

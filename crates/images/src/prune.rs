@@ -9,8 +9,8 @@ use crate::reference::ImageReference;
 use crate::store::ImageStore;
 
 impl ImageStore {
-    /// Forgets an image by its name and removes the layers that only it had. Layers that are in use stay
-    /// until they are pruned. Blocks.
+    /// Removes an image by its name, and the layers that only it used. Layers in use stay until
+    /// they are pruned. Blocks.
     pub fn remove(&self, image: &ImageReference) -> Result<Pruned, ImageError> {
         if !self.shared.records.remove(image)? {
             return Err(ImageError::Absent {
@@ -20,7 +20,7 @@ impl ImageStore {
         self.prune()
     }
 
-    /// Removes what a failed pull or import has left, with all else that no image needs. Blocks.
+    /// Removes unused layers after a failed pull or import. Blocks.
     pub(crate) fn sweep_failed(&self) {
         if let Err(error) = self.prune() {
             let error = gantry_model::diagnose::chain(&error);
@@ -28,7 +28,7 @@ impl ImageStore {
         }
     }
 
-    /// Removes every layer that no image needs and nobody uses. Blocks.
+    /// Removes every layer that no image needs and that is not in use. Blocks.
     pub fn prune(&self) -> Result<Pruned, ImageError> {
         self.shared.layers.sweep(|| {
             let mut marked: HashSet<Digest> = HashSet::new();

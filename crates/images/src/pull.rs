@@ -1,8 +1,8 @@
-//! Pulling an image: the registry on one side, the layer store on the other.
+//! Pulls an image from a registry into the layer store.
 //!
-//! A tag is resolved once; from there on everything is asked for by digest. A layer that is here is not
-//! asked for, one that somebody else is fetching is waited for. The record is written last, while all
-//! layers are held. Entry point: [`ImageStore::pull`].
+//! A tag is resolved once; everything after that is requested by digest. A layer that is in the
+//! store is not requested; a layer that another task is fetching is waited for. The record is
+//! written last, while all layers are held. Entry point: [`ImageStore::pull`].
 
 mod progress;
 
@@ -29,21 +29,21 @@ use crate::store::ImageStore;
 
 /// How many layers of an image are fetched at once.
 const AT_ONCE: usize = 3;
-/// How many bytes come between two reports.
+/// How many bytes are downloaded between two progress reports.
 const REPORT_EVERY: u64 = 512 << 10;
-/// How much of a blob says how it is compressed.
+/// How many bytes of a blob show its compression.
 const MAGIC: usize = 4;
 
-/// What whoever pulls can say about it.
+/// The parameters of a pull.
 #[derive(Clone)]
 pub struct PullRequest<'a> {
-    /// What the image must be made for.
+    /// The required platform.
     pub platform: Platform,
-    /// What the registry is shown.
+    /// The credentials for the registry.
     pub credentials: Option<Credentials>,
-    /// Told how far it is; must not block.
+    /// Called with the progress; must not block.
     pub progress: &'a (dyn Fn(Progress) + Send + Sync),
-    /// Ends the pull. What was fetched so far of a layer is removed, whole layers stay for the next try.
+    /// Cancels the pull. Unfinished layers are removed; complete layers stay for the next attempt.
     pub stop: &'a CancellationToken,
 }
 
@@ -56,21 +56,21 @@ impl std::fmt::Debug for PullRequest<'_> {
     }
 }
 
-/// One pull on its way.
+/// A running pull.
 struct Pull<'a> {
     store: &'a ImageStore,
     image: &'a ImageReference,
     session: Session,
     progress: &'a (dyn Fn(Progress) + Send + Sync),
     stop: CancellationToken,
-    /// For the layers of the image together.
+    /// The size limit of all layers together.
     budget: Arc<Budget>,
 }
 
 impl ImageStore {
-    /// Pulls an image and records what its name was resolved to. Whole layers of a pull that was cut or
-    /// cancelled stay for the next try; after any other failure they are removed, as is everything that
-    /// earlier pulls left so.
+    /// Pulls an image and records the digest its name was resolved to. Complete layers of an
+    /// interrupted or cancelled pull stay for the next attempt; after any other failure they are
+    /// removed, together with those of earlier interrupted pulls.
     pub async fn pull(
         &self,
         registry: &Registry,
@@ -110,7 +110,7 @@ impl ImageStore {
             biased;
             done = &mut work => done,
             () = late => {
-                // Nothing is left behind that still writes.
+                // All tasks end before this returns.
                 stop.cancel();
                 match work.await {
                     Ok(record) => Ok(record),
@@ -122,7 +122,7 @@ impl ImageStore {
         }
     }
 
-    /// Returns the digest that a name has now, without pulling anything.
+    /// Returns the current digest of a name, without pulling anything.
     pub async fn resolve(
         &self,
         registry: &Registry,
@@ -137,7 +137,7 @@ impl ImageStore {
     }
 }
 
-/// Tells whether a failure says nothing about the image, so that the same pull may succeed later.
+/// Returns whether a failure is temporary, so that the same pull may succeed later.
 fn passes(error: &ImageError) -> bool {
     match error {
         ImageError::Cancelled { .. } => true,
@@ -190,7 +190,7 @@ impl Pull<'_> {
         Ok(kept)
     }
 
-    /// Fetches every layer once, a few at a time; the first failure ends the others.
+    /// Fetches every layer once, a few at a time; the first failure cancels the others.
     async fn layers(&self, resolved: &Resolved) -> Result<HashMap<Digest, HeldLayer>, ImageError> {
         let mut wanted: Vec<LayerBlob> = Vec::new();
         for layer in &resolved.layers {
@@ -207,7 +207,7 @@ impl Pull<'_> {
                 Ok(layer) => drop(held.insert(layer.diff_id, layer)),
                 Err(error) => {
                     self.stop.cancel();
-                    // The others fail because of this one.
+                    // Later failures are consequences of the first.
                     failure.get_or_insert(error);
                 }
             }
@@ -256,7 +256,7 @@ impl Pull<'_> {
         let stop = self.stop.clone();
         let unpacked = tokio::task::spawn_blocking(move || unpack(vacant, reader, &stop));
         let ((), unpacked) = tokio::join!(self.session.blob(download, &received), unpacked);
-        // What the registry did explains what the unpacker saw.
+        // An error of the download explains the error of the unpacker.
         if let Some(error) = failure.lock().take() {
             return Err(pull_error(self.image, error));
         }
@@ -320,13 +320,13 @@ impl Pull<'_> {
     }
 }
 
-/// Decompresses and unpacks a blob as it comes. Blocks.
+/// Decompresses and unpacks a blob while it is downloaded. Blocks.
 fn unpack(
     vacant: Vacant,
     mut reader: BlobReader,
     stop: &CancellationToken,
 ) -> Result<HeldLayer, LayerError> {
-    // What a layer's media type says of its compression is often wrong; its first bytes are right.
+    // A layer's media type often names the wrong compression; its first bytes are reliable.
     let mut start = Vec::with_capacity(MAGIC);
     let read = (&mut reader).take(MAGIC as u64).read_to_end(&mut start);
     read.map_err(LayerError::Read)?;
@@ -335,7 +335,7 @@ fn unpack(
     if compression != Compression::Zstd {
         return vacant.unpack(&mut compression.reader(stream, stop), stop);
     }
-    // Few zstd streams are read at once: none of them may wait for a registry meanwhile.
+    // Few zstd streams run at once, so none of them may wait for a registry meanwhile.
     let (file, scratch) = vacant.spool(&mut stream, stop)?;
     let unpacked = vacant.unpack(&mut compression.reader(file, stop), stop);
     drop(scratch);

@@ -1,7 +1,7 @@
-//! Image records: what a name was resolved to, in one small file each.
+//! Image records: the digest and configuration that a name was resolved to, in one small file each.
 //!
-//! A record is written whole or not at all, and only while its layers are held. One that cannot be read
-//! counts as not there: the image is pulled again. Entry point: [`Records`].
+//! A record is written atomically, and only while its layers are held. An unreadable record counts
+//! as absent: the image is pulled again. Entry point: [`Records`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,30 +19,30 @@ use crate::error::ImageError;
 use crate::platform::Platform;
 use crate::reference::ImageReference;
 
-/// The form of a record's file.
+/// The version of the file format.
 const VERSION: u32 = 1;
-/// No record is larger: a configuration has at most as many bytes as a manifest may have.
+/// The largest record that is read; a configuration is at most as large as a manifest.
 const LONGEST: u64 = 64 << 20;
 
 /// An image that is in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRecord {
-    /// The name it was pulled or imported by.
+    /// The name under which it was pulled or imported.
     pub reference: ImageReference,
-    /// What the name was resolved to: the digest of an index or a manifest, as registries show it.
+    /// The digest of the index or manifest that the name resolved to, as registries show it.
     pub digest: Digest,
-    /// The digest of the manifest for the platform; the same where there is no index.
+    /// The digest of the manifest for the platform; equal to `digest` without an index.
     pub manifest: Digest,
-    /// What it is made for.
+    /// Its platform.
     pub platform: Platform,
-    /// How it wants to be run.
+    /// How it is to be run.
     pub config: ImageConfig,
-    /// Its layers, lowest first. One may occur twice.
+    /// Its layers, lowest first. A layer may occur twice.
     pub layers: Vec<Layer>,
     /// When it was pulled or imported, to the second.
     #[serde(with = "seconds")]
     pub pulled_at: SystemTime,
-    /// It came from an archive or a folder: its registry may not know it.
+    /// Whether it came from an archive or a folder; its registry may not have it.
     #[serde(default)]
     pub imported: bool,
 }
@@ -50,13 +50,13 @@ pub struct ImageRecord {
 /// A layer of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// The digest of its uncompressed tar, by which it is kept.
+    /// The digest of its uncompressed tar, by which it is stored.
     pub diff_id: Digest,
-    /// What it takes on disk.
+    /// Its size on disk.
     pub bytes: u64,
 }
 
-/// A record as it is on disk.
+/// A record as stored on disk.
 #[derive(Serialize, Deserialize)]
 struct Stored<T> {
     version: u32,
@@ -70,7 +70,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Opens or makes the folder of records.
+    /// Opens or creates the folder of records.
     pub(crate) fn open(root: &Path) -> Result<Self, ImageError> {
         let folder = root.join("images");
         let made = DirBuilder::new()
@@ -81,7 +81,7 @@ impl Records {
         Ok(Self { folder })
     }
 
-    /// Keeps a record, instead of an earlier one of the same name.
+    /// Writes a record, replacing an earlier one with the same name.
     pub(crate) fn put(&self, record: &ImageRecord) -> Result<(), ImageError> {
         let path = self.path(&record.reference);
         let stored = Stored {
@@ -92,7 +92,7 @@ impl Records {
         let text = text.map_err(failed("write", &path))?;
         let _lock = self.lock()?;
         let write = || {
-            // One writer at a time, so that what a dead one left is written over.
+            // There is one writer at a time, so a leftover of a killed one can be overwritten.
             let new = path.with_extension("new");
             let mut options = OpenOptions::new();
             let mut file = options
@@ -109,8 +109,8 @@ impl Records {
         write().map_err(failed("write", &path))
     }
 
-    /// Returns what a name was resolved to. A name with a digest is also found under another tag of the
-    /// same repository, if that is the digest it has.
+    /// Returns the record of a name. A name with a digest is also found under another tag of the
+    /// same repository with that digest.
     pub(crate) fn find(
         &self,
         reference: &ImageReference,
@@ -120,7 +120,7 @@ impl Records {
         let Some(digest) = reference.digest() else {
             return Ok(named);
         };
-        // A name is not believed: what it says must be what the image is.
+        // The record must have the digest that its name contains.
         let is_pinned = |record: &ImageRecord| [record.digest, record.manifest].contains(digest);
         if named.as_ref().is_some_and(is_pinned) {
             return Ok(named);
@@ -150,7 +150,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Forgets a name; tells whether it was known.
+    /// Removes a name; returns whether it existed.
     pub(crate) fn remove(&self, reference: &ImageReference) -> Result<bool, ImageError> {
         let path = self.path(reference);
         let _lock = self.lock()?;
@@ -164,7 +164,8 @@ impl Records {
         }
     }
 
-    /// A name may have characters that a file must not: its digest names the file.
+    /// Returns the path of a record. A name may contain characters that a file name must not, so
+    /// its hash is used.
     fn path(&self, reference: &ImageReference) -> PathBuf {
         let name = Digest::of(reference.to_string().as_bytes()).hex();
         self.folder.join(format!("{name}.json"))
@@ -187,7 +188,7 @@ impl Records {
     }
 }
 
-/// Reads a record; `None` where there is none, or none that can be understood.
+/// Reads a record; `None` if it is missing or unreadable.
 fn read(path: &Path) -> io::Result<Option<ImageRecord>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -218,7 +219,7 @@ fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> ImageError
     }
 }
 
-/// Returns a time as records have it.
+/// Truncates a time to the precision of records.
 pub(crate) fn whole_seconds(time: SystemTime) -> SystemTime {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     UNIX_EPOCH + Duration::from_secs(since.as_secs())
@@ -237,7 +238,7 @@ mod seconds {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
         let seconds = u64::deserialize(from)?;
         let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
-        time.ok_or_else(|| serde::de::Error::custom("a time beyond all clocks"))
+        time.ok_or_else(|| serde::de::Error::custom("a time that is out of range"))
     }
 }
 
@@ -275,11 +276,11 @@ mod tests {
             find(format!("ghcr.io/a/b:2@{}", kept.manifest)).as_ref(),
             Some(&kept)
         );
-        // Who may read one repository may not read another.
+        // Read access to one repository does not include another.
         assert_eq!(find(format!("ghcr.io/a/c@{digest}")), None);
         assert_eq!(find("ghcr.io/a/b:2".to_owned()), None);
 
-        // A record under a pinned name that is another image is not what was asked for.
+        // A record whose digest differs from its pinned name is not returned.
         let lies = record(
             &format!("ghcr.io/a/d@{}", Digest::of(b"wanted")),
             Digest::of(b"another"),
@@ -303,7 +304,7 @@ mod tests {
         let kept = record("a:1", Digest::of(b""));
         records.put(&kept).unwrap();
         let path = records.path(&kept.reference);
-        // What a writer left that was killed.
+        // The leftover of a killed writer.
         fs::write(path.with_extension("new"), b"{\"vers").unwrap();
         assert_eq!(records.list().unwrap(), std::slice::from_ref(&kept));
         let whole = fs::read(&path).unwrap();

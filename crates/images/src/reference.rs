@@ -1,7 +1,7 @@
 //! The name of an image: registry, repository, tag and digest.
 //!
-//! Short names mean Docker Hub, as everywhere. A reference that exists is valid and in normal form, so
-//! that two spellings of one image are equal. Entry point: [`ImageReference`].
+//! Short names refer to Docker Hub. A parsed reference is valid and normalized, so that two
+//! spellings of one image are equal. Entry point: [`ImageReference`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::digest::Digest;
 use crate::error::ImageError;
 
-/// Where short names lead.
+/// The registry of short names.
 const HUB: &str = "docker.io";
 /// Other names of the same registry.
 const HUB_ALIASES: [&str; 3] = [
@@ -19,14 +19,14 @@ const HUB_ALIASES: [&str; 3] = [
     "registry-1.docker.io",
     "registry.hub.docker.com",
 ];
-/// The longest repository, by the distribution specification.
+/// The longest repository in the distribution specification.
 const LONGEST_REPOSITORY: usize = 255;
-/// The longest tag, likewise.
+/// The longest tag in the distribution specification.
 const LONGEST_TAG: usize = 128;
 
-/// A registry's image in normal form: `registry/repository`, with a tag, a digest or both.
+/// A normalized image reference: `registry/repository`, with a tag, a digest or both.
 ///
-/// With both, the digest decides and the tag is for people.
+/// With both, the digest decides and the tag is informative.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageReference {
     registry: String,
@@ -65,7 +65,7 @@ impl ImageReference {
         }
     }
 
-    /// Returns what a registry is asked for: the digest, else the tag.
+    /// Returns the part to request from a registry: the digest, else the tag.
     pub(crate) fn target(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -114,7 +114,7 @@ fn parse(text: &str) -> Result<ImageReference, String> {
         }
         None => (text, None),
     };
-    // A colon after the last slash begins the tag; before it, a port.
+    // A colon after the last slash precedes the tag; before it, a port.
     let (name, tag) = match name.rsplit_once(':') {
         Some((before, tag)) if !tag.contains('/') => (before, Some(tag)),
         _ => (name, None),
@@ -150,7 +150,7 @@ fn parse(text: &str) -> Result<ImageReference, String> {
     })
 }
 
-/// A first part is a registry if it can be no folder of Docker Hub.
+/// Returns whether the first part is a registry: it cannot be a namespace of Docker Hub.
 fn is_registry(part: &str) -> bool {
     part.contains(['.', ':']) || part == "localhost" || part.chars().any(|c| c.is_ascii_uppercase())
 }
@@ -214,7 +214,8 @@ fn check_repository(repository: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Letters and digits, and between them one `.`, one or two `_`, or any number of dashes.
+/// Returns whether a part consists of letters and digits, separated by one `.`, one or two `_`, or
+/// any number of dashes.
 fn is_component(part: &str) -> bool {
     let is_word = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let bytes = part.as_bytes();

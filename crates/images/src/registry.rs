@@ -1,8 +1,8 @@
 //! The read half of the OCI distribution API: manifests and blobs of a registry.
 //!
-//! Everything it reads is bounded, checked against its digest while it comes, and given up when it
-//! does not come on. Where it connects to is judged by a hook of whoever made it, at the moment of
-//! dialling. It writes nothing and keeps nothing. Entry points: [`Registry::new`], [`Session`].
+//! All responses are limited in size, verified against their digest while they arrive, and aborted
+//! when they stall. The caller's address check decides about every connection when it is made.
+//! Writes and stores nothing. Entry points: [`Registry::new`], [`Session`].
 
 mod address;
 mod blob;
@@ -32,27 +32,28 @@ use self::sign_in::SignIn;
 use crate::credentials::Credentials;
 use crate::reference::ImageReference;
 
-/// The registry behind the name `docker.io`.
+/// The host of the registry `docker.io`.
 const HUB_HOST: &str = "registry-1.docker.io";
-/// How many registries have a client at a time.
+/// How many registries have a cached HTTP client.
 const MOST_CLIENTS: usize = 16;
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// How long a registry is waited for.
+/// The timeouts of registry requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection, with its name and its encryption.
+    /// For a connection, including name resolution and TLS.
     pub connect: Duration,
-    /// For the head of an answer.
+    /// For the headers of a response.
     pub answer: Duration,
-    /// For [`Timeouts::least_bytes`] of a body, as far as we wait for the network and not for our disk.
+    /// For [`Timeouts::least_bytes`] of a body; counts the time spent waiting for the network, not
+    /// for the local disk.
     pub no_progress: Duration,
-    /// What must come within [`Timeouts::no_progress`].
+    /// The bytes that must arrive within [`Timeouts::no_progress`].
     pub least_bytes: u64,
-    /// Before the first retry; the next ones wait twice as long each.
+    /// The pause before the first retry; doubles for each further one.
     pub retry_pause: Duration,
-    /// The longest `Retry-After` that is waited for.
+    /// The longest `Retry-After` that is respected.
     pub longest_pause: Duration,
 }
 
@@ -72,21 +73,21 @@ impl Default for Timeouts {
 /// How registries are reached.
 #[derive(Clone)]
 pub struct RegistryOptions {
-    /// Whether an address may be connected to.
+    /// The check of every address before a connection.
     pub addresses: AddressCheck,
-    /// Extra certificate authorities, PEM.
+    /// Additional certificate authorities, PEM.
     pub ca: Option<Vec<u8>>,
-    /// The proxy that all requests go through. Its own address is not judged, and as it resolves the
-    /// names of others, of them only literal addresses are.
+    /// The proxy for all requests. Its own address is not checked. Since it resolves names, only
+    /// literal addresses in URLs are checked.
     pub proxy: Option<Url>,
-    /// Token servers that are shown credentials although they are not of the registry's own domain.
+    /// Token servers outside the registry's domain that may receive credentials.
     pub token_servers: Vec<String>,
-    /// How long a registry is waited for.
+    /// The timeouts.
     pub timeouts: Timeouts,
 }
 
 impl RegistryOptions {
-    /// Returns the usual options with a rule for addresses.
+    /// Returns the default options with an address check.
     pub fn new(addresses: AddressCheck) -> Self {
         Self {
             addresses,
@@ -107,7 +108,7 @@ impl fmt::Debug for RegistryOptions {
     }
 }
 
-/// The way to all registries. Cheap to clone.
+/// The client of all registries. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Registry {
     shared: Arc<Shared>,
@@ -116,7 +117,7 @@ pub struct Registry {
 #[derive(Debug)]
 struct Shared {
     options: RegistryOptions,
-    /// One for each registry, as the rule for addresses knows for whom it judges.
+    /// One HTTP client per registry, since the address check depends on the registry.
     clients: Mutex<HashMap<String, Client>>,
 }
 
@@ -133,7 +134,7 @@ pub(crate) struct Session {
 }
 
 impl Registry {
-    /// Makes the way to registries; nothing is connected yet.
+    /// Creates the client; opens no connection yet.
     pub fn new(options: RegistryOptions) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -143,7 +144,7 @@ impl Registry {
         }
     }
 
-    /// Begins the requests for an image.
+    /// Starts the requests for an image.
     pub(crate) fn session(
         &self,
         image: &ImageReference,
@@ -159,7 +160,7 @@ impl Registry {
         let setup = |why: String| RegistryError::Setup { why };
         let base = Url::parse(&format!("https://{host}/v2/"));
         let mut base = base.map_err(|error| setup(error.to_string()))?;
-        // A registry on this machine needs no encryption, and hardly ever has one.
+        // A registry on this machine needs no TLS, and rarely has it.
         if address::is_loopback(&base) {
             let plain = format!("http://{host}/v2/");
             base = Url::parse(&plain).map_err(|error| setup(error.to_string()))?;
@@ -178,7 +179,7 @@ impl Registry {
         if let Some(client) = self.shared.clients.lock().get(registry) {
             return Ok(client.clone());
         }
-        // Made without the lock: who comes second meanwhile throws its own away.
+        // Created without the lock; if two tasks do so at once, one client is dropped.
         let made = make(&self.shared.options, registry)?;
         let mut clients = self.shared.clients.lock();
         if clients.len() >= MOST_CLIENTS {
@@ -202,7 +203,7 @@ fn make(options: &RegistryOptions, registry: &str) -> Result<Client, String> {
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .no_proxy()
-            // What is hashed is what was sent.
+            // The digest covers the bytes as sent.
             .no_gzip()
             .dns_resolver(Arc::new(names))
             .connect_timeout(options.timeouts.connect)
@@ -217,7 +218,7 @@ fn make(options: &RegistryOptions, registry: &str) -> Result<Client, String> {
     };
     match builder()?.tls_certs_merge(own.clone()).build() {
         Ok(client) => Ok(client),
-        // A machine without any roots: only the named ones are left, and plain HTTP.
+        // A machine without root certificates: only the configured ones apply, or plain HTTP.
         Err(error) => builder()?
             .tls_certs_only(own)
             .build()
@@ -225,7 +226,7 @@ fn make(options: &RegistryOptions, registry: &str) -> Result<Client, String> {
     }
 }
 
-/// Makes ring the provider of TLS for the whole process; whoever came first stays.
+/// Installs ring as the TLS provider of the process, unless one is installed.
 fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,5 @@
-//! The root file system of an image: the layers to mount, or one folder where overlay is refused.
+//! The root file system of an image: the layers to mount, or one merged folder if overlay is
+//! refused.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -16,15 +17,15 @@ use crate::record::ImageRecord;
 use crate::store::ImageStore;
 use crate::unpack::open_folder;
 
-/// The layers of an image, which stay in the store while this lives.
+/// The layers of an image, which stay in the store until this is dropped.
 #[derive(Debug)]
 pub struct RootLayers {
-    /// The folder that the names in `lower` are relative to: where to mount from.
+    /// The folder that the names in `lower` are relative to: the working directory of the mount.
     pub base: PathBuf,
-    /// What to give as `lowerdir`, highest first, with the option `userxattr`.
+    /// The value of `lowerdir`, highest layer first, for a mount with `userxattr`.
     pub lower: Vec<String>,
     store: LayerStore,
-    /// The same layers.
+    /// Holds the same layers.
     held: Vec<HeldLayer>,
 }
 
@@ -37,8 +38,8 @@ impl ImageStore {
 }
 
 impl RootLayers {
-    /// Makes one folder of all layers at `folder`, on the file system of the store: whole or not at all.
-    /// Leaves a folder that is there as it is. Blocks; ends early when cancelled.
+    /// Merges all layers into a new folder on the file system of the store, completely or not at
+    /// all. Does nothing if the folder exists. Blocks; ends early when cancelled.
     pub fn flat(&self, folder: &Path, stop: &CancellationToken) -> Result<(), ImageError> {
         Ok(self.flatten(folder, stop)?)
     }
@@ -69,7 +70,7 @@ impl RootLayers {
             name,
             RenameFlags::NOREPLACE,
         ) {
-            // Somebody else was quicker.
+            // Another task was faster.
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(failed()(error)),
         }
@@ -77,14 +78,15 @@ impl RootLayers {
 }
 
 impl LayerStore {
-    /// Holds the layers of an image, given lowest first, and names those that are seen of them.
+    /// Holds the layers of an image, given lowest first, and names the visible ones.
     pub(crate) fn hold(&self, diff_ids: &[Digest]) -> Result<RootLayers, LayerError> {
-        // What a layer has twice in an image, its higher one hides in the lower; overlay takes it once.
+        // If a layer occurs twice, the higher one hides the lower one; overlay accepts it only
+        // once.
         let mut seen = HashSet::new();
         let mut highest_first: Vec<Digest> = diff_ids.iter().rev().copied().collect();
         highest_first.retain(|diff_id| seen.insert(*diff_id));
         let mut held = self.hold_each(&highest_first)?;
-        // Overlay does not ask whether the root itself is opaque.
+        // Overlay ignores an opaque mark on the root itself.
         if let Some(last) = held.iter().position(HeldLayer::hides_all) {
             held.truncate(last + 1);
         }

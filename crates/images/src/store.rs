@@ -11,33 +11,33 @@ use crate::layers::LayerStore;
 use crate::record::{ImageRecord, Records};
 use crate::reference::ImageReference;
 
-/// Who owns the files of unpacked layers.
+/// The owners of unpacked files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owners {
-    /// As the layer says; only root can.
+    /// The owners given in the layer; requires root.
     Keep,
-    /// Whoever runs the gateway.
+    /// The user that runs the gateway.
     Single,
 }
 
-/// What an image may cost.
+/// Limits of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one manifest, index or configuration.
     pub manifest_bytes: u64,
-    /// Layers of an image; overlay carries no more than 127 with room for those we add.
+    /// Layers of an image; an overlay takes at most 127, including those that Gantry adds.
     pub layers: usize,
-    /// Bytes of one layer, compressed and again unpacked.
+    /// Bytes of one layer; applies to the compressed and to the unpacked size.
     pub layer_bytes: u64,
-    /// Bytes of all layers of an image, compressed and again unpacked.
+    /// Bytes of all layers of an image; applies to the compressed and to the unpacked size.
     pub image_bytes: u64,
-    /// Bytes that stay free on the store's disk, whatever is pulled.
+    /// Bytes that must stay free on the store's disk.
     pub reserve_bytes: u64,
-    /// The same in percent of the disk, where that is more, up to 2 GiB.
+    /// The same in percent of the disk, up to 2 GiB; the larger of both applies.
     pub reserve_percent: u64,
-    /// Entries of one layer, extension headers counted.
+    /// Entries of one layer, including extension headers.
     pub entries: u64,
-    /// How long one layer may take to be unpacked, without the time that its download is waited for.
+    /// How long unpacking one layer may take, without the time spent waiting for its download.
     pub layer_time: Duration,
     /// How long a whole pull may take.
     pub pull_deadline: Duration,
@@ -59,14 +59,14 @@ impl Default for Limits {
     }
 }
 
-/// Where and how images are kept.
+/// Where and how images are stored.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     /// The folder, private to the gateway.
     pub root: PathBuf,
     /// Who owns the files of layers.
     pub owners: Owners,
-    /// What an image may cost.
+    /// The limits of an image.
     pub limits: Limits,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
 }
 
 impl ImageStore {
-    /// Opens the store, and sweeps what an earlier gateway left half done.
+    /// Opens the store, and removes unfinished work of an earlier gateway.
     pub fn open(options: StoreOptions) -> Result<Self, ImageError> {
         let layers = LayerStore::open(&options.root, options.owners, &options.limits)?;
         let records = Records::open(&options.root)?;
@@ -96,7 +96,7 @@ impl ImageStore {
             }),
         })
     }
-    /// Returns what a name was resolved to when it was pulled or imported, if it was. Blocks.
+    /// Returns the record of a name, if it was pulled or imported. Blocks.
     pub fn find(&self, image: &ImageReference) -> Result<Option<ImageRecord>, ImageError> {
         self.shared.records.find(image)
     }

@@ -1,8 +1,7 @@
-//! Reads tar archives that nobody trusts: one entry after the other, within bounds, and strictly.
+//! Reads untrusted tar archives strictly: one entry after the other, within limits.
 //!
-//! Where programs read an archive in different ways (two names, two sizes, sparse files, global
-//! headers), the archive is refused rather than read in one of them. Writes nothing. Entry point:
-//! [`Archive::next`].
+//! If programs disagree on the meaning of an archive (two names, two sizes, sparse files, global
+//! headers), it is refused. Writes nothing. Entry point: [`Archive::next`].
 
 mod header;
 mod path;
@@ -29,7 +28,7 @@ const LARGEST_EXTENSION: u64 = 1024 * 1024;
 /// The last second of the year 9999.
 const LATEST: i64 = 253_402_300_799;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -41,15 +40,15 @@ pub(crate) enum Kind {
     Device,
 }
 
-/// One entry, with everything that its extension headers said.
+/// One entry, including the data of its extension headers.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) path: EntryPath,
-    /// The target of a link, as it was written.
+    /// The target of a link, as written in the archive.
     pub(crate) link: Vec<u8>,
     pub(crate) kind: Kind,
     pub(crate) size: u64,
-    /// Twelve bits.
+    /// The permission bits: twelve bits.
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -62,11 +61,11 @@ pub(crate) struct Entry {
 /// An archive that is being read.
 pub(crate) struct Archive<'a, R> {
     stream: Stream<'a, R>,
-    /// Entries so far, extension headers included.
+    /// Entries so far, including extension headers.
     entries: u64,
-    /// What was not yet read of the current entry's content.
+    /// The unread bytes of the current entry's content.
     content: u64,
-    /// What stands between it and the next header.
+    /// The padding between the content and the next header.
     padding: u64,
     /// The path of the current entry, for messages.
     current: Vec<u8>,
@@ -77,7 +76,7 @@ impl<'a, R: Read> Archive<'a, R> {
         Self::with_hasher(reader, bounds, Some(Hasher::default()))
     }
 
-    /// Begins an archive of which only the entries matter; its digest is not to be asked for.
+    /// Opens an archive without hashing it; its digest must not be used.
     pub(crate) fn unhashed(reader: R, bounds: Bounds<'a>) -> Self {
         Self::with_hasher(reader, bounds, None)
     }
@@ -92,22 +91,22 @@ impl<'a, R: Read> Archive<'a, R> {
         }
     }
 
-    /// Returns what is charged for content that is written, if anybody is.
+    /// Returns the budget that written content is charged to, if any.
     pub(crate) fn budget(&self) -> Option<&'a Budget> {
         self.stream.bounds().cost.and_then(|cost| cost.budget)
     }
 
-    /// Returns how many entries were read, extension headers included.
+    /// Returns how many entries were read, including extension headers.
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Returns how many bytes were read, which after `next` is where the entry's content begins.
+    /// Returns how many bytes were read; after `next` this is the offset of the entry's content.
     pub(crate) fn position(&self) -> u64 {
         self.stream.position()
     }
 
-    /// Returns the next entry, or nothing at the end of the archive.
+    /// Returns the next entry; `None` at the end of the archive.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, LayerError> {
         let mut extensions = Extensions::default();
         loop {
@@ -140,7 +139,7 @@ impl<'a, R: Read> Archive<'a, R> {
         }
     }
 
-    /// Returns the next piece of the current entry's content, or nothing at its end.
+    /// Returns the next piece of the current entry's content; empty at its end.
     pub(crate) fn content(&mut self) -> Result<&[u8], LayerError> {
         if self.content == 0 {
             return Ok(b"");
@@ -159,12 +158,13 @@ impl<'a, R: Read> Archive<'a, R> {
         self.content -= (count as u64).min(self.content);
     }
 
-    /// Reads to the end, zero blocks and all that follows them; returns digest and length of it all.
+    /// Reads to the end of the stream, including the final zero blocks and anything after them;
+    /// returns digest and length of the whole.
     pub(crate) fn finish(self) -> Result<(Digest, u64), LayerError> {
         self.stream.finish()
     }
 
-    /// Counts further entries, such as folders that one entry brought with it, against the limit.
+    /// Counts additional entries, such as implied folders, against the limit.
     pub(crate) fn count(&mut self, entries: u64) -> Result<(), LayerError> {
         self.stream.check_time()?;
         let limit = self.stream.bounds().entries;
@@ -180,7 +180,7 @@ impl<'a, R: Read> Archive<'a, R> {
         LayerError::refused(&self.current, why)
     }
 
-    /// Reads over what is left of the current entry.
+    /// Skips the rest of the current entry.
     fn skip(&mut self) -> Result<(), LayerError> {
         let mut left = self.content + self.padding;
         while left > 0 {
@@ -196,7 +196,7 @@ impl<'a, R: Read> Archive<'a, R> {
         Ok(())
     }
 
-    /// Returns the next block, or nothing at two zero blocks or where the stream ends between entries.
+    /// Returns the next block; `None` at two zero blocks, or if the stream ends between entries.
     fn block(&mut self) -> Result<Option<[u8; BLOCK]>, LayerError> {
         let mut block = [0; BLOCK];
         let mut zeros = false;
@@ -232,7 +232,7 @@ impl<'a, R: Read> Archive<'a, R> {
     }
 }
 
-/// What extension headers said so far of the entry to come.
+/// The data of extension headers for the next entry.
 #[derive(Default)]
 struct Extensions {
     long_path: Option<Vec<u8>>,
@@ -257,13 +257,13 @@ impl Extensions {
                     field: "PAX header",
                 });
             }
-            // A global header ends here: it may change nothing.
+            // A global header is ignored: it must not change any entry.
             _ => Pax::check_global(&content)?,
         }
         Ok(())
     }
 
-    /// Returns the path that an entry with this header has, as far as it is known.
+    /// Returns the path of an entry with this header, as far as it is known.
     fn path(&self, header: &Header<'_>) -> Vec<u8> {
         let pax = self.pax.as_ref().and_then(|pax| pax.path.clone());
         pax.or_else(|| self.long_path.clone())
@@ -275,7 +275,7 @@ impl Extensions {
         let path = either(self.long_path, pax.path, "path")?.unwrap_or_else(|| header.path());
         let link = either(self.long_link, pax.link, "linkpath")?.unwrap_or_else(|| header.link());
         let kind = match header.kind() {
-            // Before 1988 a directory was a file whose name ends with a slash.
+            // In old archives a directory is a file whose name ends with a slash.
             b'0' | 0 if path.ends_with(b"/") => Kind::Directory,
             b'0' | 0 | b'7' => Kind::File,
             b'1' => Kind::HardLink,
@@ -319,7 +319,7 @@ impl Extensions {
     }
 }
 
-/// Returns the content of a GNU long name, which ends with a zero byte.
+/// Returns the content of a GNU long name without its final zero byte.
 fn long_name(mut content: Vec<u8>) -> Vec<u8> {
     if content.last() == Some(&0) {
         content.pop();
@@ -338,7 +338,7 @@ fn either(
     }
 }
 
-/// Accepts the numbers that an owner can have. The last one means «unchanged» to the kernel.
+/// Checks a user or group id. The kernel treats the largest one as "unchanged".
 fn owner(id: i64) -> Result<u32, Refusal> {
     match u32::try_from(id) {
         Ok(id) if id != u32::MAX => Ok(id),

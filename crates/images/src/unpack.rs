@@ -1,8 +1,9 @@
-//! Unpacks one layer, as overlay file systems want it, into a folder that nobody else uses.
+//! Unpacks one layer, in the form of overlay file systems, into a private folder.
 //!
-//! Every entry is made by `*at` calls on the opened folder that it lies in, which is found below the
-//! root without following a symbolic link; no path is checked first and used later. Nothing existing is
-//! written to. Whoever asked removes what a failure leaves. Entry point: [`unpack`].
+//! Every entry is created by `*at` calls on its opened parent folder, which is found below the root
+//! without following a symbolic link; no path is checked first and used later. Existing files are
+//! never written to. After a failure the caller removes the partial result. Entry point:
+//! [`unpack`].
 
 mod deferred;
 mod tree;
@@ -22,27 +23,27 @@ use crate::layers::LayerError;
 use crate::store::Owners;
 use crate::tar::{Archive, Bounds, Entry, Kind, Refusal};
 
-/// The name that hides everything that lower layers have in a folder.
+/// The name of the whiteout that hides the whole content of a folder in lower layers.
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// What the name of a whiteout begins with; the name that it hides follows.
+/// The prefix of a whiteout's name; the hidden name follows.
 const WHITEOUT: &[u8] = b".wh.";
-/// What only the overlay itself may say.
+/// The attributes reserved for the overlay file system.
 const OVERLAY_ATTRIBUTES: &[u8] = b"user.overlay.";
 
-/// Where a layer is unpacked to.
+/// The target of unpacking.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// The empty folder that becomes the layer's root.
     pub(crate) root: OwnedFd,
-    /// An empty file that takes the folders which the layer has no entry for.
+    /// An empty file for the list of folders that the layer uses without an entry.
     pub(crate) implied: File,
-    /// An empty file for what is put off until the end.
+    /// An empty file for folder times, which are set at the end.
     pub(crate) times: File,
     pub(crate) owners: Owners,
     pub(crate) whiteouts: WhiteoutForm,
 }
 
-/// What was unpacked.
+/// The result of unpacking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unpacked {
     /// The digest of the uncompressed stream, read to its end.
@@ -51,17 +52,17 @@ pub(crate) struct Unpacked {
     pub(crate) stream_bytes: u64,
     /// The bytes of all files.
     pub(crate) content_bytes: u64,
-    /// Entries, extension headers and implied folders included.
+    /// Entries, including extension headers and implied folders.
     pub(crate) entries: u64,
     /// Whether the layer hides everything below it.
     pub(crate) opaque_root: bool,
-    /// Device nodes that were left out.
+    /// Device nodes that were skipped.
     pub(crate) devices_skipped: u64,
-    /// Extended attributes that were left out.
+    /// Extended attributes that were skipped.
     pub(crate) attributes_skipped: u64,
 }
 
-/// Unpacks the uncompressed tar stream of a layer. On an error the target holds a part of it.
+/// Unpacks the uncompressed tar stream of a layer. After an error the target has partial content.
 pub(crate) fn unpack(
     stream: impl Read,
     target: Target,
@@ -126,7 +127,7 @@ impl Work {
             return match hidden {
                 _ if path.name() == OPAQUE => self.tree.hide_all(path),
                 b"" | b"." | b".." => Err(archive.refused(Refusal::WhiteoutName)),
-                // Marks of a file system that image builders used long ago.
+                // Metadata names of AUFS, which old image builders used.
                 _ if hidden.starts_with(WHITEOUT) => Err(archive.refused(Refusal::WhiteoutName)),
                 _ => self.tree.hide(path, hidden),
             };
@@ -174,7 +175,8 @@ impl Work {
         }
     }
 
-    /// Sets owner, attributes, mode and time, in this order: each takes away what the next one needs.
+    /// Sets owner, attributes, mode and time. The order matters: a change of the owner clears mode
+    /// bits, and a read-only mode forbids attributes.
     fn describe<R: Read>(
         &mut self,
         file: &OwnedFd,

@@ -9,7 +9,7 @@ use crate::diagnose::{Diagnose, Fault};
 /// Why a backoff was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BackoffError {
-    /// The first wait is zero, which would be no backoff.
+    /// The first wait is zero.
     #[error("the first wait of a backoff must be longer than zero")]
     Zero,
     /// The longest wait is shorter than the first.
@@ -20,10 +20,10 @@ pub enum BackoffError {
         /// The longest wait.
         max: Duration,
     },
-    /// The factor would shrink the waits, or is no number.
+    /// The factor is less than 1, or not a number.
     #[error("the factor `{factor}` of a backoff must be a number of at least 1")]
     Factor {
-        /// What was given.
+        /// The given factor.
         factor: f64,
     },
 }
@@ -58,7 +58,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Checks and joins the first wait, the factor of growth and the longest wait.
+    /// Creates a backoff from the first wait, the growth factor and the longest wait, if they are
+    /// valid.
     pub fn new(first: Duration, factor: f64, max: Duration) -> Result<Self, BackoffError> {
         if first.is_zero() {
             return Err(BackoffError::Zero);
@@ -72,7 +73,7 @@ impl Backoff {
         Ok(Self { first, factor, max })
     }
 
-    /// Returns the longest wait that `delay` can give for this attempt, counted from 0.
+    /// Returns the upper limit of `delay` for this attempt, counted from 0.
     pub fn ceiling(&self, attempt: u32) -> Duration {
         let growth = self.factor.powi(i32::try_from(attempt).unwrap_or(i32::MAX));
         let seconds = self.first.as_secs_f64() * growth;
@@ -83,9 +84,9 @@ impl Backoff {
         }
     }
 
-    /// Returns the wait before this attempt, counted from 0: between nothing and the ceiling.
+    /// Returns the wait before this attempt, counted from 0: between zero and the ceiling.
     ///
-    /// `random` is evenly spread over 0..1; full jitter keeps many clients of one peer apart.
+    /// `random` is uniform in 0..1; full jitter spreads the clients of one peer.
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         self.ceiling(attempt).mul_f64(random.clamp(0.0, 1.0))
     }

@@ -1,47 +1,46 @@
-//! Whether a peer that keeps failing may be tried: three failures in a row open the breaker for
-//! a minute, then one probe decides.
+//! A circuit breaker: three consecutive failures open it for a minute, then one probe decides.
 //!
-//! Knows no clock: `now` is the time since any fixed start, as long as it does not run backwards.
-//! Entry point: `Breaker::allow`, to be followed by `success`, `failure` or `abandon`.
+//! Has no clock: `now` is the time since any fixed start, and must not go backwards. Entry point:
+//! `Breaker::allow`, followed by `success`, `failure` or `abandon`.
 
 use std::time::Duration;
 
 const FAILURES: u32 = 3;
 const OPEN_FOR: Duration = Duration::from_secs(60);
 
-/// How long a probe may stay without an answer before it counts as lost and another may go.
+/// How long a probe may be without a result before it counts as lost and another is allowed.
 ///
-/// Twice the handshake's own bound, so that it strikes only when nobody reported back.
+/// Twice the handshake's own limit, so that it applies only if the result was never reported.
 const PROBE_LOST_AFTER: Duration = Duration::from_secs(120);
 
-/// What the breaker says to someone who wants to try.
+/// The breaker's decision about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerVerdict {
-    /// Go ahead.
+    /// Allowed.
     Yes,
-    /// Go ahead alone: the outcome decides for everybody.
+    /// Allowed as the only attempt: its result decides about the others.
     Probe,
-    /// Do not try.
+    /// Refused.
     No {
-        /// When it is worth asking again.
+        /// When to try again.
         retry_in: Duration,
     },
 }
 
-/// What the breaker is doing.
+/// The state of the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everybody may try.
+    /// Attempts are allowed.
     Closed {
-        /// How many tries in a row have failed.
+        /// How many consecutive attempts have failed.
         failures: u32,
     },
-    /// Nobody may try.
+    /// Attempts are refused.
     Open {
-        /// When a probe may go.
+        /// When a probe is allowed.
         until: Duration,
     },
-    /// One probe is under way.
+    /// One probe is running.
     HalfOpen {
         /// When that probe counts as lost.
         lost_at: Duration,
@@ -73,17 +72,18 @@ impl Breaker {
         }
     }
 
-    /// Returns how many failures in a row open it.
+    /// Returns how many consecutive failures open it.
     pub fn threshold(&self) -> u32 {
         self.threshold
     }
 
-    /// Returns what it is doing.
+    /// Returns the state.
     pub fn state(&self) -> BreakerState {
         self.state
     }
 
-    /// Decides whether a try may go now; after `Probe` nobody else may until it is reported.
+    /// Decides whether an attempt is allowed now; after `Probe` no other is until its result is
+    /// reported.
     pub fn allow(&mut self, now: Duration) -> BreakerVerdict {
         let may_probe_at = match self.state {
             BreakerState::Closed { .. } => return BreakerVerdict::Yes,
@@ -101,12 +101,12 @@ impl Breaker {
         BreakerVerdict::Probe
     }
 
-    /// Reports that a try succeeded: the breaker closes.
+    /// Reports a success: the breaker closes.
     pub fn success(&mut self) {
         self.state = BreakerState::Closed { failures: 0 };
     }
 
-    /// Reports that a try failed; one that began before the breaker opened does not prolong it.
+    /// Reports a failure; an attempt that began before the breaker opened does not prolong it.
     pub fn failure(&mut self, now: Duration) {
         let open = BreakerState::Open {
             until: now.saturating_add(self.open_for),
@@ -122,7 +122,7 @@ impl Breaker {
         };
     }
 
-    /// Reports that a try was given up without an outcome: the next to ask becomes the probe.
+    /// Reports an attempt that was abandoned without a result: the next one becomes the probe.
     pub fn abandon(&mut self, now: Duration) {
         if let BreakerState::HalfOpen { .. } = self.state {
             self.state = BreakerState::Open { until: now };

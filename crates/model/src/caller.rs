@@ -1,19 +1,21 @@
-//! Who calls, and what the call belongs to.
+//! The caller of a request, and its context.
 //!
-//! Both are arguments from the edge to the audit row, never ambient.
+//! Both are passed as arguments from the edge to the audit row, never ambient.
 
 mod role;
 mod validity;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::role::{Permission, Role, UnknownRole};
 pub use self::validity::{Ended, KeyEnd, KeyValidity};
 
 use crate::grant::GrantSet;
 use crate::id::{AgentName, KeyId, ProjectName};
+use crate::trace::TraceParent;
 
-/// Which doors a key opens.
+/// The kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// Does what its role allows; refused on `/mcp`.
@@ -31,12 +33,12 @@ impl KeyKind {
         }
     }
 
-    /// Tells whether it is an administrator's key.
+    /// Returns whether it is an administrator's key.
     pub const fn is_admin(self) -> bool {
         matches!(self, Self::Admin(_))
     }
 
-    /// Tells whether it is an administrator's key with this permission.
+    /// Returns whether it is an administrator's key with this permission.
     pub const fn may(self, needed: Permission) -> bool {
         match self {
             Self::Admin(role) => role.may(needed),
@@ -45,16 +47,16 @@ impl KeyKind {
     }
 }
 
-/// Whether the user ids that a caller gives are believed.
+/// Whether the user ids that a caller sends are trusted.
 ///
-/// A key proves who the agent is, never on whose behalf it acts: that is the agent's word, unless an
-/// administrator trusts it.
+/// A key proves the agent's identity, but not on whose behalf it acts: that is the agent's claim,
+/// unless an administrator trusts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum UserTrust {
-    /// They are what the agent says.
+    /// They are only the agent's claim.
     #[default]
     Asserted,
-    /// They are taken for true.
+    /// They are trusted.
     Trusted,
 }
 
@@ -67,7 +69,7 @@ impl UserTrust {
         }
     }
 
-    /// Tells whether user ids are taken for true.
+    /// Returns whether user ids are trusted.
     pub const fn is_trusted(self) -> bool {
         matches!(self, Self::Trusted)
     }
@@ -82,38 +84,40 @@ impl From<bool> for UserTrust {
     }
 }
 
-/// Who is behind a request, proved by a key.
+/// The caller of a request, authenticated by a key.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The project the key belongs to.
     pub project: ProjectName,
-    /// Who the key speaks for.
+    /// The agent of the key.
     pub agent: AgentName,
-    /// Which key it was.
+    /// The key.
     pub key: KeyId,
-    /// Which doors it opens.
+    /// The kind of the key.
     pub kind: KeyKind,
-    /// What the agent may use.
+    /// The agent's grants.
     pub grants: Arc<GrantSet>,
-    /// Whether the user ids it gives are believed.
+    /// Whether its user ids are trusted.
     pub users: UserTrust,
-    /// How long the key is valid: its end ends whatever was started with it.
+    /// The validity of the key: when it ends, so does everything started with it.
     pub validity: KeyValidity,
-    /// What the token says, if it was the token of an issuer instead of a key of ours.
+    /// The claims of the token, if it was authenticated by a token of an issuer.
     pub token: Option<TokenIdentity>,
+    /// How long it took to find out who calls.
+    pub authenticated_in: Duration,
 }
 
-/// What the token of an issuer says of its holder.
+/// The claims of an issuer's token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenIdentity {
     /// The person on whose behalf it was issued.
     pub user: Option<Arc<str>>,
 }
 
-/// What a call belongs to in the caller's world; recorded, and passed on upstream in `_meta`.
+/// The caller's context of a call; recorded, and sent to the server in `_meta`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Context {
-    /// The person on whose behalf the agent says that it acts.
+    /// The person on whose behalf the agent claims to act.
     pub user: Option<Box<str>>,
     /// The conversation.
     pub session: Option<Box<str>>,
@@ -121,12 +125,16 @@ pub struct Context {
     pub run: Option<Box<str>>,
     /// The step within the run.
     pub step: Option<Box<str>>,
-    /// The W3C `traceparent` that came with the request.
-    pub trace: Option<Box<str>>,
+    /// The place in a W3C trace that the request came from.
+    pub trace: Option<TraceParent>,
+    /// What the systems of that trace tell each other (W3C `tracestate`).
+    pub trace_state: Option<Box<str>>,
+    /// The call that this one is made for, by its id.
+    pub parent: Option<Box<str>>,
 }
 
 impl Context {
-    /// Takes the user from the caller's token, if it has one: what headers say of it does not count.
+    /// Sets the user from the caller's token, if it has one: headers do not override it.
     pub fn prove(&mut self, caller: &Caller) {
         if let Some(token) = &caller.token {
             self.user = token.user.as_deref().map(Box::from);

@@ -1,33 +1,33 @@
-//! What every error of Gantry can say about itself: a stable code, whose fault it is, what to do.
+//! The common interface of all errors of Gantry: a stable code, the responsible party, and a hint.
 //!
 //! `code` is documented and never changes its meaning. `fault` decides the HTTP status and the
 //! JSON-RPC code, in the gateway's `http/error.rs` and nowhere else. `hint` is printed last.
 
-/// Who can mend it.
+/// The party that can fix an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Whoever called us: the request is wrong or not allowed.
+    /// The caller: the request is wrong or not allowed.
     Client,
-    /// The MCP server behind us: it is down, late or talks nonsense.
+    /// The MCP server: it is down, slow or violates the protocol.
     Server,
-    /// We ourselves, or the machine we run on.
+    /// The gateway, or its machine.
     Gateway,
 }
 
-/// An error that tells its code, whose fault it is, and what to do about it.
+/// An error with a code, a responsible party and a hint.
 pub trait Diagnose: std::error::Error {
     /// Returns the stable, documented code, such as `start.spawn`.
     fn code(&self) -> &'static str;
 
-    /// Returns who can mend it.
+    /// Returns the party that can fix it.
     fn fault(&self) -> Fault;
 
-    /// Returns the server that it is about, if it is about one.
+    /// Returns the server it concerns, if any.
     fn server(&self) -> Option<&str> {
         None
     }
 
-    /// Returns what to do about it, if that can be said.
+    /// Returns what to do about it, if known.
     fn hint(&self) -> Option<String> {
         None
     }

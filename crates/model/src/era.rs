@@ -39,7 +39,7 @@ pub enum ProtocolVersion {
 pub enum Era {
     /// `initialize` first; the connection or session remembers.
     Handshake,
-    /// No handshake; every request says who asks and in which version.
+    /// No handshake; every request names its client and version.
     Stateless,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for ProtocolVersion {
     }
 }
 
-/// Returns the version to answer an `initialize` with: the one asked for, or our newest.
+/// Returns the version to answer an `initialize` with: the requested one, or the newest known.
 pub fn negotiate(requested: &str) -> ProtocolVersion {
     match requested.parse::<ProtocolVersion>() {
         Ok(version) if version.era() == Era::Handshake => version,
@@ -130,7 +130,7 @@ pub fn negotiate(requested: &str) -> ProtocolVersion {
 
 /// Returns whether a method is part of an era's core protocol, in either direction.
 ///
-/// Methods nobody knows are part of neither; extensions are the caller's to judge.
+/// Unknown methods are part of neither; the caller decides about extensions.
 pub fn has_method(era: Era, method: Method) -> bool {
     match method {
         Method::ServerDiscover
@@ -147,7 +147,7 @@ pub fn has_method(era: Era, method: Method) -> bool {
         | Method::ElicitationComplete
         | Method::TasksList
         | Method::TasksResult => era == Era::Handshake,
-        // Requests of the server, which the stateless era puts into results instead.
+        // Requests of the server; the stateless era puts them into results instead.
         Method::RootsList | Method::SamplingCreateMessage | Method::ElicitationCreate => {
             era == Era::Handshake
         }

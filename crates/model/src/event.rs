@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::ServerName;
 
-/// One thing that happened to a server.
+/// An event of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerEvent {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// To which server.
+    /// The server.
     pub server: ServerName,
-    /// What kind of thing.
+    /// The kind.
     pub kind: EventKind,
-    /// The whole sentence for a person, such as «exit code 1, restarting at once».
+    /// The text for people, such as "exit code 1, restarting at once".
     pub detail: String,
 }
 
-/// The kinds of things that happen to a server.
+/// The kinds of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -25,51 +25,61 @@ pub enum EventKind {
     Registered,
     /// It is being started.
     Starting,
-    /// It was given secrets of the project, which are named.
+    /// It received secrets of the project, which are named.
     SecretsUsed,
-    /// It answers.
+    /// It is ready.
     Ready,
     /// It could not be started.
     StartFailed,
-    /// It ended by itself.
+    /// It exited by itself.
     Exited,
     /// A person must sign in.
     NeedsSignIn,
     /// A person signed in.
     SignedIn,
-    /// Its tokens were forgotten by order.
+    /// Its tokens were deleted on request.
     SignedOut,
     /// The connection to it was lost, or it no longer answered.
     Disconnected,
-    /// It will be started again after a wait.
+    /// It will be started again after a backoff.
     BackingOff,
-    /// It crashes again and again.
+    /// It crashes or fails repeatedly. Told once, until it is well again.
     HealthWarning,
-    /// It runs but does not answer.
+    /// It runs but does not respond.
     Unresponsive,
-    /// It answers again.
+    /// It responds again.
     Recovered,
-    /// A call to it got no answer in time.
+    /// A call to it timed out.
     CallTimeout,
-    /// Its tools, prompts or resources are others than before.
+    /// Its tools, prompts or resources have changed.
     CatalogChanged,
+    /// It lists tools that are new or changed, and nobody approved them.
+    ToolsUnapproved,
+    /// Somebody approved or refused a version of one of its tools.
+    ToolDecided,
+    /// Its texts seem to instruct models, or hide something from people.
+    SuspiciousText,
+    /// A call to it waits for an approver.
+    ApprovalAsked,
+    /// Somebody allowed or refused a call to it.
+    ApprovalDecided,
     /// The tag of its image points to another image now; it keeps the one it has.
     ImageChanged,
-    /// It did something that the protocol does not allow.
+    /// It violated the protocol.
     ProtocolError,
-    /// Somebody asked for a restart.
+    /// A restart was requested.
     RestartRequested,
     /// It was stopped.
     Stopped,
     /// It was removed.
     Removed,
-    /// It was started to be tried, and stopped again.
+    /// It was started for a test, and stopped again.
     Tested,
-    /// Somebody looked at what a spec of that name would become; nothing was started.
+    /// A spec of that name was previewed; nothing was started.
     Previewed,
-    /// Somebody tried keys that are not known; told of the gateway itself, as the server `native`.
+    /// Unknown keys were used; reported for the gateway itself, as the server `native`.
     WrongKeys,
-    /// Something of the journal of calls is missing or damaged; told of the gateway itself, as the
+    /// A part of the call journal is missing or damaged; reported for the gateway itself, as the
     /// server `native`.
     JournalDamaged,
 }
@@ -94,6 +104,11 @@ impl EventKind {
             Self::Recovered => "recovered",
             Self::CallTimeout => "call_timeout",
             Self::CatalogChanged => "catalog_changed",
+            Self::ToolsUnapproved => "tools_unapproved",
+            Self::ToolDecided => "tool_decided",
+            Self::SuspiciousText => "suspicious_text",
+            Self::ApprovalAsked => "approval_asked",
+            Self::ApprovalDecided => "approval_decided",
             Self::ImageChanged => "image_changed",
             Self::ProtocolError => "protocol_error",
             Self::RestartRequested => "restart_requested",

@@ -1,13 +1,13 @@
-//! The framing of `text/event-stream`, byte by byte as it arrives, within a bound per event.
+//! Parses `text/event-stream` incrementally, with a size limit per event.
 //!
-//! Never interprets what an event carries, and never waits: whoever reads the stream pushes bytes
-//! in and takes whole events out. Entry points: [`Events::push`] and [`Events::next_event`].
+//! Never interprets the data of an event, and never waits: the reader of the stream pushes bytes
+//! and takes complete events. Entry points: [`Events::push`] and [`Events::next_event`].
 
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// How much of the longest wait that a server may ask for is heeded.
+/// The longest `retry` of a server that is respected.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// The longest id of an event that is kept.
 const LONGEST_ID: usize = 1024;
@@ -17,27 +17,28 @@ const LONGEST_ID: usize = 1024;
 pub struct Event {
     /// Its name; empty is `message`.
     pub name: String,
-    /// What it carries, its lines joined by line feeds.
+    /// Its data, lines joined by line feeds.
     pub data: Bytes,
 }
 
-/// An event or a line without an end.
+/// The error of an event or a line that exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endless;
 
-/// A stream of events that is being read.
+/// A parser of an event stream.
 #[derive(Debug)]
 pub struct Events {
     buffer: BytesMut,
-    /// How much of `buffer` is known to hold no end of a line.
+    /// How many bytes of `buffer` are known to contain no line end.
     scanned: usize,
-    /// The last line ended with a carriage return, so that a line feed belongs to it.
+    /// Whether the last line ended with a carriage return, so that a following line feed belongs to
+    /// it.
     after_return: bool,
     begun: bool,
     name: String,
     data: BytesMut,
     has_data: bool,
-    /// The id of the event that is being read.
+    /// The id of the event that is being parsed.
     next_id: Option<String>,
     limit: usize,
     last_id: Option<String>,
@@ -45,7 +46,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Makes a reader that keeps at most so many bytes of one event.
+    /// Creates a parser with a limit of bytes per event.
     pub fn new(limit: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -62,17 +63,17 @@ impl Events {
         }
     }
 
-    /// Keeps at most so many bytes of each event from now on.
+    /// Changes the limit of bytes per event.
     pub fn bound(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Takes what has arrived.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Forgets what a cut left half, before the bytes of a stream that was reopened.
+    /// Discards an incomplete event, before the bytes of a reopened stream.
     pub fn resume(&mut self) {
         self.buffer.clear();
         self.scanned = 0;
@@ -83,17 +84,17 @@ impl Events {
         self.next_id = None;
     }
 
-    /// Returns the last id that a whole event had, for resuming after it.
+    /// Returns the id of the last complete event, for resuming.
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 
-    /// Returns how long the server wants to be left alone before a stream is resumed.
+    /// Returns how long to wait before the stream is resumed, as the server requests.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Returns the next whole event, or nothing until more has arrived.
+    /// Returns the next complete event; `None` until more bytes arrive.
     pub fn next_event(&mut self) -> Result<Option<Event>, Endless> {
         while let Some(line) = self.line() {
             if line.is_empty() {
@@ -113,7 +114,7 @@ impl Events {
         Ok(None)
     }
 
-    /// Takes the next whole line out of the buffer, without its end.
+    /// Takes the next complete line from the buffer, without its end.
     fn line(&mut self) -> Option<Bytes> {
         if self.after_return && !self.buffer.is_empty() {
             self.after_return = false;
@@ -144,7 +145,7 @@ impl Events {
 
     fn field(&mut self, line: &[u8]) {
         let (name, value) = match memchr::memchr(b':', line) {
-            // A comment, which keeps the connection open and says nothing.
+            // A comment, which only keeps the connection open.
             Some(0) => return,
             Some(at) => (&line[..at], &line[at + 1..]),
             None => (line, &line[line.len()..]),
@@ -172,7 +173,7 @@ impl Events {
         }
     }
 
-    /// Ends an event; one without data is none, but its id counts.
+    /// Ends an event; without data there is no event, but its id counts.
     fn dispatch(&mut self) -> Option<Event> {
         let name = std::mem::take(&mut self.name);
         if let Some(id) = self.next_id.take() {
@@ -188,7 +189,7 @@ impl Events {
     }
 }
 
-/// Tells whether an id can be sent back in a header.
+/// Returns whether an id can be sent back in a header.
 fn is_id(value: &[u8]) -> bool {
     let visible = |byte: &u8| matches!(byte, b' '..=b'~');
     !value.is_empty() && value.len() <= LONGEST_ID && value.iter().all(visible)

@@ -1,7 +1,7 @@
 //! Names and identifiers, parsed where they enter and trusted afterwards.
 //!
-//! Names (`ServerName`, `AgentName`, `ProjectName`) are given by people; ids are random 128-bit
-//! values of ours, shown as 32 hex digits behind a short prefix.
+//! Names (`ServerName`, `AgentName`, `ProjectName`) are chosen by people; ids are random 128-bit
+//! values, shown as 32 hex digits after a short prefix.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 /// Why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing was given.
+    /// The name is empty.
     #[error("a {kind} name must not be empty")]
     Empty {
-        /// What the name is for.
+        /// The kind of name.
         kind: &'static str,
     },
-    /// More than 64 characters.
+    /// The name has more than 64 characters.
     #[error("{kind} name `{name}` has {length} characters, at most 64 are allowed")]
     TooLong {
         /// What the name is for.
         kind: &'static str,
-        /// The first characters of what was given.
+        /// The first characters of the name.
         name: String,
-        /// How many there were.
+        /// Its length.
         length: usize,
     },
-    /// A character outside the set.
+    /// The name contains an invalid character.
     #[error(
         "{kind} name `{name}` contains `{character}`; allowed are letters, digits, `.`, `_` and `-`"
     )]
@@ -40,14 +40,14 @@ pub enum NameError {
         /// The first character that is not allowed, escaped.
         character: String,
     },
-    /// Two underscores, a leading dot, or a name of ours.
+    /// The name contains two underscores, a leading dot, or is reserved.
     #[error("{kind} name `{name}` is not allowed: {why}")]
     Reserved {
         /// What the name is for.
         kind: &'static str,
         /// The name as given.
         name: String,
-        /// The rule it breaks.
+        /// The violated rule.
         why: &'static str,
     },
 }
@@ -130,7 +130,7 @@ impl FromStr for ServerName {
     }
 }
 
-/// The name of an agent: who a key speaks for.
+/// The name of an agent, which keys belong to.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentName(Arc<str>);
 
@@ -175,7 +175,7 @@ impl FromStr for ProjectName {
     }
 }
 
-/// A random identifier was not of the form that we hand out.
+/// The error of a malformed id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no {kind} id: `{prefix}` and 32 hex digits are expected")]
 pub struct IdError {
@@ -201,19 +201,23 @@ fn parse_id(kind: &'static str, prefix: &'static str, text: &str) -> Result<u128
     u128::from_str_radix(digits, 16).map_err(|_| refused())
 }
 
-/// The identity of one registration of a server; a new registration under an old name has a new one.
+/// The id of one registration of a server; a new registration under an old name gets a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId(u128);
 
-/// The identity of a gateway: the same at every start, kept in its data folder.
+/// The id of a gateway: stored in its data folder, the same at every start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GatewayId(u128);
 
-/// The identity of a key, which may be shown; the key itself never is.
+/// The id of a key, which may be shown; the key itself never is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(u128);
 
-/// The identity of one call: time-ordered, so that the audit reads in order.
+/// The identity of a grant, by which a record names the one that decided.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GrantId(u128);
+
+/// The id of one call: ordered by time, so that the audit is in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(u128);
 
@@ -243,13 +247,25 @@ impl KeyId {
     }
 }
 
+impl GrantId {
+    /// Makes an id of random bits that the caller brings.
+    pub const fn from_random(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the bits, for the journal.
+    pub const fn to_bits(self) -> u128 {
+        self.0
+    }
+}
+
 impl CallId {
     /// Joins milliseconds since 1970 (48 bits) with 80 bits that make it unique.
     pub const fn new(unix_ms: u64, unique: u128) -> Self {
         Self(((unix_ms as u128) << 80) | (unique & ((1 << 80) - 1)))
     }
 
-    /// Returns the time it begins with, in milliseconds since 1970.
+    /// Returns its time, in milliseconds since 1970.
     pub const fn unix_ms(self) -> u64 {
         (self.0 >> 80) as u64
     }
@@ -259,7 +275,7 @@ impl CallId {
         self.0
     }
 
-    /// Takes back what `to_bits` gave.
+    /// Restores an id from `to_bits`.
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
@@ -280,6 +296,12 @@ impl fmt::Display for GatewayId {
 impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "key_{:032x}", self.0)
+    }
+}
+
+impl fmt::Display for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "grant_{:032x}", self.0)
     }
 }
 
@@ -310,6 +332,14 @@ impl FromStr for KeyId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         parse_id("key", "key_", text).map(Self)
+    }
+}
+
+impl FromStr for GrantId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse_id("grant", "grant_", text).map(Self)
     }
 }
 
@@ -370,6 +400,12 @@ impl fmt::Debug for GatewayId {
 }
 
 impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for GrantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -1,10 +1,10 @@
 //! The JSON-RPC envelope of MCP: strict outside, raw inside.
 //!
 //! [`parse`] checks a whole message in one pass (grammar, duplicate keys at every depth, nesting,
-//! the envelope's members) and hands out params, results and errors as [`Raw`] slices of the
-//! input, byte for byte. It never builds a tree and never converts a number. Messages are written
-//! afresh ([`write_request`] and its siblings, [`OneLine`] for line-framed links), so the message
-//! that was judged is the message that is sent.
+//! the envelope's members) and returns params, results and errors as [`Raw`] slices of the input,
+//! byte for byte. It never builds a tree and never converts a number. Outgoing messages get a new
+//! envelope ([`write_request`] and its siblings, [`OneLine`] for line-framed links), so the message
+//! that was checked is the message that is sent.
 
 mod edit;
 mod envelope;
@@ -38,14 +38,14 @@ pub use write::{Payload, write_error, write_notification, write_request, write_r
 pub const PARSE_ERROR: i64 = -32700;
 /// The JSON-RPC code for JSON that is not a message.
 pub const INVALID_REQUEST: i64 = -32600;
-/// The JSON-RPC code for a method nobody knows.
+/// The JSON-RPC code for an unknown method.
 pub const METHOD_NOT_FOUND: i64 = -32601;
-/// The JSON-RPC code for params that do not fit the method.
+/// The JSON-RPC code for params that do not match the method.
 pub const INVALID_PARAMS: i64 = -32602;
-/// The JSON-RPC code for a fault of the answering side.
+/// The JSON-RPC code for an error of the responding side.
 pub const INTERNAL_ERROR: i64 = -32603;
 
-/// How much of a message is accepted; its size is bounded by whoever reads it.
+/// Limits of a message; its size is limited by its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// How many objects and arrays may be open at once, the envelope included.

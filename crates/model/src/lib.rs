@@ -5,6 +5,7 @@
 //! form; everything else reaches people through the gateway's own views.
 #![warn(missing_docs)]
 
+pub mod address_range;
 pub mod backoff;
 pub mod breaker;
 pub mod caller;
@@ -14,10 +15,14 @@ pub mod event;
 pub mod event_stream;
 pub mod grant;
 pub mod hex;
+pub mod hidden;
+pub mod hook;
 pub mod id;
 pub mod jsonrpc;
+pub mod limits;
 pub mod mcp;
 pub mod naming;
+pub mod pin;
 pub mod reconnect;
 pub mod restart;
 pub mod secret;
@@ -26,3 +31,4 @@ pub mod shape;
 pub mod spec;
 pub mod status;
 pub mod suspension;
+pub mod trace;

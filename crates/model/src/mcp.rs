@@ -1,11 +1,11 @@
-//! What Gantry interprets of MCP, and nothing more: methods, lists, tools, calls, notifications.
+//! The parts of MCP that Gantry interprets: methods, lists, tools, calls, notifications.
 //!
-//! All views borrow raw JSON and leave it as it is; unknown members survive because nobody
-//! rebuilds the objects. Who may use which method is decided in `grant`, differences between
-//! protocol versions in `era`.
+//! All views borrow raw JSON without changing it; unknown members survive because objects are never
+//! rebuilt. Permissions are decided in `grant`, differences between protocol versions in `era`.
 
 mod call;
 mod client;
+mod cut;
 mod links;
 mod list;
 mod method;
@@ -15,6 +15,7 @@ mod tool;
 
 pub use call::{CallParams, CallResult, ResultType};
 pub use client::{ClientCapabilities, LogLevel, UnknownLevel, asking_method, may_ask_back};
+pub use cut::cut_result;
 pub use links::linked;
 pub use list::{ListKind, Page, next_cursor_params};
 pub use method::Method;
@@ -24,24 +25,24 @@ pub use tool::{LONGEST_TOOL_NAME, TaskSupport, ToolDef, ToolNameFault, check_too
 
 use crate::diagnose::{Diagnose, Fault};
 
-/// Why params or a result are not what their method wants.
+/// Why params or a result do not have the shape that their method requires.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// A member is absent.
     #[error("member `{member}` is missing")]
     Missing {
-        /// The member.
+        /// The member's name.
         member: &'static str,
     },
     /// A member has the wrong type.
     #[error("member `{member}` must be {expected}")]
     Wrong {
-        /// The member.
+        /// The member's name.
         member: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
     },
-    /// The whole is not an object.
+    /// The value is not an object.
     #[error("expected an object")]
     NotAnObject,
 }

@@ -1,7 +1,7 @@
-//! What a tool is called: its identity `server:tool`, and the exposed name that a client sees.
+//! Tool names: the identity `server:tool`, and the exposed name that a client sees.
 //!
-//! `encode` turns an identity into a name that a target accepts, always the same one; `Names` holds
-//! both directions for one view. Whether a tool may be offered at all is decided elsewhere.
+//! `encode` turns an identity into a name that a target accepts, always the same one; `Names` maps
+//! both directions for one view. Whether a tool is offered at all is decided elsewhere.
 
 mod names;
 
@@ -16,23 +16,23 @@ use crate::id::{NameError, ServerName};
 
 pub use self::names::{Collision, Names, Outcome, Rules};
 
-/// What separates server and tool in an exposed name; no server's name contains it.
+/// The separator of server and tool in an exposed name; no server's name contains it.
 const SEPARATOR: &str = "__";
 
 /// `_` and eight hex digits.
 const SUFFIX: usize = 9;
 
-/// How much of a long server's name is kept at least when a name is shortened.
+/// The minimum length of the server's part when a name is shortened.
 const SERVER_KEPT: usize = 16;
 
-/// How long an exposed name may be that any client takes, unless a person says otherwise.
+/// The default length limit of an exposed name, which every client accepts.
 pub const LONGEST_EXPOSED: usize = 64;
-/// The bounds of what a person may say.
+/// The configurable range of that limit.
 pub const EXPOSED_LENGTHS: std::ops::RangeInclusive<usize> = 32..=128;
 
-/// Tells characters that show nothing or turn the text around: soft hyphen, zero-width and
-/// bidirectional ones, line and paragraph separators, blank letters, tags and the variation selectors
-/// behind them. They make text read as what it is not.
+/// Returns whether a character is invisible or changes the direction of text: soft hyphen,
+/// zero-width and bidirectional characters, line and paragraph separators, blank letters, tags and
+/// variation selectors. They make text read differently from its content.
 pub const fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -41,8 +41,8 @@ pub const fn is_invisible(character: char) -> bool {
         | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Tells characters that a terminal must not get as they are: controls (C0, DEL, C1) and what is
-/// invisible. Line breaks and tabs are among them.
+/// Returns whether a character must not be printed on a terminal: controls (C0, DEL, C1), including
+/// line breaks and tabs, and invisible characters.
 pub fn is_unprintable(character: char) -> bool {
     character.is_control() || is_invisible(character)
 }
@@ -52,12 +52,12 @@ pub fn is_unprintable(character: char) -> bool {
 pub struct ToolId {
     /// The server that offers it.
     pub server: ServerName,
-    /// What the server calls it, byte for byte.
+    /// The server's name for it, byte for byte.
     pub tool: Arc<str>,
 }
 
 impl ToolId {
-    /// Joins a server's name and its own name for a tool.
+    /// Joins a server's name and its name for a tool.
     pub fn new(server: ServerName, tool: impl Into<Arc<str>>) -> Self {
         Self {
             server,
@@ -72,17 +72,17 @@ impl fmt::Display for ToolId {
     }
 }
 
-/// Why a text is no identity of a tool.
+/// Why a text is not a tool identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolIdError {
-    /// There is no `:`, or nothing behind it.
-    #[error("`{text}` is no tool identity: `server:tool` is expected")]
+    /// There is no `:`, or nothing after it.
+    #[error("`{text}` is not a tool identity such as `server:tool`")]
     Form {
-        /// The first characters of what was given, escaped.
+        /// The first characters of the text, escaped.
         text: String,
     },
-    /// The part before the `:` is no server's name.
-    #[error("the tool identity names no possible server")]
+    /// The part before the `:` is not a server name.
+    #[error("the tool identity has no valid server name")]
     Server(#[from] NameError),
 }
 
@@ -117,7 +117,7 @@ impl FromStr for ToolId {
     }
 }
 
-/// Whose rules an exposed name has to obey.
+/// The rules for an exposed name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
     /// MCP clients: up to 128 of letters, digits, `_`, `-` and `.`.
@@ -131,7 +131,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns how many characters a name may have, whatever else is said.
+    /// Returns the maximum length of a name for this target.
     pub const fn limit(self) -> usize {
         match self {
             Self::Mcp | Self::Claude | Self::Gemini => 128,
@@ -162,7 +162,7 @@ impl Target {
     }
 }
 
-/// Which form of name clients see.
+/// The form of the names that clients see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Expose {
     /// `server__tool`.
@@ -172,7 +172,7 @@ pub enum Expose {
     Bare,
 }
 
-/// What happens when two tools have one exposed name.
+/// The policy for two tools with the same exposed name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnCollision {
     /// The first in configuration order keeps it, the second is not exposed.
@@ -182,17 +182,17 @@ pub enum OnCollision {
     LastWins,
 }
 
-/// What an exposed name has to obey.
+/// The requirements for an exposed name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// Whose rules it obeys.
+    /// The target's rules.
     pub target: Target,
-    /// How many characters it may have; fewer if the target takes no more.
+    /// The maximum length; less if the target requires it.
     pub longest: usize,
 }
 
 impl Form {
-    /// Returns the form of names for a target, as long as it takes them.
+    /// Returns the requirements of a target, with its own length limit.
     pub const fn of(target: Target) -> Self {
         Self {
             target,
@@ -213,11 +213,11 @@ impl Form {
 
 /// Returns the exposed name `server__tool` in a form that the target accepts.
 ///
-/// A name that had to be changed, or that could be taken for another's, ends in `_` and eight hex
-/// digits of its identity's SHA-256; no other name does. So two identities share a name only if they
-/// share those digits too, and the name depends on nothing but the identity.
+/// A name that had to be changed, or that could be confused with another, ends in `_` and eight hex
+/// digits of its identity's SHA-256; no other name does. So two identities share a name only if
+/// they share those digits too, and the name depends only on the identity.
 pub fn encode(form: Form, server: &ServerName, tool: &str) -> String {
-    // `a_` and `b` would read like `a` and `_b`.
+    // `a_` and `b` would look like `a` and `_b`.
     let ambiguous = server.as_str().ends_with('_');
     let plain = format!("{server}{SEPARATOR}{tool}");
     if !ambiguous && is_plain(form, &plain) {
@@ -227,7 +227,7 @@ pub fn encode(form: Form, server: &ServerName, tool: &str) -> String {
     hashed(form, &fitted, &format!("{server}:{tool}"))
 }
 
-/// Cuts a long server's name rather than the tool's, which says more.
+/// Shortens a long server name rather than the tool name, which is more informative.
 fn fitted(room: usize, server: &str, tool: &str) -> String {
     let room = room.saturating_sub(SEPARATOR.len());
     let tool_length = tool.chars().count();
@@ -236,8 +236,8 @@ fn fitted(room: usize, server: &str, tool: &str) -> String {
     format!("{server}{SEPARATOR}{tool}")
 }
 
-/// Returns the name `server__tool` of a tool whose exposed name is shorter only because it is too
-/// long; clients that knew it before it was shortened still call it so.
+/// Returns the full name `server__tool` of a tool whose exposed name was shortened; clients that
+/// knew it before the limit changed still use it.
 pub fn unshortened(form: Form, server: &ServerName, tool: &str) -> Option<String> {
     let plain = format!("{server}{SEPARATOR}{tool}");
     let is_only_long = plain.len() > form.limit()
@@ -248,7 +248,7 @@ pub fn unshortened(form: Form, server: &ServerName, tool: &str) -> Option<String
 
 /// Returns the exposed name of a tool without its server, in a form that the target accepts.
 ///
-/// It is the same for every server, so that equal names meet and the rule for collisions decides.
+/// It is the same for every server; equal names are resolved by the collision policy.
 pub fn encode_bare(form: Form, tool: &str) -> String {
     if is_plain(form, tool) {
         tool.to_owned()
@@ -257,9 +257,9 @@ pub fn encode_bare(form: Form, tool: &str) -> String {
     }
 }
 
-/// Splits a name that a client sent into server and tool, as far as its form tells.
+/// Splits a client's name into server and tool by its form alone.
 ///
-/// For messages about servers whose tools are not known (yet); `Names::resolve` is what counts.
+/// For messages about servers whose tools are not known (yet); `Names::resolve` is authoritative.
 pub fn split(name: &str) -> Option<(&str, &str)> {
     name.split_once(':').or_else(|| name.split_once(SEPARATOR))
 }

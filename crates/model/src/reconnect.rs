@@ -1,9 +1,9 @@
-//! When a remote server is reached for again: after a wait that doubles and is drawn at random, and
-//! after several failed connects in a row only once in a while, by one try.
+//! When a remote server is reconnected: after exponential backoff with jitter, and after several
+//! consecutive failures only occasionally, by one attempt.
 //!
-//! Knows no clock and draws no random number. A connection that does not hold is no success: what it
-//! took is remembered until one has held for a while (fault H13). Entry points: `failed`, `lost` and
-//! `connected`.
+//! Has no clock and draws no random numbers. A connection that does not last is not a success: the
+//! failures before it count until one has lasted for a while (fault H13). Entry points: `failed`,
+//! `lost` and `connected`.
 
 use std::time::Duration;
 
@@ -11,34 +11,34 @@ use crate::backoff::Backoff;
 use crate::breaker::{Breaker, BreakerState};
 use crate::spec::{ReconnectSpec, period};
 
-/// The longest wait that a server may ask for. fault H9
+/// The longest wait that a server may request. fault H9
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
-/// What is known of the connections to one remote server.
+/// The state of the connections to one remote server.
 #[derive(Debug, Clone)]
 pub struct Reconnect {
     backoff: Backoff,
     breaker: Breaker,
     steady: Duration,
-    /// Connections in a row that failed or did not hold.
+    /// Consecutive connections that failed or did not last.
     attempts: u32,
     connected: Option<Duration>,
     was_connected: bool,
 }
 
-/// How long to wait before the next try, and why.
+/// How long to wait before the next attempt, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
     /// The wait, from now on.
     pub delay: Duration,
-    /// Why it is that long, in a few words.
+    /// The reason, in a few words.
     pub reason: String,
-    /// Whether so many connects failed that only one try is made after this.
+    /// Whether so many connections failed that only one attempt follows.
     pub is_away: bool,
 }
 
 impl Reconnect {
-    /// Begins with what a spec says.
+    /// Starts with the settings of a spec.
     pub fn new(spec: &ReconnectSpec) -> Self {
         Self {
             backoff: Backoff::new(spec.first, 2.0, spec.longest).unwrap_or_default(),
@@ -50,20 +50,20 @@ impl Reconnect {
         }
     }
 
-    /// Notes that a try begins; after a row of failures it is the one that decides.
+    /// Records that an attempt begins; after several failures it is the probe.
     pub fn begins(&mut self, now: Duration) {
-        // Whether it may is decided by who waits: a person's order overrules the wait.
+        // The runner decides whether to try: a manual restart overrides the wait.
         self.breaker.allow(now);
     }
 
-    /// Notes that the server answers.
+    /// Records that the server responded.
     pub fn connected(&mut self, now: Duration) {
         self.breaker.success();
         self.connected = Some(now);
         self.was_connected = true;
     }
 
-    /// Decides after a connect that failed; `asked` is what the server asks for. row 0.12
+    /// Decides after a failed connection; `asked` is the wait that the server requests. row 0.12
     pub fn failed(&mut self, now: Duration, asked: Option<Duration>, random: f64) -> Wait {
         self.connected = None;
         self.breaker.failure(now);
@@ -111,7 +111,7 @@ impl Reconnect {
         }
     }
 
-    /// Returns how many connects in a row have failed.
+    /// Returns how many consecutive connections have failed.
     pub fn failures(&self) -> u32 {
         match self.breaker.state() {
             BreakerState::Closed { failures } => failures,
@@ -119,12 +119,12 @@ impl Reconnect {
         }
     }
 
-    /// Tells whether the server has ever answered.
+    /// Returns whether the server has ever responded.
     pub fn was_connected(&self) -> bool {
         self.was_connected
     }
 
-    /// Forgets every failure, as a restart by hand does.
+    /// Clears all failures, as after a manual restart.
     pub fn forgive(&mut self) {
         self.breaker.success();
         self.attempts = 0;

@@ -1,4 +1,4 @@
-//! When a server that exited is restarted: at once after the first crashes, then with backoff.
+//! When an exited server is restarted: immediately after the first crashes, then with backoff.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use crate::diagnose::{Diagnose, Fault};
 
-/// The longest time that any part of a policy may say.
+/// The longest duration in a policy.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The most restarts at once that a policy may allow, which also bounds what a history keeps.
+/// The most immediate restarts in a policy, which also limits the length of a history.
 const MOST_AT_ONCE: u32 = 100;
 
 /// Why a restart policy was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PolicyError {
-    /// Restarting that often at once would be a hot loop.
+    /// Too many immediate restarts: a hot loop.
     #[error("{at_once} restarts at once are too many, at most {MOST_AT_ONCE} are allowed")]
     AtOnce {
-        /// What was given.
+        /// The given number.
         at_once: u32,
     },
-    /// There is no step to wait on.
+    /// The backoff has no steps.
     #[error("the backoff of a restart policy must have at least one step")]
     EmptyLadder,
     /// A duration is zero or longer than a day.
@@ -29,15 +29,15 @@ pub enum PolicyError {
         "the {part} of a restart policy must be more than zero and at most a day, not `{given:?}`"
     )]
     Duration {
-        /// Which one.
+        /// The name of the duration.
         part: &'static str,
-        /// What was given.
+        /// The given value.
         given: Duration,
     },
-    /// The jitter is no fraction.
+    /// The jitter is not a fraction.
     #[error("the jitter `{jitter}` of a restart policy must lie between 0 and 1")]
     Jitter {
-        /// What was given.
+        /// The given value.
         jitter: f64,
     },
 }
@@ -52,7 +52,7 @@ impl Diagnose for PolicyError {
     }
 }
 
-/// How often a server restarts at once, and how long it waits after that.
+/// How often a server restarts immediately, and how long it waits after that.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RestartPolicy {
     at_once: u32,
@@ -63,8 +63,8 @@ pub struct RestartPolicy {
 }
 
 impl Default for RestartPolicy {
-    /// Returns three restarts at once within 60 s, then 5 s, 15 s, 45 s, 2 m and 5 m (± 10 %) until
-    /// the server was healthy for ten minutes.
+    /// Returns three immediate restarts within 60 s, then 5 s, 15 s, 45 s, 2 m and 5 m (± 10 %)
+    /// until the server was healthy for ten minutes.
     fn default() -> Self {
         Self {
             at_once: 3,
@@ -77,7 +77,7 @@ impl Default for RestartPolicy {
 }
 
 impl RestartPolicy {
-    /// Checks and joins the parts of a policy.
+    /// Creates a policy from its parts, if they are valid.
     pub fn new(
         at_once: u32,
         window: Duration,
@@ -112,7 +112,7 @@ impl RestartPolicy {
         })
     }
 
-    /// Returns the policy with every duration multiplied; the factor is held within 0.0001 and 100.
+    /// Returns the policy with every duration multiplied; the factor is limited to 0.0001 to 100.
     pub fn scaled(&self, factor: f64) -> Self {
         let factor = if factor.is_nan() {
             1.0
@@ -131,8 +131,7 @@ impl RestartPolicy {
 
     /// Decides how long to wait before the next start, counted from the last recorded exit.
     ///
-    /// `random` is evenly spread over 0..1. The same arguments give the same answer, however often
-    /// they are asked.
+    /// `random` is uniform in 0..1. The result depends on the arguments only.
     pub fn decide(&self, history: &History, now: Duration, random: f64) -> Decision {
         let Some(position) = history.position.filter(|_| !history.is_forgiven(self, now)) else {
             return Decision {
@@ -169,26 +168,26 @@ impl RestartPolicy {
         }
     }
 
-    /// Tells whether the server is on the backoff, running or not, and deserves a health warning.
+    /// Returns whether the server is in backoff, running or not, and should show a health warning.
     pub fn warns(&self, history: &History, now: Duration) -> bool {
         history.position.is_some() && !history.is_forgiven(self, now)
     }
 }
 
-/// What a server has done since it was last forgiven.
+/// The exits of a server since the last reset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
-    /// The exits that may still lie within the window, oldest first.
+    /// The exits that may be within the window, oldest first.
     recent: VecDeque<Duration>,
     /// All exits since the last reset.
     crashes: u32,
-    /// The step of the backoff that the last exit led to.
+    /// The step of the backoff after the last exit.
     position: Option<usize>,
     healthy_since: Option<Duration>,
 }
 
 impl History {
-    /// Records that the server exited without being asked to, whatever its exit code.
+    /// Records that the server exited by itself, whatever its exit code.
     pub fn record_exit(&mut self, policy: &RestartPolicy, now: Duration) {
         if self.is_forgiven(policy, now) {
             self.reset();
@@ -204,8 +203,8 @@ impl History {
             self.recent.pop_front();
         }
         self.recent.push_back(now);
-        // Once on the backoff it climbs until it is forgiven: its own waits would else empty the
-        // window and send the server back to restarting at once.
+        // Once in backoff, the steps increase until the reset: otherwise the waits themselves would
+        // empty the window and lead back to immediate restarts.
         self.position = match self.position {
             Some(position) => Some(position.saturating_add(1)),
             None if self.crashes_within(policy.window, now) > policy.at_once => Some(0),
@@ -218,9 +217,9 @@ impl History {
         self.healthy_since.get_or_insert(now);
     }
 
-    /// Records that the server runs but is not healthy, so that its healthy time is reset.
+    /// Records that the server runs but is not healthy: its healthy time starts again.
     ///
-    /// What it was forgiven by then stays forgiven.
+    /// A reset that is already due still takes effect.
     pub fn record_unhealthy(&mut self, policy: &RestartPolicy, now: Duration) {
         if self.is_forgiven(policy, now) {
             self.reset();
@@ -228,7 +227,7 @@ impl History {
         self.healthy_since = None;
     }
 
-    /// Forgets every crash, as a restart by hand does.
+    /// Clears all crashes, as after a manual restart.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
@@ -258,16 +257,16 @@ impl History {
 /// How long to wait, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The wait, jitter included.
+    /// The wait, including jitter.
     pub delay: Duration,
-    /// Why it is that long.
+    /// The reason.
     pub reason: Reason,
     /// Whether the server's health should show a warning.
     pub health_warning: bool,
 }
 
 impl Decision {
-    /// Says it in one line, for the status and the log, with the exit that led to it.
+    /// Describes it in one line, for the status and the log, with the preceding exit.
     pub fn describe(&self, exit: &str) -> String {
         match self.reason {
             Reason::AtOnce => format!("{}: {exit}", self.reason),
@@ -290,18 +289,18 @@ pub enum Reason {
         /// The window.
         window: Duration,
     },
-    /// It was on the backoff before and has not been healthy for long enough since.
+    /// It was in backoff before and has not been healthy for long enough since.
     StillUnstable {
         /// The step of the backoff, without jitter.
         step: Duration,
-        /// How often it crashed since it was last forgiven.
+        /// How often it crashed since the last reset.
         crashes: u32,
-        /// How long it must be healthy to be forgiven.
+        /// How long it must be healthy for a reset.
         healthy_needed: Duration,
     },
 }
 
-/// Speaks of failures: what could not be started at all has not crashed.
+/// The text says "failures": a server that could not be started has not crashed.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

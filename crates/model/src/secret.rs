@@ -1,8 +1,8 @@
-//! Text that must not be seen, and how it is kept out of what we show.
+//! Secret text, and how it is kept out of output.
 //!
-//! `SecretText` carries a value, `Redactor` removes known values and keys of our own from a text,
-//! `Template` is a text in which secrets are named, `mask_members` hides what looks like a credential in
-//! JSON, `names` and `detect` know secrets that nobody declared. None of them prints, logs or stores
+//! `SecretText` holds a value, `Redactor` removes known values and Gantry's own keys from a text,
+//! `Template` is a text with references to secrets, `mask_members` hides apparent credentials in
+//! JSON, `names` and `detect` recognise undeclared secrets. None of them prints, logs or stores
 //! anything.
 
 mod detect;
@@ -27,22 +27,22 @@ pub use self::own::{ADMIN_KEY, AGENT_KEY};
 pub use self::redact::Redactor;
 pub use self::template::{SecretName, SecretNameError, Template};
 
-/// What stands in the place of something hidden.
+/// The replacement of hidden text.
 pub const REDACTED: &str = "[redacted]";
 
 /// A secret's value: it has no `Display`, its `Debug` hides it, and it is wiped when dropped.
 ///
-/// The wiping is best effort: what was copied out, by us or by an allocator, is not found again.
+/// Wiping is best effort: copies made elsewhere, for example by an allocator, are not found.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(String);
 
 impl SecretText {
-    /// Takes a value into care.
+    /// Wraps a value.
     pub fn new(value: String) -> Self {
         Self(value)
     }
 
-    /// Returns the value, for the one place that has to send it.
+    /// Returns the value, for the code that must send it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -22,7 +22,7 @@ pub use self::answer::{answer, failure};
 pub use self::call::{Calls, FormError, MOST_CALLS, ModelCall, Unreadable};
 pub use self::tool::{tool, tools};
 
-/// Whose form tools, calls and results have.
+/// The format of tools, calls and results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// The Model Context Protocol.
@@ -47,7 +47,7 @@ impl Shape {
         Self::Gemini,
     ];
 
-    /// Returns the name by which it is asked for.
+    /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mcp => "mcp",
@@ -58,7 +58,7 @@ impl Shape {
         }
     }
 
-    /// Returns whose rules its tool names obey.
+    /// Returns the rules for its tool names.
     pub const fn target(self) -> Target {
         match self {
             Self::Mcp => Target::Mcp,
@@ -75,7 +75,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Why a text names no shape.
+/// The error of an unknown format name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no shape of tools")]
 pub struct ShapeNameError {

@@ -1,6 +1,7 @@
-//! The spec of a server: what is wanted of it. Stored as JSON in `kb.project_mcp_servers.config`.
+//! The spec of a server: its desired configuration. Stored as JSON in
+//! `kb.project_mcp_servers.config`.
 //!
-//! Every default is here, so that the status can show what is in force. What is observed is in
+//! All defaults are here, so that the status can show the effective values. Observed values are in
 //! `status`.
 
 mod auth;
@@ -27,7 +28,7 @@ use crate::id::ServerName;
 use crate::status::ServerState;
 
 pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
-pub use self::calls::CallPolicy;
+pub use self::calls::{CallPolicy, OutputCheck};
 pub use self::check::SpecError;
 pub use self::filter::{ToolFilter, ToolSettings};
 pub use self::hosting::{
@@ -40,15 +41,15 @@ pub use self::process::{Allowances, ProcessLaunch, Profile, ResourceLimits};
 pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportPreference};
 pub use self::secrets::{FillError, SecretPlace, origin};
 pub use self::url::{UrlError, check_url};
-pub use self::written::Written;
+pub use self::written::{FilePlaces, Written};
 
-/// Everything that is wanted of one server.
+/// The desired configuration of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerSpec {
     /// Its name in the project.
     pub name: ServerName,
-    /// What it is for, in a person's words.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// How it is started.
@@ -56,53 +57,53 @@ pub struct ServerSpec {
     /// When it is started.
     #[serde(default)]
     pub start: Start,
-    /// How calls to it are let through and bounded.
+    /// The concurrency, queue and timeouts of its calls.
     #[serde(default)]
     pub calls: CallPolicy,
     /// How it is started, health-checked, restarted and stopped.
     #[serde(default, rename = "life")]
     pub lifecycle: LifecyclePolicy,
-    /// Where the spec came from, which decides what it may ask for.
+    /// The source of the spec, which determines what it may request.
     #[serde(default)]
     pub source: Source,
     /// Which of its tools are offered.
     #[serde(default, skip_serializing_if = "ToolFilter::is_empty")]
     pub tools: ToolFilter,
-    /// What is refused for safety's sake unless it stands here.
+    /// Exceptions from safety checks.
     #[serde(default, skip_serializing_if = "Allowances::is_empty")]
     pub allow: Allowances,
-    /// What must be done before it may be started at all; nothing if it may.
+    /// What must be done before it may be started; `None` if it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_approval: Option<String>,
-    /// Why its file does not let it run; such a spec is there to be shown and is never started.
+    /// Why its file disables it; such a spec is only shown and never started.
     #[serde(default, rename = "off", skip_serializing_if = "Option::is_none")]
     pub inactive: Option<InactiveReason>,
-    /// The configuration file that it comes from, known while the gateway runs that read it.
+    /// Its configuration file; known only to the gateway process that read it.
     #[serde(skip)]
     pub file: Option<PathBuf>,
 }
 
-/// Why a file's entry is not run.
+/// Why an entry of a file is not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InactiveReason {
-    /// It is switched off there; where, in a sentence.
+    /// It is disabled there; a sentence says where.
     Disabled(String),
-    /// It cannot be used as it is written; why, in a sentence.
+    /// It is invalid; a sentence says why.
     Misconfigured(String),
-    /// An administrator has suspended it; who and why, in a sentence. Never stored with the spec.
+    /// An administrator has suspended it; a sentence says who and why. Never stored with the spec.
     Suspended(String),
 }
 
-/// How a server comes to life.
+/// How a server is run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Launch {
-    /// A command on this machine that talks over its stdin and stdout.
+    /// A command on this machine that communicates over its stdin and stdout.
     Process(ProcessLaunch),
     /// An image that is run here, over its stdin and stdout or a port inside.
     Image(ImageLaunch),
-    /// A server somewhere else, at a URL.
+    /// A remote server, at a URL.
     Remote(RemoteLaunch),
 }
 
@@ -123,7 +124,7 @@ impl Launch {
         }
     }
 
-    /// Returns what the server is given beside its program, if it runs here.
+    /// Returns the hosting settings, if the server runs here.
     pub const fn hosting(&self) -> Option<&Hosting> {
         match self {
             Self::Process(process) => Some(&process.hosting),
@@ -132,7 +133,7 @@ impl Launch {
         }
     }
 
-    /// Returns the URL and how it is reached, if the server is somewhere else.
+    /// Returns the URL and connection settings of a remote server.
     pub const fn remote(&self) -> Option<&RemoteLaunch> {
         match self {
             Self::Process(_) | Self::Image(_) => None,
@@ -140,7 +141,7 @@ impl Launch {
         }
     }
 
-    /// Returns the transport: `stdio`, or what is wanted of a remote server.
+    /// Returns the transport: `stdio`, or the preference for a remote server.
     pub fn transport(&self) -> &'static str {
         match (self.remote(), self.hosting()) {
             (Some(remote), _) => remote.transport.as_str(),
@@ -151,7 +152,7 @@ impl Launch {
         }
     }
 
-    /// Returns the limits in force: as set, else the profile's; a remote server has none.
+    /// Returns the effective limits: as set, else the profile's; a remote server has none.
     pub fn limits(&self) -> ResourceLimits {
         match self {
             Self::Process(process) => process.limits_in_force(),
@@ -172,7 +173,7 @@ pub enum Start {
     Lazy,
 }
 
-/// Where a spec came from.
+/// The source of a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -219,7 +220,7 @@ impl ServerSpec {
         }
     }
 
-    /// Returns the state in which the server is held and why, if it may not be started at all.
+    /// Returns the state and the reason of a server that must not be started; `None` if it may.
     pub fn held(&self) -> Option<(ServerState, &str)> {
         match (&self.inactive, &self.needs_approval) {
             (Some(InactiveReason::Disabled(why)), _) => Some((ServerState::Disabled, why)),
@@ -232,7 +233,7 @@ impl ServerSpec {
         }
     }
 
-    /// Returns how strictly the server is held; nothing for one that is somewhere else.
+    /// Returns the isolation profile of the server; `None` for a remote one.
     pub fn profile(&self) -> Option<Profile> {
         match &self.launch {
             Launch::Process(process) => Some(process.profile),
@@ -255,7 +256,7 @@ impl ServerSpec {
         self.calls.concurrency.unwrap_or(default).max(1)
     }
 
-    /// Returns what follows when the server does not answer: as set, else by its profile.
+    /// Returns the policy for an unresponsive server: as set, else by its profile.
     pub fn when_unresponsive(&self) -> WhenUnresponsive {
         self.lifecycle
             .when_unresponsive
@@ -265,7 +266,7 @@ impl ServerSpec {
             })
     }
 
-    /// Tells two specs apart for everything that matters to a running server or a remembered catalog.
+    /// Returns a hash of everything that matters to a running server or a stored catalog.
     pub fn fingerprint(&self) -> String {
         use sha2::{Digest, Sha256};
         let text = serde_json::to_vec(&(

@@ -1,40 +1,40 @@
-//! The status of a server: what is observed of it. Published by its runner, shown everywhere.
+//! The status of a server: its observed state. Published by its runner, shown everywhere.
 
 use std::fmt;
 
-/// Where a server is in its life.
+/// The lifecycle state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ServerState {
-    /// Registered and lazy: nobody has needed it yet.
+    /// Registered and lazy: not needed yet.
     Idle,
-    /// It comes from a file that nobody has approved; nothing of it is started.
+    /// Its file is not approved; not started.
     NeedsApproval,
-    /// Its file switches it off; nothing of it is started.
+    /// Disabled in its file; not started.
     Disabled,
-    /// Its entry in a file has a mistake, such as a variable that is not set; nothing of it is started.
+    /// Its entry in a file has an error, such as an unset variable; not started.
     Misconfigured,
-    /// An administrator has suspended it; nothing of it runs until it is resumed.
+    /// Suspended by an administrator; not started until it is resumed.
     Suspended,
-    /// A person must sign in before it answers; nothing is tried until then.
+    /// A person must sign in first; no attempts are made until then.
     NeedsSignIn,
-    /// Its process is being started, or it has not answered the handshake yet.
+    /// Its process is being started, or the handshake is not complete.
     Starting,
-    /// It answers.
+    /// It is ready.
     Ready,
-    /// It runs, but does not answer; kept, because it may be doing long work.
+    /// It runs but does not respond; kept, because it may be doing long work.
     Unresponsive,
-    /// It ended or stopped answering, and is being started again at once.
+    /// It exited or stopped responding, and is being restarted immediately.
     Restarting,
-    /// It will be started again after a wait.
+    /// It will be started again after a backoff.
     BackingOff,
-    /// The connection to it was lost, or it stopped answering; it will be reached for again, or started
-    /// again, after a wait.
+    /// The connection to it was lost, or it stopped responding; it will be reconnected or restarted
+    /// after a backoff.
     Disconnected,
-    /// It could not be started, or not be listed; it will be tried again after a wait.
+    /// It could not be started or listed; the next attempt follows after a backoff.
     Failed,
     /// It is being stopped.
     Stopping,
-    /// It was stopped and stays so.
+    /// It was stopped and stays stopped.
     Stopped,
 }
 
@@ -67,13 +67,13 @@ impl fmt::Display for ServerState {
     }
 }
 
-/// The last time a server ended by itself, or could not be started.
+/// The last time a server exited by itself, or could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crash {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// How: «exit code 1», «signal 9 (SIGKILL)», «did not answer `initialize` within 60s».
+    /// The cause: "exit code 1", "signal 9 (SIGKILL)", "did not answer `initialize` within 60s".
     pub how: String,
-    /// The end of what it wrote to stderr, control characters escaped.
+    /// The end of its stderr, control characters escaped.
     pub stderr_tail: String,
 }

@@ -1,21 +1,21 @@
-//! Finds the descendants of this process where no namespace holds them together.
+//! Finds the descendants of this process on hosts without a PID namespace.
 //!
-//! Works because this process is a subreaper: whoever loses its parent becomes our child. Signals go
-//! through pidfds, so a number that was reused in between is never hit.
+//! Works because this process is a subreaper: an orphaned descendant becomes its child. Signals go
+//! through pidfds, so a reused process id is never hit.
 
 use core::ffi::CStr;
 
 use crate::sys;
 use crate::text::Text;
 
-/// A chain of parents longer than this is a loop of reused numbers.
+/// A longer chain of parents is a loop caused by reused process ids.
 const MAX_DEPTH: usize = 512;
 
 /// Kills the children of this process that the kernel lists, and returns how many there are.
 ///
-/// What a child leaves behind becomes our child in turn, so round after round the whole tree goes, at
-/// a fraction of what a look at every process of the host costs. Nobody but us reaps a child, so its
-/// number is its own. Zero where the kernel keeps no such list.
+/// The orphans of a killed child become children of this process, so repeated calls kill the whole
+/// tree, at a fraction of the cost of a scan of all processes. Only this process reaps its
+/// children, so their ids are not reused. Returns zero if the kernel keeps no such list.
 pub(crate) fn kill_children() -> usize {
     let own = sys::process_id() as u32;
     let mut path = Text::new(b"/proc/");
@@ -30,7 +30,7 @@ pub(crate) fn kill_children() -> usize {
     let outcome = sys::read(fd, &mut buffer);
     sys::close(fd);
     let text = outcome.ok().and_then(|length| buffer.get(..length));
-    // A number that the buffer cut in two comes in a later round: each ends with a blank.
+    // A number cut off by the buffer is read in a later round: each number ends with a space.
     let whole = text.and_then(|text| text.get(..text.iter().rposition(|byte| *byte == b' ')?));
     let mut killed = 0;
     for pid in whole.unwrap_or_default().split(|byte| *byte == b' ') {
@@ -48,7 +48,7 @@ pub(crate) fn signal_all(signal: i32) {
     for_each_process(|pid| signal_if_descendant(pid, own, signal));
 }
 
-/// Sends a signal to the child of a process whose command line begins with a name.
+/// Signals the child of a process whose command line begins with a name.
 pub(crate) fn signal_child(of: i32, name: &[u8], signal: i32) {
     for_each_process(|pid| {
         let Ok(pidfd) = sys::pidfd_open(pid) else {
@@ -105,18 +105,18 @@ fn signal_if_descendant(pid: i32, own: i32, signal: i32) {
     sys::close(pidfd);
 }
 
-/// The parent of a process, from the fourth field of its `stat`.
+/// Returns the parent of a process, from the fourth field of its `stat`.
 fn parent(pid: i32) -> Option<i32> {
     let mut buffer = [0; 256];
     let length = read_file(pid, b"/stat", &mut buffer)?;
     let text = buffer.get(..length)?;
-    // The second field is a name in parentheses that may itself hold anything.
+    // The second field is a name in parentheses that may contain any character.
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
     let field = text.get(after_name..)?.split(|byte| *byte == b' ').nth(1)?;
     number(field)
 }
 
-/// Reads the beginning of a file that `/proc` has of a process.
+/// Reads the beginning of a file of a process in `/proc`.
 fn read_file(pid: i32, name: &[u8], buffer: &mut [u8]) -> Option<usize> {
     let mut path = Text::new(b"/proc/");
     path.push_number(pid as u32);

@@ -1,5 +1,5 @@
-//! User namespaces: around the whole tree for a gateway of an ordinary user, around the server alone for one
-//! that is root.
+//! User namespaces: around the whole tree if the gateway runs as an ordinary user, around the
+//! server alone if it runs as root.
 
 use core::ffi::CStr;
 
@@ -15,16 +15,16 @@ const PR_CAPBSET_DROP: usize = 24;
 const PR_CAP_AMBIENT: usize = 47;
 const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
 
-/// Maps our own user and group in the new user namespace this process is in.
+/// Maps the gateway's user and group in the new user namespace of this process.
 pub(crate) fn map_own(uid_map: &CStr, gid_map: &CStr) -> sys::Result<()> {
     write_file(c"/proc/self/setgroups", b"deny")?;
     write_file(c"/proc/self/uid_map", uid_map.to_bytes())?;
     write_file(c"/proc/self/gid_map", gid_map.to_bytes())
 }
 
-/// Makes a user namespace with that map for users and groups, which nobody is in yet.
+/// Creates a user namespace with this map for users and groups, without any process in it.
 ///
-/// A child enters it and waits: only from outside a range can be mapped.
+/// A child enters it and waits: a range can be mapped only from outside.
 pub(crate) fn make_namespace(map: &CStr) -> sys::Result<i32> {
     let (entered, tell) = sys::pipe()?;
     let (wait, release) = sys::pipe()?;
@@ -63,22 +63,22 @@ fn map_child(child: i32, map: &CStr) -> sys::Result<i32> {
     }
     let namespace = file(b"/ns/user");
     let low = sys::open(namespace.as_c_str(), sys::O_RDONLY | sys::O_CLOEXEC, 0)?;
-    // Out of the way of the server's own three.
+    // Keeps 0, 1 and 2 free for the server.
     let moved = sys::duplicate_above(low, FIRST_FD);
     sys::close(low);
     moved
 }
 
-/// Becomes the user that the tree runs as, in the user namespace that is for it.
+/// Becomes the tree's user, in the tree's user namespace.
 pub(crate) fn become_inside(job: &Job<'_>, made: &Made) -> sys::Result<()> {
     let runtime = job.flags & FLAG_RUNTIME != 0;
     if let Some(namespace) = made.user_namespace {
         sys::enter_namespace(namespace)?;
         if !runtime {
-            // While there is the right to it: another user has none any more.
+            // Before the change of user, which takes the right away.
             drop_bounding_set(0)?;
         }
-        // A runtime is root in its namespace, and gives the guest its user itself.
+        // A runtime runs as root in its namespace, and sets the guest's user itself.
         let (uid, gid) = if runtime || job.flags & FLAG_MANY_IDS == 0 {
             (0, 0)
         } else {
@@ -89,7 +89,7 @@ pub(crate) fn become_inside(job: &Job<'_>, made: &Made) -> sys::Result<()> {
             sys::unshare(sys::CLONE_NEWNS)?;
         }
     } else {
-        // Refused where a plain user made the namespace: then those groups have no number here.
+        // Fails if an ordinary user made the namespace: then those groups are not mapped here.
         let _ = sys::drop_groups();
         if !runtime {
             drop_bounding_set(0)?;
@@ -98,7 +98,7 @@ pub(crate) fn become_inside(job: &Job<'_>, made: &Made) -> sys::Result<()> {
     if runtime || job.flags & FLAG_MANY_IDS != 0 || (made.uid, made.gid) == (0, 0) {
         return Ok(());
     }
-    // There is one id, and it is root's: a further namespace gives it the number that is asked for.
+    // There is only one id, mapped to root: a nested namespace maps it to the requested number.
     let single = |inside: u32| {
         let mut text = Text::new(b"");
         text.push_number(inside);
@@ -106,23 +106,23 @@ pub(crate) fn become_inside(job: &Job<'_>, made: &Made) -> sys::Result<()> {
         text
     };
     sys::unshare(sys::CLONE_NEWUSER)?;
-    // Else the files of this process in `/proc` belong to the host's root.
+    // Otherwise the files of this process in `/proc` belong to the host's root.
     let _ = sys::prctl(PR_SET_DUMPABLE, 1, 0);
     map_own(
         single(made.uid).as_c_str(),
         single(made.gid).as_c_str(),
     )?;
-    // A new user namespace begins with all of them.
+    // A new user namespace starts with a full bounding set.
     drop_bounding_set(0)
 }
 
-/// Takes away for good what no program of this tree may ever gain.
+/// Permanently removes capabilities from the bounding set, except those in `kept`.
 pub(crate) fn drop_bounding_set(kept: u64) -> sys::Result<()> {
     let mut outcome = Ok(());
     for capability in 0..64 {
         if kept >> capability & 1 == 0 {
             match sys::prctl(PR_CAPBSET_DROP, capability, 0) {
-                // One that this kernel does not know.
+                // A capability that this kernel does not know.
                 Ok(_) | Err(sys::EINVAL) => {}
                 Err(errno) => outcome = Err(errno),
             }

@@ -1,14 +1,14 @@
-//! The job as the gateway wrote it: one flat, read-only mapping that is parsed in place.
+//! The job from the gateway: one flat, read-only mapping that is parsed in place.
 //!
-//! Nothing is copied, so the environment (which may hold secrets) is gone from the resident process
-//! once the [`Mapping`] is released. The order of the fields is that of `src/job.rs`.
+//! Nothing is copied, so the environment (which may hold secrets) leaves the resident process when
+//! the [`Mapping`] is released. The order of the fields is that of `src/job.rs`.
 
 use core::ffi::CStr;
 
 use crate::protocol::JOB_VERSION;
 use crate::sys;
 
-/// Where the descriptors of a job go on behind the three pipes and the job itself.
+/// The index of the first descriptor after the three pipes and the job itself.
 pub(crate) const FIRST_EXTRA_FD: usize = 4;
 
 /// The bytes of a job.
@@ -17,7 +17,7 @@ pub(crate) struct Mapping {
     length: usize,
 }
 
-/// What the gateway wants run, and how.
+/// What to run, and how.
 pub(crate) struct Job<'a> {
     pub(crate) flags: u32,
     /// `CLONE_NEW*` bits.
@@ -28,7 +28,8 @@ pub(crate) struct Job<'a> {
     pub(crate) private_dirs: Cursor<'a>,
     /// The text for the maps of a user namespace that only the server enters; empty without one.
     pub(crate) range_map: &'a CStr,
-    /// The first id of that namespace, or the only one; zero in a user namespace around the whole tree.
+    /// The first id of that namespace, or the only one; zero in a user namespace around the whole
+    /// tree.
     pub(crate) first_id: u32,
     pub(crate) host_name: &'a CStr,
     pub(crate) steps: Cursor<'a>,
@@ -45,7 +46,7 @@ pub(crate) struct Job<'a> {
     pub(crate) environment: Cursor<'a>,
 }
 
-/// One step of making a root: see `STEP_*`.
+/// One step of building a root: see `STEP_*`.
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) kind: u32,
@@ -80,7 +81,7 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts(self.at, self.length) }
     }
 
-    /// Gives the memory back.
+    /// Unmaps the memory.
     pub(crate) fn release(self) {
         // SAFETY: `self` is consumed, so nothing borrows from it any more.
         unsafe { sys::unmap(self.at, self.length) }
@@ -88,7 +89,7 @@ impl Mapping {
 }
 
 impl<'a> Job<'a> {
-    /// Parses a job; `None` if it is not one of ours.
+    /// Parses a job; `None` if its format is wrong.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut cursor = Cursor {
             rest: bytes,
@@ -142,7 +143,7 @@ impl<'a> Cursor<'a> {
         Some(u64::from_ne_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Reads bytes with their length before them.
+    /// Reads length-prefixed bytes.
     pub(crate) fn blob(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         self.take(length as usize)
@@ -158,12 +159,12 @@ impl<'a> Cursor<'a> {
         self.list(|item| item.kept_path().map(drop))
     }
 
-    /// Reads one of them: whether it may be written, and where it is.
+    /// Reads one of them: whether it is writable, and its path.
     pub(crate) fn kept_path(&mut self) -> Option<(bool, &'a CStr)> {
         Some((self.u32()? != 0, self.text()?))
     }
 
-    /// Reads a step of making a root.
+    /// Reads a step of building a root.
     pub(crate) fn step(&mut self) -> Option<Step<'a>> {
         Some(Step {
             kind: self.u32()?,
@@ -175,12 +176,12 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Reads a resource limit: which, and how much.
+    /// Reads a resource limit: the resource and its value.
     pub(crate) fn limit(&mut self) -> Option<(u32, u64)> {
         Some((self.u32()?, self.u64()?))
     }
 
-    /// Reads a Landlock rule: the access, and below which path.
+    /// Reads a Landlock rule: the access and the path.
     pub(crate) fn rule(&mut self) -> Option<(u64, &'a CStr)> {
         Some((self.u64()?, self.text()?))
     }
@@ -189,7 +190,7 @@ impl<'a> Cursor<'a> {
         self.list(|item| item.text().map(drop))
     }
 
-    /// Steps over a list and returns a cursor at its first item.
+    /// Skips a list and returns a cursor at its first item.
     fn list(&mut self, mut step: impl FnMut(&mut Self) -> Option<()>) -> Option<Self> {
         let count = self.u32()?;
         let start = Self {

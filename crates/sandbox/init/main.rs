@@ -1,8 +1,9 @@
-//! The init of a command tree: a small static program that the gateway runs from memory.
+//! The init of a process tree: a small static program that the gateway runs from memory.
 //!
-//! It knows nothing of MCP. The first process sets up namespaces and forks the resident one into them
-//! as a *child of the gateway* (`CLONE_PARENT`), then ends; the resident one (`resident.rs`) stays with
-//! the server. No standard library, no allocator, no libc: the resident process costs a few pages.
+//! It knows nothing of MCP. The first process sets up namespaces, forks the resident one into them
+//! as a *child of the gateway* (`CLONE_PARENT`), and exits; the resident one (`resident.rs`) stays
+//! with the server. No standard library, no allocator, no libc: the resident process costs a few
+//! pages.
 #![no_std]
 #![no_main]
 #![no_builtins]
@@ -31,7 +32,7 @@ use protocol::{
 };
 use report::{CONTROL, fail, send};
 
-/// Descriptors of the job are moved out of the way of 0, 1 and 2.
+/// Descriptors of the job are moved here, so that 0, 1 and 2 are free.
 const FIRST_FD: i32 = 16;
 const PR_SET_CHILD_SUBREAPER: usize = 36;
 
@@ -43,9 +44,9 @@ core::arch::global_asm!(".globl _start", "_start:", "mov x29, xzr", "mov x30, xz
 extern "C" fn entry() -> ! {
     sys::block_signals(u64::MAX);
     sys::set_name(c"gantry-init");
-    // Out of the gateway's session: a key press in its terminal is not for us.
+    // Leaves the gateway's session, so that a key press in its terminal does not signal the tree.
     sys::new_session();
-    // Nobody's init: run as a guest, to tell what kernel it finds itself on.
+    // Without a control socket it was started as a guest of gVisor, to print the kernel it runs on.
     if !sys::metadata(CONTROL).is_ok_and(sys::Metadata::is_socket) {
         witness::testify();
     }

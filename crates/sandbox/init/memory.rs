@@ -1,9 +1,9 @@
-//! The memory functions the compiler calls by name; without a libc they are ours to give.
+//! The memory functions that the compiler calls by name; there is no libc to provide them.
 //!
-//! The crate is `no_builtins`, so that these loops are not turned into calls of themselves.
+//! The crate is `no_builtins`, so that these loops are not compiled into calls of themselves.
 
 /// # Safety
-/// As of C: `length` bytes at both places, not overlapping.
+/// As in C: `length` bytes at both places, not overlapping.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
     for index in 0..length {
@@ -14,7 +14,7 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut
 }
 
 /// # Safety
-/// As of C: `length` bytes at both places.
+/// As in C: `length` bytes at both places.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
     for step in 0..length {
@@ -30,7 +30,7 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mu
 }
 
 /// # Safety
-/// As of C: `length` bytes to fill.
+/// As in C: `length` bytes to fill.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, value: i32, length: usize) -> *mut u8 {
     for index in 0..length {
@@ -41,7 +41,7 @@ unsafe extern "C" fn memset(to: *mut u8, value: i32, length: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// As of C: `length` bytes at both places.
+/// As in C: `length` bytes at both places.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
     for index in 0..length {
@@ -55,7 +55,7 @@ unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) ->
 }
 
 /// # Safety
-/// As of C: `length` bytes at both places.
+/// As in C: `length` bytes at both places.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
     // SAFETY: the same contract.
@@ -63,7 +63,7 @@ unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, length: usize) -> i
 }
 
 /// # Safety
-/// As of C: a zero-terminated string.
+/// As in C: a zero-terminated string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strlen(text: *const u8) -> usize {
     let mut length = 0;
@@ -74,6 +74,6 @@ unsafe extern "C" fn strlen(text: *const u8) -> usize {
     length
 }
 
-/// Named by the precompiled core library; never called, since a panic ends the process.
+/// Referenced by the precompiled core library; never called, since a panic ends the process.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}

@@ -1,8 +1,8 @@
-//! The view of the file system inside the mount namespace: private directories, hidden ones and an own
+//! The file system view inside the mount namespace: private directories, hidden ones and an own
 //! `/proc`.
 //!
-//! An own `/proc` that cannot be mounted and a directory that cannot be hidden are noted and reported; a
-//! private directory is not optional.
+//! If `/proc` cannot be mounted or a directory cannot be hidden, this is reported; a private
+//! directory is mandatory.
 
 use core::ffi::CStr;
 
@@ -17,9 +17,9 @@ use crate::text::Text;
 /// The most paths that stay visible below one private directory.
 const MAX_KEPT: usize = 32;
 
-/// Arranges the mounts a job asks for.
+/// Sets up the mounts of a job.
 pub(crate) fn prepare(job: &Job<'_>) {
-    // Nothing mounted here may reach the host; what the host mounts later may reach us.
+    // Mounts made here must not reach the host; later mounts of the host may propagate here.
     if let Err(errno) = sys::mount(c"none", c"/", c"", sys::MS_SLAVE | sys::MS_REC, c"") {
         fail(CONTROL, STAGE_PROPAGATION, errno, 0);
     }
@@ -28,13 +28,14 @@ pub(crate) fn prepare(job: &Job<'_>) {
         let hidden = directories.u32() == Some(1);
         match private_directory(&mut directories, hidden) {
             Ok(()) => {}
-            // What is not there cannot be seen: an own `/tmp` may have covered it before.
+            // A missing directory needs no hiding: a private `/tmp` may already cover it.
             Err(sys::ENOENT) if hidden => {}
             Err(errno) if hidden => note(CONTROL, STAGE_HIDE, errno, index),
             Err(errno) if job.flags & FLAG_PROBE != 0 => {
                 note(CONTROL, STAGE_PRIVATE_DIR, errno, index);
             }
-            // The Landlock rules allow writing there: going on would open the host's own directory.
+            // The Landlock rules allow writing there: to continue would expose the host's own
+            // directory.
             Err(errno) => fail(CONTROL, STAGE_PRIVATE_DIR, errno, index),
         }
     }
@@ -46,7 +47,7 @@ pub(crate) fn prepare(job: &Job<'_>) {
     }
 }
 
-/// Covers a directory with an empty one in memory in which only the kept paths show.
+/// Covers a directory with an empty one in memory that shows only the kept paths.
 fn private_directory(item: &mut Cursor<'_>, hidden: bool) -> sys::Result<()> {
     let (Some(target), Some(options), Some(kept)) = (item.text(), item.text(), item.kept()) else {
         return Err(sys::EINVAL);
@@ -75,19 +76,19 @@ fn private_directory(item: &mut Cursor<'_>, hidden: bool) -> sys::Result<()> {
         let (writable, path) = paths.kept_path().ok_or(sys::EINVAL)?;
         show(fd, path, target.to_bytes().len())?;
         if !writable {
-            // A Landlock rule on the covering directory would let it be written.
+            // A Landlock rule on a parent could otherwise allow writing.
             sys::make_read_only(path)?;
         }
         sys::close(fd);
     }
     if hidden {
-        // Best effort: what is written there is gone with the tree.
+        // Best effort: files written there are lost when the tree ends.
         let _ = sys::make_mount_read_only(target);
     }
     Ok(())
 }
 
-/// Binds an open path back to where it was, below a directory of `covered` bytes length.
+/// Binds an open path back to its place, below a directory whose path has `covered` bytes.
 fn show(fd: i32, path: &CStr, covered: usize) -> sys::Result<()> {
     let bytes = path.to_bytes();
     for (end, byte) in bytes.iter().enumerate().skip(covered + 1) {

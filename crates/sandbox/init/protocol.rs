@@ -1,17 +1,18 @@
-//! What the gateway and the init say to each other, compiled into both.
+//! The protocol between the gateway and the init, compiled into both.
 //!
 //! The gateway sends one byte with the descriptors of a job (see [`MAX_FDS`]) and later single
-//! command bytes; the init answers with fixed-size [`Record`]s. This file holds no logic and no `unsafe`.
+//! command bytes; the init replies with fixed-size [`Record`]s. This file contains no logic and no
+//! `unsafe`.
 
 /// The first field of a job: both sides are built together, a mismatch is a bug.
 pub(crate) const JOB_VERSION: u32 = 1;
 
-/// The most descriptors one job may carry: standard input, output, error, the job itself, then the
-/// cgroups to join (a directory with [`FLAG_CGROUP_V2`], else `tasks` files), then (with
+/// The most descriptors of a job: standard input, output, error, the job itself, then the cgroups
+/// to join (a directory with [`FLAG_CGROUP_V2`], else `tasks` files), then (with
 /// [`FLAG_CGROUP_KILL`]) one `cgroup.kill` file.
 pub(crate) const MAX_FDS: usize = 12;
 
-/// Go through everything, but end instead of running a program.
+/// Go through all steps, but exit instead of running a program.
 pub(crate) const FLAG_PROBE: u32 = 1;
 /// Mount a `/proc` that shows only this tree.
 pub(crate) const FLAG_MOUNT_PROC: u32 = 1 << 1;
@@ -20,87 +21,91 @@ pub(crate) const FLAG_LOOPBACK: u32 = 1 << 2;
 /// The last descriptor of the job is a `cgroup.kill` file.
 pub(crate) const FLAG_CGROUP_KILL: u32 = 1 << 3;
 
-/// The first cgroup to join is a version 2 directory: the server can be born in it.
+/// The first cgroup to join is a version 2 directory: the server can be created in it.
 pub(crate) const FLAG_CGROUP_V2: u32 = 1 << 4;
 
-/// The steps of the job make a root of the tree's own.
+/// The steps of the job build a separate root for the tree.
 pub(crate) const FLAG_OWN_ROOT: u32 = 1 << 5;
-/// The user namespace of the job has 65,536 ids from its first on, not only that one.
+/// The user namespace of the job has 65,536 ids from its first one, not only that one.
 pub(crate) const FLAG_MANY_IDS: u32 = 1 << 6;
-/// The program is a runtime that makes namespaces of its own: it keeps its rights in the user namespace,
-/// and of it only the guest's kernel is told to end.
+/// The program is a runtime that creates its own namespaces: it keeps its capabilities in the user
+/// namespace, and SIGTERM goes only to the guest's kernel.
 pub(crate) const FLAG_RUNTIME: u32 = 1 << 7;
 /// Give the server a cgroup namespace.
 pub(crate) const FLAG_CGROUP_NAMESPACE: u32 = 1 << 8;
-/// Add the home of the user, as the tree's root knows it, to the environment.
+/// Set `HOME` to the user's home directory in the tree's root.
 pub(crate) const FLAG_HOME: u32 = 1 << 9;
-/// Nothing runs unless every protection of the job was given: what would be noted ends the start.
+/// Every protection of the job is mandatory: a failure that would otherwise be reported ends the
+/// start.
 pub(crate) const FLAG_WHOLE: u32 = 1 << 10;
 
-/// The steps that make a root, in the order of the job. Targets are paths in the root that was begun last.
+/// The steps that build a root, in the order of the job. Targets are paths in the root that was
+/// started last.
 ///
-/// Begins a root in memory at the place `target`; `source` holds the options.
+/// Starts a root in memory at `target`; `source` holds the mount options.
 pub(crate) const STEP_MEMORY_ROOT: u32 = 1;
-/// Begins a root of layers: `source` is their folder, `content` their names, each with a zero behind it.
+/// Starts a root of layers: `source` is their folder, `content` their zero-terminated names.
 pub(crate) const STEP_LAYERS_ROOT: u32 = 2;
-/// Begins a root that is the folder `source`.
+/// Starts a root that is the folder `source`.
 pub(crate) const STEP_FOLDER_ROOT: u32 = 3;
-/// Prepares the scratch: the folder `source`, or memory with the options in `content`.
+/// Prepares the scratch space: the folder `source`, or memory with the mount options in `content`.
 pub(crate) const STEP_SCRATCH: u32 = 4;
 /// Looks up the user `source` in the root.
 pub(crate) const STEP_USER: u32 = 5;
-/// Makes a directory.
+/// Creates a directory.
 pub(crate) const STEP_DIRECTORY: u32 = 6;
 /// Writes a file.
 pub(crate) const STEP_FILE: u32 = 7;
-/// Writes a file in which the numbers of user and group stand where `content` has zeros.
+/// Writes a file and replaces the zeros in `content` by the user and group id.
 pub(crate) const STEP_FILE_FOR_USER: u32 = 8;
-/// Makes a symbolic link with the text `source`.
+/// Creates a symbolic link to `source`.
 pub(crate) const STEP_LINK: u32 = 9;
-/// Shows the file or directory `source` of the host.
+/// Bind-mounts the file or directory `source` of the host.
 pub(crate) const STEP_BIND: u32 = 10;
-/// Mounts memory with the options `source`.
+/// Mounts a tmpfs with the options `source`.
 pub(crate) const STEP_MEMORY: u32 = 11;
 /// Mounts a `/proc` that shows only this tree.
 pub(crate) const STEP_PROC: u32 = 12;
-/// Mounts terminals of the tree's own.
+/// Mounts a private `devpts`.
 pub(crate) const STEP_TERMINALS: u32 = 13;
-/// Covers what is there with nothing.
+/// Covers the target with an empty file or directory.
 pub(crate) const STEP_MASK: u32 = 14;
-/// Makes the mount at the target read-only, and not what is mounted below it.
+/// Makes the mount at the target read-only, without the mounts below it.
 pub(crate) const STEP_SEAL: u32 = 15;
 
-/// What is made is read-only.
+/// The created object is read-only.
 pub(crate) const STEP_READ_ONLY: u32 = 1;
-/// Goes without: what is missing is left out, and what fails is noted.
+/// Optional: a missing source is skipped, and a failure is reported.
 pub(crate) const STEP_OPTIONAL: u32 = 1 << 1;
-/// Belongs to the user the tree runs as.
+/// The created object belongs to the tree's user.
 pub(crate) const STEP_FOR_USER: u32 = 1 << 2;
 /// The source is a device.
 pub(crate) const STEP_DEVICE: u32 = 1 << 3;
-/// The source is a path in the scratch, or the target is.
+/// The source or the target is a path in the scratch space.
 pub(crate) const STEP_IN_SCRATCH: u32 = 1 << 4;
 /// The source is a path in the root itself.
 pub(crate) const STEP_IN_ROOT: u32 = 1 << 5;
-/// The source is an empty directory of the gateway's that becomes the user's, or of whom owns the target.
+/// The source is an empty directory of the gateway, whose ownership passes to the tree's user or to
+/// the owner of the target.
 pub(crate) const STEP_HAND_OVER: u32 = 1 << 6;
-/// A place beside the root that the tree does not see: the target of a file, the source of a bind.
+/// A place beside the root that the tree does not see: the target of a file, or the source of a
+/// bind.
 pub(crate) const STEP_APART: u32 = 1 << 8;
-/// The target is a path in the root around this one.
+/// The target is a path in the enclosing root.
 pub(crate) const STEP_AROUND: u32 = 1 << 9;
-/// The root can be changed while the tree lives, on the scratch.
+/// The tree may change its root; changes go to the scratch space.
 pub(crate) const STEP_WRITABLE: u32 = 1 << 7;
 
-/// Keeps the user or group as it is.
+/// Keeps the user or group unchanged.
 pub(crate) const KEEP_ID: u32 = u32::MAX;
 
 /// Sends SIGTERM to every process of the tree.
 pub(crate) const COMMAND_TERMINATE: u8 = b'T';
-/// Ends the tree at once.
+/// Kills the tree immediately.
 pub(crate) const COMMAND_KILL: u8 = b'K';
 
-/// Makes a socket in the tree's network namespace. The first of [`SOCKET_COMMAND_LEN`] bytes; behind it
-/// come what is asked for (`SOCKET_*`), the port and a number that the answer repeats, low bytes first.
+/// Creates a socket in the tree's network namespace. This is the first of [`SOCKET_COMMAND_LEN`]
+/// bytes; the flags (`SOCKET_*`), the port and the request number follow, low bytes first.
 pub(crate) const COMMAND_SOCKET: u8 = b'S';
 pub(crate) const SOCKET_COMMAND_LEN: usize = 8;
 /// Listen instead of connecting.
@@ -108,13 +113,13 @@ pub(crate) const SOCKET_LISTEN: u8 = 1;
 /// On `[::1]` instead of `127.0.0.1`.
 pub(crate) const SOCKET_VERSION_6: u8 = 1 << 1;
 
-/// The resident init lives; `data` is its process id.
+/// The resident init runs; `data` is its process id.
 pub(crate) const KIND_RESIDENT: u8 = 1;
-/// One protection could not be given: `stage` and `value` (errno) say which and why; `data` is an index.
+/// A protection failed: `stage` and `value` (errno) say which and why; `data` is an index.
 pub(crate) const KIND_NOTE: u8 = 2;
 /// Sent by the server process itself just before it runs its program.
 pub(crate) const KIND_SERVER: u8 = 3;
-/// Nothing runs: `stage` and `value` (errno) say why; `data` is an index.
+/// The start failed: `stage` and `value` (errno) say why; `data` is an index.
 pub(crate) const KIND_FAILED: u8 = 4;
 /// The program runs (or has already ended).
 pub(crate) const KIND_STARTED: u8 = 5;
@@ -122,7 +127,7 @@ pub(crate) const KIND_STARTED: u8 = 5;
 pub(crate) const KIND_EXITED: u8 = 6;
 /// The Landlock ABI of the kernel in `value`, zero if there is none.
 pub(crate) const KIND_LANDLOCK: u8 = 7;
-/// Answers [`COMMAND_SOCKET`]: with the socket beside it, or why there is none in `value` (errno); `data` is
+/// The response to [`COMMAND_SOCKET`]: the socket is attached, or `value` is the errno; `data` is
 /// the number of the request.
 pub(crate) const KIND_SOCKET: u8 = 8;
 
@@ -143,25 +148,25 @@ pub(crate) const STAGE_PRIVILEGES: u8 = 14;
 pub(crate) const STAGE_LANDLOCK: u8 = 15;
 pub(crate) const STAGE_SECCOMP: u8 = 16;
 pub(crate) const STAGE_EXEC: u8 = 17;
-/// The program is there, its interpreter or loader is not.
+/// The program exists, but its interpreter or loader does not.
 pub(crate) const STAGE_INTERPRETER: u8 = 18;
-/// A directory could not be put out of sight.
+/// A directory could not be hidden.
 pub(crate) const STAGE_HIDE: u8 = 19;
-/// The user namespace of the tree could not be made.
+/// The user namespace of the tree could not be created.
 pub(crate) const STAGE_RANGE: u8 = 20;
-/// The root could not be begun.
+/// The root could not be started.
 pub(crate) const STAGE_ROOT: u8 = 21;
 /// A step of the root failed; `data` is its index.
 pub(crate) const STAGE_STEP: u8 = 22;
-/// The layers are not shown by the owners of the tree's user namespace.
+/// The layers do not show the owners of the tree's user namespace.
 pub(crate) const STAGE_LAYER_OWNERS: u8 = 23;
-/// The user is not in the tree's root, or has no number there is room for.
+/// The user is not in the tree's root, or its id is not mapped.
 pub(crate) const STAGE_LOOKUP: u8 = 24;
 /// The root could not be entered.
 pub(crate) const STAGE_PIVOT: u8 = 25;
 /// The server has no cgroup namespace.
 pub(crate) const STAGE_CGROUP_NAMESPACE: u8 = 26;
-/// There is one id, and gVisor needs it: the guest runs as its root instead of as another user.
+/// There is only one id, and gVisor needs it: the guest runs as root instead of as another user.
 pub(crate) const STAGE_ONE_USER: u8 = 28;
 /// The host name could not be set.
 pub(crate) const STAGE_HOST_NAME: u8 = 27;

@@ -6,17 +6,17 @@ use crate::sys;
 /// The control socket in the init; the server process uses a copy that closes on exec.
 pub(crate) const CONTROL: i32 = 0;
 
-/// Sends one record; a gateway that is gone is noticed elsewhere.
+/// Sends one record; errors are ignored, since a closed socket is noticed elsewhere.
 pub(crate) fn send(control: i32, record: Record) {
     let _ = sys::send(control, &encode(record));
 }
 
-/// Sends one record unless that would take a wait.
+/// Sends one record unless that would block.
 pub(crate) fn send_now(control: i32, record: Record) {
     let _ = sys::send_now(control, &encode(record));
 }
 
-/// A record as it goes over the wire.
+/// Encodes a record.
 pub(crate) fn encode(record: Record) -> [u8; RECORD_LEN] {
     let mut bytes = [0; RECORD_LEN];
     bytes[0] = record.kind;
@@ -26,7 +26,7 @@ pub(crate) fn encode(record: Record) -> [u8; RECORD_LEN] {
     bytes
 }
 
-/// Tells that one protection could not be given.
+/// Reports that a protection failed.
 pub(crate) fn note(control: i32, stage: u8, errno: i32, index: usize) {
     send(
         control,
@@ -39,7 +39,7 @@ pub(crate) fn note(control: i32, stage: u8, errno: i32, index: usize) {
     );
 }
 
-/// Tells that one protection could not be given; ends if the job, by its flags, wants all of them.
+/// Reports that a protection failed; exits if the job's flags make all of them mandatory.
 pub(crate) fn lack(control: i32, flags: u32, stage: u8, errno: i32, index: usize) {
     if flags & FLAG_WHOLE != 0 {
         fail(control, stage, errno, index);
@@ -47,7 +47,7 @@ pub(crate) fn lack(control: i32, flags: u32, stage: u8, errno: i32, index: usize
     note(control, stage, errno, index);
 }
 
-/// Tells why nothing runs, and ends.
+/// Reports why the start failed, and exits.
 pub(crate) fn fail(control: i32, stage: u8, errno: i32, index: usize) -> ! {
     send(
         control,

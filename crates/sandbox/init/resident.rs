@@ -1,7 +1,8 @@
-//! The resident init: first process of the tree's namespace, or its subreaper where there is none.
+//! The resident init: the first process of the tree's PID namespace, or its subreaper if there is
+//! none.
 //!
-//! It starts the server, reaps what ends, passes TERM on, and ends everything when the server ends,
-//! when it is told to, or when the gateway's side of the control socket closes.
+//! It starts the server, reaps ended processes, forwards SIGTERM, and kills everything when the
+//! server ends, on command, or when the gateway's end of the control socket closes.
 
 use crate::descendants;
 use crate::job::{FIRST_EXTRA_FD, Job, Mapping};
@@ -17,23 +18,23 @@ use crate::sockets;
 use crate::sys;
 
 const PR_SET_DUMPABLE: usize = 4;
-/// Every so many rounds of killing children, all descendants are looked for.
+/// After this many rounds of killing children, all descendants are searched.
 const EVERYBODY: u32 = 8;
 
-/// How gVisor names the process that is the guest's kernel.
+/// The name of the process that is gVisor's guest kernel.
 const GUEST_KERNEL: &[u8] = b"runsc-sandbox";
 
-/// The tree as its init sees it.
+/// The tree as seen by its init.
 struct Tree {
     server: i32,
     /// Whether the server is gVisor.
     runtime: bool,
-    /// Whether the kernel ends the tree with this process.
+    /// Whether the kernel kills the tree together with this process.
     namespaced: bool,
     cgroup_kill: Option<i32>,
 }
 
-/// Starts the job's server and stays with it.
+/// Starts the job's server and supervises it.
 pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) -> ! {
     let Some(job) = Job::parse(mapping.bytes()) else {
         fail(CONTROL, STAGE_RECEIVE, sys::EINVAL, 0);
@@ -58,7 +59,7 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) ->
     let born_in = cgroups.first().filter(|_| job.flags & FLAG_CGROUP_V2 != 0);
     let born_there = born_in.map(|cgroup| sys::fork_into(sys::CLONE_VFORK, *cgroup));
     let data = [fds[0], fds[1], fds[2]];
-    // This process sleeps until the server runs its program or has ended: memory is not shared.
+    // This process sleeps until the server runs its program or has ended; memory is not shared.
     let forked = match born_there {
         Some(Ok(0)) => server::run(&job, &made, data, cgroups, 1),
         Some(Ok(pid)) => Ok(pid),
@@ -77,7 +78,7 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) ->
         sys::close(*fd);
     }
     let _ = sys::prctl(PR_SET_DUMPABLE, 0, 0);
-    // By now nothing of the job is left in this process.
+    // From here on this process holds no part of the job.
     send(
         CONTROL,
         Record {
@@ -108,7 +109,7 @@ impl Tree {
                 let mut information = [0; 128];
                 let _ = sys::read(signals, &mut information);
             }
-            // Also without a signal: those before the descriptor existed are not lost.
+            // Reap even without a signal: children may have ended before the descriptor existed.
             while let Ok(Some((pid, status))) = sys::wait_any(false) {
                 self.reaped(pid, status);
                 if pid == self.server {
@@ -120,7 +121,7 @@ impl Tree {
                 match sys::read(CONTROL, &mut command) {
                     Ok(1) if command[0] == COMMAND_TERMINATE => self.terminate(),
                     Ok(1) if command[0] == COMMAND_SOCKET => {
-                        // Written in one piece, so the rest is there.
+                        // The command is written at once, so the rest is available.
                         let mut rest = [0; SOCKET_COMMAND_LEN - 1];
                         match sys::read(CONTROL, &mut rest) {
                             Ok(length) if length == rest.len() => sockets::serve(rest),
@@ -134,7 +135,7 @@ impl Tree {
         }
     }
 
-    /// Tells the gateway how the server ended.
+    /// Reports to the gateway how the server ended.
     fn reaped(&self, pid: i32, status: i32) {
         if pid == self.server {
             send(
@@ -149,11 +150,12 @@ impl Tree {
         }
     }
 
-    /// Asks every process to end; those that are stopped are woken to hear it.
+    /// Sends SIGTERM to every process; stopped ones are continued so that they can handle it.
     fn terminate(&self) {
         for signal in [sys::SIGTERM, sys::SIGCONT] {
             if self.runtime {
-                // The guest's kernel passes it on; the one that waits for it would only die of it.
+                // The guest's kernel forwards it; the process that waits for the kernel would only
+                // die.
                 descendants::signal_child(self.server, GUEST_KERNEL, signal);
             } else if self.namespaced {
                 sys::kill(-1, signal);
@@ -163,7 +165,7 @@ impl Tree {
         }
     }
 
-    /// Ends the tree and this process with it.
+    /// Kills the tree and exits.
     fn end(&self) -> ! {
         if !self.namespaced {
             let mut round = 0u32;
@@ -172,7 +174,8 @@ impl Tree {
                 if let Some(fd) = self.cgroup_kill {
                     let _ = sys::write(fd, b"1");
                 }
-                // Now and then a look at everybody, for a tree that forks faster than its levels go.
+                // Now and then search all descendants, in case the tree forks faster than its
+                // levels are killed.
                 if round.is_multiple_of(EVERYBODY) || descendants::kill_children() == 0 {
                     descendants::signal_all(sys::SIGKILL);
                 }
@@ -184,7 +187,7 @@ impl Tree {
         sys::exit(0)
     }
 
-    /// Reaps whoever has ended; returns whether somebody is left.
+    /// Reaps ended processes; returns whether any are left.
     fn reap_all(&self) -> bool {
         loop {
             match sys::wait_any(false) {

@@ -1,8 +1,8 @@
-//! Makes a root of the tree's own, step by step as the job says, and enters it.
+//! Builds a separate root for the tree, in the steps of the job, and enters it.
 //!
-//! Everything is built in memory at a place that only this process sees: there `/old` is the host's root,
-//! `/new` becomes the tree's. When all is there the tree's becomes the root, and the host's is gone. Paths
-//! of the tree's root are followed inside of it only: an image may hold any link.
+//! Everything is built in memory at a place that only this process sees: there `/old` is the host's
+//! root, `/new` becomes the tree's. At the end the tree's root is entered and the host's root is
+//! unmounted. Paths in the tree's root are resolved inside it only: an image may contain any link.
 
 use core::ffi::CStr;
 
@@ -21,12 +21,12 @@ use crate::users;
 
 mod layers;
 
-/// How many ids a user namespace of many has.
+/// How many ids a user namespace with a range has.
 const IDS: u32 = 65_536;
 const NO_DEVICES: usize = sys::MS_NOSUID | sys::MS_NODEV;
 const PLAIN: u64 = Attributes::NO_SUID | Attributes::NO_DEVICES;
 
-/// What came of making the root, as far as the server needs it.
+/// The results of building the root that the server needs.
 pub(crate) struct Made {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -41,20 +41,20 @@ struct Building<'a> {
     made: &'a mut Made,
     /// The host's root.
     host: i32,
-    /// The tree's.
+    /// The tree's root.
     root: i32,
-    /// The root that was begun before it, in which a runtime runs.
+    /// The root that was started before it, in which a runtime runs.
     around: i32,
-    /// The folder that is shown as the tree's root by other owners: what it lacks is made here.
+    /// The folder behind an id-mapped root: missing mount points are created here.
     folder: Option<i32>,
-    /// The place of what the tree does not see.
+    /// The directory that the tree does not see.
     apart: i32,
     scratch: i32,
     first_id: u32,
     many_ids: bool,
 }
 
-/// Where something was made.
+/// How an object was created.
 #[derive(Clone, Copy)]
 enum Maker {
     Root,
@@ -73,7 +73,7 @@ impl Made {
     }
 }
 
-/// Makes the root and enters it.
+/// Builds the root and enters it.
 pub(crate) fn make(job: &Job<'_>, made: &mut Made) {
     if let Err(errno) = sys::mount(c"none", c"/", c"", sys::MS_SLAVE | sys::MS_REC, c"") {
         fail(CONTROL, STAGE_PROPAGATION, errno, 0);
@@ -124,14 +124,14 @@ pub(crate) fn make(job: &Job<'_>, made: &mut Made) {
     }
 }
 
-/// Whether the tree would see or change what is not for it, were a step left out.
+/// Returns whether skipping a step would expose something to the tree.
 fn protects(step: &Step<'_>) -> bool {
     step.kind == STEP_MASK || step.kind == STEP_BIND && step.flags & STEP_IN_ROOT != 0
 }
 
-/// Moves to a place in memory with the host's root below it; returns that root.
+/// Enters a new root in memory with the host's root below it; returns the host's root.
 fn begin() -> sys::Result<i32> {
-    // Any directory would do: it shows again as soon as the place has become the root.
+    // Any directory would do: it becomes visible again once the new root is entered.
     let options = c"mode=755,size=64m";
     sys::mount(c"tmpfs", c"/proc", c"tmpfs", NO_DEVICES, options)?;
     sys::change_directory(c"/proc")?;
@@ -144,10 +144,10 @@ fn begin() -> sys::Result<i32> {
     sys::open(c"/old", sys::O_PATH | sys::O_CLOEXEC, 0)
 }
 
-/// Makes what was built the root, and takes everything else away.
+/// Makes the new root the root directory, and unmounts everything else.
 fn enter() -> sys::Result<()> {
     sys::change_directory(c"/new")?;
-    // The old root hangs over the new one until it is taken away.
+    // The old root is stacked on the new one until it is unmounted.
     sys::pivot_root(c".", c".")?;
     sys::unmount(c".")?;
     sys::change_directory(c"/").map(drop)
@@ -187,7 +187,7 @@ impl Building<'_> {
             STEP_FILE_FOR_USER => {
                 let (mut uid, mut gid) = (Text::new(b""), Text::new(b""));
                 if !self.many_ids && (self.made.uid, self.made.gid) != (0, 0) {
-                    // Whatever the guest made as another user could be given to nobody.
+                    // Files that the guest creates as another user could not get an owner.
                     note(CONTROL, STAGE_ONE_USER, 0, 0);
                     (self.made.uid, self.made.gid) = (0, 0);
                 }
@@ -226,7 +226,7 @@ impl Building<'_> {
         }
     }
 
-    /// Lets go of all that is not the tree's, the host's root first of all.
+    /// Closes everything that is not the tree's, the host's root first.
     fn close(&self) {
         let folder = self.folder.unwrap_or(-1);
         for fd in [self.host, self.root, self.around, self.apart, self.scratch, folder] {
@@ -234,7 +234,7 @@ impl Building<'_> {
         }
     }
 
-    /// Takes what was mounted at a place as the root that the next steps are about.
+    /// Makes the mount at a place the root of the following steps.
     fn begin_root(&mut self, place: &CStr) -> sys::Result<()> {
         self.around = self.root;
         self.folder = None;
@@ -242,7 +242,7 @@ impl Building<'_> {
         Ok(())
     }
 
-    /// The host's number of an id of the tree.
+    /// Returns the host's id for an id of the tree.
     fn outside(&self, id: u32) -> u32 {
         if self.many_ids {
             self.first_id.saturating_add(id)
@@ -251,7 +251,7 @@ impl Building<'_> {
         }
     }
 
-    /// Opens a path of the host that leads through no link.
+    /// Opens a path of the host without following links.
     fn from_host(&self, path: &CStr) -> sys::Result<i32> {
         sys::open_beneath(self.host, path, sys::O_PATH, 0, Beneath::NoLinks)
     }
@@ -299,7 +299,7 @@ impl Building<'_> {
         let outcome = match outcome {
             Ok(Maker::Root) => self
                 .own(parent, name.as_c_str(), step)
-                // After the owner: changing that takes bits away.
+                // After the owner, since chown clears mode bits.
                 .and_then(|()| sys::change_mode(parent, name.as_c_str(), step.mode).map(drop)),
             Ok(Maker::Folder) => Ok(()),
             Err(errno) => Err(errno),
@@ -308,7 +308,7 @@ impl Building<'_> {
         outcome
     }
 
-    /// Gives a fresh entry of a directory to whom it is for.
+    /// Sets the owner of a new directory entry.
     fn own(&self, parent: i32, name: &CStr, step: &Step<'_>) -> sys::Result<()> {
         let (uid, gid) = match step.flags & STEP_FOR_USER {
             0 => (self.outside(0), self.outside(0)),
@@ -317,10 +317,10 @@ impl Building<'_> {
         sys::change_owner(parent, name, uid, gid).map(drop)
     }
 
-    /// Makes the last directory or file of a path whose parent is open.
+    /// Creates the last directory or file of a path whose parent is open.
     ///
-    /// In a folder that is shown by other owners this process is nobody who could own anything: there it
-    /// is made in the folder itself, and belongs to whom the folder's numbers say.
+    /// In an id-mapped folder this process has no valid id to own anything: there it creates the
+    /// object in the folder itself, with the ids of the folder.
     fn create(
         &self,
         within: i32,
@@ -412,8 +412,7 @@ impl Building<'_> {
         outcome
     }
 
-    /// Gives an empty folder to whom the folder of the root belongs that it is mounted over, or to the
-    /// user.
+    /// Gives an empty folder to the owner of the folder that it is mounted over, or to the user.
     fn hand_over(&self, source: i32, step: &Step<'_>) -> sys::Result<()> {
         let own = (self.outside(self.made.uid), self.outside(self.made.gid));
         let inside = Text::new(step.content);
@@ -424,14 +423,14 @@ impl Building<'_> {
             sys::close(fd);
         }
         let (uid, gid) = owner.map_or(own, |owner| (owner.uid, owner.gid));
-        // An owner that is not the tree's is nobody to give anything to.
+        // An owner outside the tree's ids is ignored.
         let last = self.outside(IDS - 1);
         let ours = |id: u32| (self.first_id..=last).contains(&id);
         let (uid, gid) = if ours(uid) && ours(gid) { (uid, gid) } else { own };
         sys::change_owner(source, c"", uid, gid).map(drop)
     }
 
-    /// The root that the target of a step is in.
+    /// Returns the root that contains the target of a step.
     fn target_root(&self, step: &Step<'_>) -> i32 {
         if step.flags & STEP_AROUND != 0 { self.around } else { self.root }
     }
@@ -450,8 +449,7 @@ impl Building<'_> {
         outcome
     }
 
-    /// Opens the place of something to be mounted; makes it, and the directories on the way, if it is
-    /// not there.
+    /// Opens a mount point; creates it and its parents if they are missing.
     fn place(&self, within: i32, step: &Step<'_>, directory: bool) -> sys::Result<i32> {
         let open = || sys::open_beneath(within, step.target, sys::O_PATH, 0, Beneath::InRoot);
         match open() {
@@ -474,7 +472,7 @@ impl Building<'_> {
         }
     }
 
-    /// Opens the directory that a path ends in, made if it is not there, and returns the last name.
+    /// Opens the parent directory of a path, creating it if missing, and returns the last name.
     fn parent(&self, within: i32, path: &CStr) -> sys::Result<(i32, Text)> {
         let bytes = path.to_bytes();
         let split = bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -508,7 +506,7 @@ impl Building<'_> {
     }
 }
 
-/// Mounts a file system of the kernel over an open path.
+/// Mounts a kernel file system over an open path.
 fn mount_over(kind: &CStr, target: i32, flags: usize, options: &CStr) -> sys::Result<()> {
     let mut path = Text::new(b"/old/proc/self/fd/");
     path.push_number(target as u32);

@@ -1,5 +1,6 @@
-//! The last steps in the server's own process: it joins, drops and locks everything, then becomes the
-//! program. It never returns: either the program runs or the gateway is told which step failed.
+//! The last steps in the server's own process: it joins its cgroups, drops privileges, installs
+//! filters, then executes the program. Never returns: either the program runs, or the failed step
+//! is reported.
 
 use core::ffi::CStr;
 
@@ -15,12 +16,13 @@ use crate::report::{CONTROL, fail, lack, send};
 use crate::root::Made;
 use crate::sys;
 
-/// What a Landlock rule on a plain file may hold: execute, write, read, truncate, device ioctl.
+/// The accesses that a Landlock rule on a regular file may grant: execute, write, read, truncate,
+/// device ioctl.
 const LANDLOCK_FILE_ACCESS: u64 = 0b1100_0000_0000_0111;
 
 const PR_SET_NO_NEW_PRIVS: usize = 38;
 
-/// Becomes the server; of its cgroups it is already in the first `joined`.
+/// Becomes the server; it is already in the first `joined` of its cgroups.
 pub(crate) fn run(
     job: &Job<'_>,
     made: &Made,
@@ -64,7 +66,8 @@ pub(crate) fn run(
         fail(control, STAGE_USER, errno, 0);
     }
     if job.flags & FLAG_OWN_ROOT == 0 {
-        // Without the right to drop there is nothing to gain either: no new privileges is set.
+        // Without the right to drop capabilities there are none to gain either: "no new privileges"
+        // is set.
         let _ = ids::drop_bounding_set(job.kept_capabilities);
     }
     if job.flags & FLAG_OWN_ROOT == 0
@@ -120,7 +123,8 @@ pub(crate) fn run(
     execute(job, made, control)
 }
 
-/// Moves this process into a cgroup, given by its directory or by its `tasks`: it has one thread.
+/// Moves this process, which has one thread, into a cgroup, given by its directory or its `tasks`
+/// file.
 fn join(cgroup: i32, directory: bool) -> sys::Result<usize> {
     let procs = if directory {
         sys::open_at(cgroup, c"cgroup.procs", sys::O_WRONLY | sys::O_CLOEXEC, 0)?
@@ -165,7 +169,7 @@ fn ruleset(job: &Job<'_>, control: i32) -> Option<i32> {
         let Some((access, path)) = rules.rule() else {
             break;
         };
-        // A system directory that this host does not have needs no rule.
+        // A system directory that does not exist needs no rule.
         let Ok(fd) = sys::open(path, sys::O_PATH | sys::O_CLOEXEC, 0) else {
             continue;
         };
@@ -182,7 +186,7 @@ fn ruleset(job: &Job<'_>, control: i32) -> Option<i32> {
     Some(ruleset)
 }
 
-/// Tries the candidates in order, as a search along `PATH` does.
+/// Executes the first candidate that exists, like a search along `PATH`.
 fn execute(job: &Job<'_>, made: &Made, control: i32) -> ! {
     let home = Some(made.home.as_c_str()).filter(|_| job.flags & FLAG_HOME != 0);
     let (Ok(arguments), Ok(environment)) = (
@@ -204,7 +208,7 @@ fn execute(job: &Job<'_>, made: &Made, control: i32) -> ! {
                 fail(control, STAGE_INTERPRETER, errno, index)
             }
             sys::ENOENT | sys::ENOTDIR => {}
-            // Along a search path, what cannot even be seen is not there.
+            // In a search, a path that is not even visible counts as missing.
             sys::EACCES if job.candidates.count == 1 || sys::exists(program) => {
                 denied = Some(index);
             }
@@ -218,7 +222,7 @@ fn execute(job: &Job<'_>, made: &Made, control: i32) -> ! {
     }
 }
 
-/// Builds the null-terminated array of pointers that exec wants.
+/// Builds the null-terminated pointer array for exec.
 fn pointers(mut texts: Cursor<'_>, last: Option<&CStr>) -> sys::Result<*const *const u8> {
     let count = texts.count as usize;
     let array = sys::map_memory((count + 2) * size_of::<*const u8>())?.cast::<*const u8>();

@@ -1,8 +1,8 @@
-//! Sockets for the gateway, made where only the tree can: on the loopback device of its network
-//! namespace. They are handed out over the control socket and not used here.
+//! Creates sockets for the gateway on the loopback device of the tree's network namespace. They are
+//! sent over the control socket and not used here.
 //!
-//! Nothing waits: a connection is handed out while it is being made, and an answer that finds the
-//! control socket full is dropped. So a stuck server or gateway cannot stop the init.
+//! Nothing blocks: a socket is sent while it still connects, and a response that does not fit the
+//! control socket is dropped. So a stuck server or gateway cannot stop the init.
 
 use crate::protocol::{
     KIND_SOCKET, RECORD_LEN, Record, SOCKET_COMMAND_LEN, SOCKET_LISTEN, SOCKET_VERSION_6,
@@ -10,7 +10,7 @@ use crate::protocol::{
 use crate::report::{CONTROL, encode, send_now};
 use crate::sys;
 
-/// Makes the socket that a command asks for, as `Inside::request` writes it behind its first byte.
+/// Handles a socket command, as `Inside::request` writes it after its first byte.
 pub(crate) fn serve(command: [u8; SOCKET_COMMAND_LEN - 1]) {
     let [what, port_low, port_high, id @ ..] = command;
     let port = u16::from_le_bytes([port_low, port_high]);

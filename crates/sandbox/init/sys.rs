@@ -1,7 +1,7 @@
-//! The system calls the init makes, as thin wrappers that return `Err(errno)`.
+//! The system calls of the init, as thin wrappers that return `Err(errno)`.
 //!
-//! No libc stands below: this keeps the resident process at a few pages. Everything that is unsafe
-//! only because it is a raw system call is made safe here; what stays `unsafe` says what it asks for.
+//! There is no libc: this keeps the resident process at a few pages. Wrappers are safe where only
+//! the raw system call was unsafe; those that stay `unsafe` state their requirements.
 
 use core::arch::asm;
 use core::ffi::CStr;
@@ -81,7 +81,7 @@ const CLOSE_RANGE_CLOEXEC: usize = 4;
 /// Makes one system call with six arguments.
 ///
 /// # Safety
-/// The arguments must be valid for that call: pointers live, lengths true.
+/// The arguments must be valid for that call: live pointers, correct lengths.
 #[inline(always)]
 pub(crate) unsafe fn syscall(number: usize, arguments: [usize; 6]) -> Result<usize> {
     let [a, b, c, d, e, f] = arguments;
@@ -106,7 +106,7 @@ pub(crate) unsafe fn syscall(number: usize, arguments: [usize; 6]) -> Result<usi
     }
 }
 
-/// Makes a system call whose arguments are plain numbers or borrowed memory of a true length.
+/// Makes a system call whose arguments are numbers or borrowed memory of the correct length.
 fn call(number: usize, arguments: &[usize]) -> Result<usize> {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
@@ -114,7 +114,7 @@ fn call(number: usize, arguments: &[usize]) -> Result<usize> {
     unsafe { syscall(number, all) }
 }
 
-/// Ends the process.
+/// Exits the process.
 pub(crate) fn exit(code: i32) -> ! {
     loop {
         let _ = call(nr::EXIT_GROUP, &[code as usize]);
@@ -125,7 +125,7 @@ pub(crate) fn close(fd: i32) {
     let _ = call(nr::CLOSE, &[fd as usize]);
 }
 
-/// Closes every descriptor from `first` on, or marks them to close on exec.
+/// Closes every descriptor from `first` on, or marks them close-on-exec.
 pub(crate) fn close_from(first: u32, on_exec: bool) {
     let flags = if on_exec { CLOSE_RANGE_CLOEXEC } else { 0 };
     if call(nr::CLOSE_RANGE, &[first as usize, u32::MAX as usize, flags]).is_err() {
@@ -158,13 +158,13 @@ pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
     )
 }
 
-/// Sends on a socket without ever raising SIGPIPE.
+/// Sends on a socket without raising SIGPIPE.
 pub(crate) fn send(fd: i32, bytes: &[u8]) -> Result<usize> {
     let at = bytes.as_ptr() as usize;
     call(nr::SENDTO, &[fd as usize, at, bytes.len(), MSG_NOSIGNAL])
 }
 
-/// The same, unless that would take a wait.
+/// The same, without blocking.
 pub(crate) fn send_now(fd: i32, bytes: &[u8]) -> Result<usize> {
     let (at, flags) = (bytes.as_ptr() as usize, MSG_NOSIGNAL | MSG_DONTWAIT);
     call(nr::SENDTO, &[fd as usize, at, bytes.len(), flags])
@@ -191,7 +191,7 @@ pub(crate) fn make_directory(path: &CStr, mode: u32) -> Result<usize> {
     )
 }
 
-/// Whether a path leads to something.
+/// Returns whether a path exists.
 pub(crate) fn exists(path: &CStr) -> bool {
     call(
         nr::FACCESSAT,
@@ -221,7 +221,7 @@ pub(crate) fn is_directory(fd: i32) -> bool {
     outcome.is_ok() && mode & 0o170_000 == 0o040_000
 }
 
-/// Duplicates a descriptor to the lowest free number from `least` on, closing on exec.
+/// Duplicates a descriptor to the lowest free number from `least` on, with close-on-exec.
 pub(crate) fn duplicate_above(fd: i32, least: i32) -> Result<i32> {
     const F_DUPFD_CLOEXEC: usize = 1030;
     call(nr::FCNTL, &[fd as usize, F_DUPFD_CLOEXEC, least as usize]).map(|fd| fd as i32)
@@ -253,8 +253,8 @@ pub(crate) fn fork(flags: usize) -> Result<i32> {
     call(nr::CLONE, &[flags | SIGCHLD as usize]).map(|pid| pid as i32)
 }
 
-/// Forks like [`fork`], with the child born in a version 2 cgroup: unlike joining one later, this
-/// takes no lock that stops every fork of the machine.
+/// Forks like [`fork`], with the child created in a version 2 cgroup. Unlike joining one later,
+/// this does not take a lock that stops all forks of the machine.
 pub(crate) fn fork_into(flags: usize, cgroup: i32) -> Result<i32> {
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     // struct clone_args: flags, pidfd, child tid, parent tid, exit signal, stack, its size, tls,
@@ -270,7 +270,7 @@ pub(crate) fn fork_into(flags: usize, cgroup: i32) -> Result<i32> {
     .map(|pid| pid as i32)
 }
 
-/// Makes a pipe: the end to read from and the end to write to.
+/// Creates a pipe: the read end and the write end.
 pub(crate) fn pipe() -> Result<(i32, i32)> {
     let mut ends = [0i32; 2];
     call(
@@ -280,7 +280,7 @@ pub(crate) fn pipe() -> Result<(i32, i32)> {
     Ok((ends[0], ends[1]))
 }
 
-/// Reads what the kernel has said since it started.
+/// Reads the kernel log.
 pub(crate) fn kernel_log(buffer: &mut [u8]) -> Result<usize> {
     const READ_ALL: usize = 3;
     call(
@@ -289,7 +289,7 @@ pub(crate) fn kernel_log(buffer: &mut [u8]) -> Result<usize> {
     )
 }
 
-/// Reaps one ended child: its process id and wait status.
+/// Reaps one ended child: returns its process id and wait status.
 pub(crate) fn wait_any(block: bool) -> Result<Option<(i32, i32)>> {
     let mut status = 0i32;
     let flags = usize::from(!block);
@@ -346,7 +346,7 @@ pub(crate) fn signal_descriptor(mask: u64) -> Result<i32> {
     .map(|fd| fd as i32)
 }
 
-/// Waits until one of two descriptors has something to say; returns which.
+/// Waits until one of two descriptors is readable; returns which.
 pub(crate) fn wait_readable(first: i32, second: i32) -> (bool, bool) {
     const POLLIN: u64 = 1;
     // struct pollfd: i32 fd, i16 events, i16 revents.
@@ -386,13 +386,13 @@ pub(crate) fn mount(
     )
 }
 
-/// Makes a mount and all below it read-only.
+/// Makes a mount and all mounts below it read-only.
 pub(crate) fn make_read_only(path: &CStr) -> Result<usize> {
     const AT_RECURSIVE: usize = 0x8000;
     set_read_only(path, AT_RECURSIVE)
 }
 
-/// Makes a mount read-only, and not what is mounted below it.
+/// Makes a mount read-only, without the mounts below it.
 pub(crate) fn make_mount_read_only(path: &CStr) -> Result<usize> {
     set_read_only(path, 0)
 }
@@ -413,7 +413,7 @@ fn set_read_only(path: &CStr, flags: usize) -> Result<usize> {
     )
 }
 
-/// Reads directory entries as the kernel packs them.
+/// Reads directory entries in the kernel's format.
 pub(crate) fn directory_entries(fd: i32, buffer: &mut [u8]) -> Result<usize> {
     call(
         nr::GETDENTS64,
@@ -421,7 +421,7 @@ pub(crate) fn directory_entries(fd: i32, buffer: &mut [u8]) -> Result<usize> {
     )
 }
 
-/// Receives one byte and the descriptors that come with it; returns how many, or `None` at the end.
+/// Receives one byte and the attached descriptors; returns their number, or `None` at the end.
 pub(crate) fn receive_descriptors(socket: i32, into: &mut [i32]) -> Result<Option<usize>> {
     const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
     let mut byte = 0u8;
@@ -466,20 +466,20 @@ pub(crate) fn receive_descriptors(socket: i32, into: &mut [i32]) -> Result<Optio
     Ok(Some(count))
 }
 
-/// Maps the whole of a file for reading.
+/// Maps a whole file for reading.
 pub(crate) fn map_file(fd: i32, length: usize) -> Result<*const u8> {
     call(nr::MMAP, &[0, length, 1, 2, fd as usize, 0]).map(|at| at as *const u8)
 }
 
-/// Maps fresh zeroed memory.
+/// Maps new zeroed memory.
 pub(crate) fn map_memory(length: usize) -> Result<*mut u8> {
     call(nr::MMAP, &[0, length, 3, 0x22, usize::MAX, 0]).map(|at| at as *mut u8)
 }
 
-/// Gives a mapping back.
+/// Unmaps memory.
 ///
 /// # Safety
-/// Nothing may refer into the mapping any more.
+/// There must be no references into the mapping.
 pub(crate) unsafe fn unmap(at: *const u8, length: usize) {
     let _ = call(nr::MUNMAP, &[at as usize, length]);
 }
@@ -490,7 +490,7 @@ pub(crate) fn file_size(fd: i32) -> Result<usize> {
     call(nr::LSEEK, &[fd as usize, 0, SEEK_END])
 }
 
-/// Runs another program in this process; returns only the errno.
+/// Replaces this process by another program; returns only on failure, with the errno.
 ///
 /// # Safety
 /// `arguments` and `environment` must be null-terminated arrays of live C strings.

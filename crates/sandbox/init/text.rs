@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-/// The longest path the kernel takes.
+/// The longest path that the kernel accepts.
 const CAPACITY: usize = 4096;
 
 /// A zero-terminated string under construction.
@@ -12,7 +12,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Starts with some bytes.
+    /// Creates a string from bytes.
     pub(crate) fn new(start: &[u8]) -> Self {
         let mut text = Self {
             bytes: [0; CAPACITY],
@@ -22,7 +22,7 @@ impl Text {
         text
     }
 
-    /// Appends bytes, as many as there is room for.
+    /// Appends bytes, as far as they fit.
     pub(crate) fn push(&mut self, more: &[u8]) {
         for byte in more {
             if self.length < CAPACITY - 1 {
@@ -48,7 +48,7 @@ impl Text {
         self.push(&digits[first..]);
     }
 
-    /// The string; empty if a zero crept in.
+    /// Returns the string; empty if it contains a zero byte.
     pub(crate) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }

@@ -1,16 +1,17 @@
-//! Looks a user up in the files of a root, as images name one: `name`, `uid`, `name:group`, `uid:gid`.
+//! Looks up a user in the files of a root, in the forms of image configurations: `name`, `uid`,
+//! `name:group`, `uid:gid`.
 //!
-//! The files are the image's: nothing in them is trusted, and no link leads out of the root.
+//! The files come from the image: they are untrusted, and no link leads out of the root.
 
 use core::ffi::CStr;
 
 use crate::sys;
 use crate::text::Text;
 
-/// As much of a file of users as is read.
+/// The most bytes read of a user file.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Who a text means.
+/// A resolved user.
 pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -71,7 +72,8 @@ pub(crate) fn find(root: i32, text: &[u8]) -> sys::Result<User> {
     Ok(found)
 }
 
-/// Reads a file of the root line by line until one is taken; a file that is not there has none.
+/// Reads a file of the root line by line until `is_taken` returns true; a missing file has no
+/// lines.
 fn for_each_line(root: i32, path: &CStr, mut is_taken: impl FnMut(&[u8]) -> bool) {
     let flags = sys::O_RDONLY | sys::O_NONBLOCK;
     let Ok(fd) = sys::open_beneath(root, path, flags, 0, sys::Beneath::InRoot) else {
@@ -80,7 +82,7 @@ fn for_each_line(root: i32, path: &CStr, mut is_taken: impl FnMut(&[u8]) -> bool
     if sys::metadata(fd).is_ok_and(sys::Metadata::is_file)
         && let Ok(memory) = sys::map_memory(MAX_BYTES)
     {
-        // SAFETY: the fresh mapping has that many bytes, and nobody else knows of it.
+        // SAFETY: the new mapping has that many bytes, and there is no other reference to it.
         let buffer = unsafe { core::slice::from_raw_parts_mut(memory, MAX_BYTES) };
         let mut length = 0;
         while let Ok(more @ 1..) = sys::read(fd, &mut buffer[length..]) {
@@ -91,13 +93,13 @@ fn for_each_line(root: i32, path: &CStr, mut is_taken: impl FnMut(&[u8]) -> bool
                 break;
             }
         }
-        // SAFETY: `buffer` is not used any more.
+        // SAFETY: `buffer` is no longer used.
         unsafe { sys::unmap(memory, MAX_BYTES) };
     }
     sys::close(fd);
 }
 
-/// Reads a whole number that an id can be.
+/// Parses an id.
 fn decimal(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() {
         return None;

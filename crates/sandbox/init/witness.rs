@@ -1,11 +1,10 @@
-//! Tells on standard output which kernel this program finds itself on: run as a guest, it proves what a
-//! runtime is.
+//! Prints which kernel this program runs on. Run as a guest, it proves that a runtime is gVisor.
 
 use crate::sys;
 
 const STDOUT: i32 = 1;
 
-/// Writes the kernel's version and what it logged, and ends.
+/// Prints the kernel's version and log, and exits.
 pub(crate) fn testify() -> ! {
     let mut buffer = [0; 4096];
     if let Ok(fd) = sys::open(c"/proc/version", sys::O_RDONLY | sys::O_CLOEXEC, 0)

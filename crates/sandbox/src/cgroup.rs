@@ -1,8 +1,8 @@
-//! The limits of a tree through cgroups, version 2 or 1, whichever the host gives per controller.
+//! Limits a tree with cgroups, version 2 or 1, depending on where the host has each controller.
 //!
-//! [`Cgroups::open`] finds where we may make our own (`gantry-<instance>`) and ends what dead
-//! instances left there; [`Cgroups::create`] makes one [`Group`] per tree. What is not possible is
-//! returned with its reason, never dropped.
+//! [`Cgroups::open`] finds where the gateway may create its directory (`gantry-<instance>`) and
+//! kills the leftovers of dead instances; [`Cgroups::create`] makes one [`Group`] per tree. Every
+//! limit that is not possible is reported with its reason.
 
 mod group;
 mod hits;
@@ -20,7 +20,7 @@ use parent::Parent;
 
 use crate::command::Limits;
 
-/// What a cgroup can limit for us.
+/// A cgroup controller that Gantry uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Controller {
     Memory,
@@ -28,15 +28,15 @@ pub(crate) enum Controller {
     Pids,
 }
 
-/// The places where this gateway may make cgroups.
+/// The directories in which this gateway may create cgroups.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
     parents: Vec<Parent>,
-    /// Why there is no place, per controller.
+    /// Why a controller is not available.
     refused: Vec<(Controller, String)>,
-    /// Why a limit does not hold although there is a place.
+    /// Why a limit cannot be set although its controller is available.
     unwritten: Vec<(Controller, String)>,
-    /// Where cgroups are mounted at all.
+    /// Where cgroups are mounted.
     mounts: Vec<PathBuf>,
     sequence: AtomicU64,
 }
@@ -60,7 +60,7 @@ impl fmt::Display for Controller {
 }
 
 impl Cgroups {
-    /// Finds and takes our place in every useful hierarchy.
+    /// Creates the gateway's directory in every usable hierarchy.
     pub(crate) fn open(instance: &str) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mountinfo = read("/proc/self/mountinfo");
@@ -73,8 +73,8 @@ impl Cgroups {
                     .iter()
                     .any(|parent| parent.controllers.contains(controller))
             };
-            // Version 2 comes first and is worth having even without controllers: it counts
-            // processor time and ends a whole group at once.
+            // Version 2 comes first and is useful even without controllers: it counts CPU time and
+            // kills a whole group at once.
             let wanted: Vec<Controller> =
                 hierarchy.controllers.iter().copied().filter(free).collect();
             if wanted.is_empty() && hierarchy.version == Version::V1 {
@@ -94,7 +94,7 @@ impl Cgroups {
                 .iter()
                 .any(|parent| parent.controllers.contains(&controller))
             {
-                // The last word: version 1, if there is one, is what the host really uses.
+                // The last reason counts: version 1, if there is one, is what the host really uses.
                 let reason = reasons
                     .iter()
                     .rfind(|(controllers, _)| controllers.contains(&controller))
@@ -115,7 +115,7 @@ impl Cgroups {
         cgroups
     }
 
-    /// Writes every limit once, into a group that nobody joins; returns which cannot be, and why.
+    /// Writes every limit once, into an empty group; returns which fail, and why.
     fn try_limits(&self) -> Vec<(Controller, String)> {
         let limits = Limits {
             cpu: Some(1.0),
@@ -135,7 +135,8 @@ impl Cgroups {
         failed
     }
 
-    /// Returns the directories below which cgroups are mounted. Who can write there leaves its limits.
+    /// Returns the directories below which cgroups are mounted. A process that can write there can
+    /// escape its limits.
     pub(crate) fn mounts(&self) -> &[PathBuf] {
         &self.mounts
     }
@@ -165,7 +166,7 @@ impl Cgroups {
         }
     }
 
-    /// Makes the cgroups of one tree and writes its limits.
+    /// Creates the cgroups of one tree and sets its limits.
     pub(crate) fn create(&self, name: &str, limits: &Limits) -> Group {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
         let directory = format!("{}-{number}", safe_name(name));
@@ -182,7 +183,7 @@ impl Cgroups {
     }
 }
 
-/// Whether version 2 counts the buffers of sockets as memory, as it does unless the kernel is told not to.
+/// Returns whether version 2 counts socket buffers as memory, which is the kernel's default.
 fn sockets_are_charged() -> bool {
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let options = line
@@ -193,12 +194,12 @@ fn sockets_are_charged() -> bool {
         .any(|option| option == "nosocket")
 }
 
-/// Whether this host swaps at all.
+/// Returns whether this host has swap.
 fn has_swap() -> bool {
     fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
 }
 
-/// Returns a name that is safe as a directory.
+/// Returns a name that is safe as a directory name.
 fn safe_name(name: &str) -> String {
     let safe = |c: char| {
         if c.is_ascii_alphanumeric() || "_-".contains(c) {

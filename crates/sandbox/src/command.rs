@@ -1,11 +1,11 @@
-//! What to run and within which bounds: plain values, checked when a command is spawned.
+//! The command to run and its limits: plain values, validated when a command is spawned.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::root::{ImageUser, Mount, Root, RootBase};
 
-/// What any program may need to read to run at all.
+/// System paths that any program may need to read.
 pub(crate) const SYSTEM: [&str; 13] = [
     "/usr",
     "/bin",
@@ -22,10 +22,10 @@ pub(crate) const SYSTEM: [&str; 13] = [
     "/sys/fs/cgroup",
 ];
 
-/// A command to run as an owned tree.
+/// A command to run as a supervised process tree.
 #[derive(Clone)]
 pub struct Command {
-    /// The name of the server: names its cgroup and, as root, picks its user.
+    /// The name of the server: names its cgroup and, if the gateway is root, determines its user.
     pub name: String,
     /// A path, or a name searched along the `PATH` of `env`.
     pub program: String,
@@ -35,81 +35,83 @@ pub struct Command {
     pub env: Vec<(String, String)>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// How strictly the tree is held.
+    /// How strictly the tree is confined.
     pub profile: Profile,
-    /// What the tree may use.
+    /// Resource limits.
     pub limits: Limits,
-    /// With [`Profile::Hosted`] the only paths the tree may write to, `cwd` included only if listed.
+    /// With [`Profile::Hosted`], the only writable paths; includes `cwd` only if listed.
     pub writable: Vec<PathBuf>,
-    /// What of the network the tree reaches.
+    /// Access to the network.
     pub network: Network,
-    /// Which files it sees: the host's, or a root of its own.
+    /// The root file system: the host's, or a separate one.
     pub root: Root,
-    /// With a root of its own, which users it has.
+    /// With a separate root, the range of user ids.
     pub ids: Ids,
-    /// With a root of its own, whom it runs as.
+    /// With a separate root, the user to run as.
     pub user: Option<ImageUser>,
-    /// What answers its system calls.
+    /// The kernel that handles its system calls.
     pub runtime: Runtime,
     /// How its system calls are filtered.
     pub syscalls: Syscalls,
-    /// What must hold before its program runs.
+    /// The protections required before its program runs.
     pub floor: Floor,
 }
 
-/// What must hold before a program runs.
+/// The protections required before a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
-    /// Whatever the host gives; the report says what is missing.
+    /// Whatever the host supports; the report lists what is missing.
     None,
-    /// Everything that holds a hosted tree: namespaces, a root of its own, ids, filters of system calls,
-    /// Landlock, no privileges, and every limit that this host can enforce. Else not one instruction of the
-    /// program runs.
+    /// All protections of a hosted tree: namespaces, a separate root, ids, system call filters,
+    /// Landlock, no privileges, and every limit that this host can enforce. Otherwise the program
+    /// is not started.
     Whole,
 }
 
-/// How strictly a tree is held.
+/// How strictly a tree is confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// A person's own server: owned tree, limits, no new privileges; files and home stay open.
+    /// A user's own server: supervised tree, limits, no new privileges; files and home stay
+    /// accessible.
     Local,
-    /// Someone else's server: also an own user where possible, Landlock and a stricter filter.
+    /// An untrusted server: also a separate user where possible, Landlock and a stricter filter.
     Hosted,
 }
 
-/// What of the network a tree reaches.
+/// Access of a tree to the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Not at all: an own loopback where there are network namespaces, nothing elsewhere.
+    /// None: a private loopback if network namespaces are available, otherwise no sockets.
     None,
-    /// An own loopback on which the init can dial and listen for the gateway.
+    /// A private loopback, on which the init can connect and listen for the gateway.
     Inside,
-    /// As the gateway itself.
+    /// The host's network.
     Full,
 }
 
-/// The users of a tree with a root of its own, as the host numbers them.
+/// The host's user ids for a tree with a separate root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// One user: the gateway's, or as root one that the server's name picks.
+    /// One user: the gateway's own, or if the gateway is root, one derived from the server's name.
     Gateway,
-    /// An own range of 65,536, of which `first` is its root. Needs a gateway that is root.
+    /// A separate range of 65,536 ids, whose first one is root inside. Requires a gateway that runs
+    /// as root.
     Range {
-        /// The first of them.
+        /// The first id.
         first: u32,
     },
 }
 
-/// What answers the system calls of a tree.
+/// The kernel that handles the system calls of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// The host's kernel.
     Kernel,
-    /// gVisor: a kernel of the tree's own, in user space.
+    /// gVisor: a kernel in user space, separate for each tree.
     GVisor(GVisor),
 }
 
-/// A gVisor on this host.
+/// A gVisor installed on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GVisor {
     /// The path of `runsc`.
@@ -119,16 +121,16 @@ pub struct GVisor {
 /// How the system calls of a tree are filtered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syscalls {
-    /// All but a list are let through, so that everything runs as it is.
+    /// All except a list are allowed, so that most programs run unchanged.
     DenyList,
-    /// Only a list is let through, as container engines do.
+    /// Only a list is allowed, as in container engines.
     AllowList,
 }
 
-/// What a tree may use, all its processes together; `nofile` is per process.
+/// Resource limits of a tree, for all its processes together; `nofile` is per process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Processors, as a fraction.
+    /// CPUs, as a fraction.
     pub cpu: Option<f64>,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
@@ -150,7 +152,7 @@ impl Default for Limits {
 }
 
 impl Default for Command {
-    /// Nothing to run, held as strictly as the host's own root allows.
+    /// Returns an empty command with the strictest settings that work on the host's root.
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -173,10 +175,10 @@ impl Default for Command {
 }
 
 impl Command {
-    /// Returns the absolute paths among the program and its arguments that lie outside of what a
-    /// [`Profile::Hosted`] tree sees: the system's files, its working directory and what is mounted for it.
-    /// The program itself is always shown, but nothing beside it. Looks at the words only, not at the
-    /// disk; what an image holds is not known here.
+    /// Returns the absolute paths among the program and its arguments that a [`Profile::Hosted`]
+    /// tree cannot see: it sees system files, its working directory and its mounts. The program
+    /// itself is always visible, but not the files next to it. Checks the text only, not the disk;
+    /// the content of an image is not known here.
     pub fn outside_view(&self) -> Vec<PathBuf> {
         let mounts: &[Mount] = match &self.root {
             Root::Own(root) if root.base != RootBase::HostParts => return Vec::new(),
@@ -187,7 +189,7 @@ impl Command {
             return Vec::new();
         }
         let words = std::iter::once(&self.program).chain(&self.args);
-        // `--config=/x` names a file, too.
+        // `--config=/x` also names a file.
         let paths = words.map(|word| match word.split_once('=') {
             Some((option, value)) if option.starts_with('-') => Path::new(value),
             Some(_) | None => Path::new(word.as_str()),
@@ -196,7 +198,7 @@ impl Command {
             let mounts = mounts.iter().map(|mount| mount.target.as_path());
             let own = self.writable.iter().map(PathBuf::as_path).chain(mounts);
             let mut seen = SYSTEM.iter().map(Path::new).chain(own).chain([&*self.cwd]);
-            // A server without a place of its own runs in `/`, which opens nothing.
+            // A server without its own folder runs in `/`, which makes nothing visible.
             seen.any(|seen| seen != Path::new("/") && path.starts_with(seen))
                 || path.starts_with("/dev")
         };
@@ -207,7 +209,7 @@ impl Command {
 }
 
 impl fmt::Debug for Command {
-    /// Shows the names of the variables only: their values may be secrets.
+    /// Shows only the names of variables: their values may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.env.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Command")

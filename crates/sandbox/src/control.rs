@@ -1,7 +1,7 @@
-//! The control socket between the gateway and an init: the job goes out, records come back.
+//! The control socket between the gateway and an init: sends the job, receives records.
 //!
-//! Each record carries the sender's process id as the gateway's own PID namespace numbers it: the
-//! kernel translates it, so a process deep in a namespace can be named outside.
+//! Each record carries the sender's process id in the gateway's PID namespace: the kernel
+//! translates it, so a process inside a nested namespace can be identified outside.
 
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
@@ -19,14 +19,14 @@ use rustix::net::{
 
 use crate::protocol::{MAX_FDS, RECORD_LEN, Record};
 
-/// A record and who sent it.
+/// A record and its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     pub(crate) record: Record,
     pub(crate) sender: Option<u32>,
 }
 
-/// Returns our nonblocking end and the init's.
+/// Creates the socket pair: the gateway's nonblocking end and the init's end.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
@@ -55,12 +55,12 @@ pub(crate) fn send_job(control: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> io::R
     Ok(())
 }
 
-/// Takes one record without waiting; `None` when the init is gone.
+/// Receives one record without waiting; `None` when the init has exited.
 pub(crate) fn receive(control: BorrowedFd<'_>) -> io::Result<Option<Received>> {
     Ok(receive_with_socket(control)?.map(|(received, _)| received))
 }
 
-/// Takes one record and the socket that may come with it.
+/// Receives one record and the socket that may be attached.
 pub(crate) fn receive_with_socket(
     control: BorrowedFd<'_>,
 ) -> io::Result<Option<(Received, Option<OwnedFd>)>> {
@@ -98,7 +98,7 @@ pub(crate) fn receive_with_socket(
     Ok(Some((Received { record, sender }, socket)))
 }
 
-/// Waits at most so long for one record on the calling thread.
+/// Waits for one record on the calling thread, with a timeout.
 pub(crate) fn receive_within(
     control: BorrowedFd<'_>,
     longest: Duration,

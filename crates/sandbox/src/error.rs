@@ -1,125 +1,125 @@
-//! Why a tree could not be started, or the sandbox not be made: what failed, on what.
+//! Errors of starting a tree or creating the sandbox.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a command does not run.
+/// Why a command could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// The program is nowhere on the search path, or its path leads nowhere.
+    /// The program is not on the search path, or its path does not exist.
     #[error("program `{program}` not found (searched {searched})")]
     ProgramNotFound {
-        /// The program as it was given.
+        /// The program as given.
         program: String,
-        /// Where it was looked for.
+        /// Where it was searched.
         searched: String,
     },
-    /// The program is there but may not or cannot be executed.
+    /// The program exists but cannot be executed.
     #[error("program `{program}` cannot be executed")]
     ProgramNotExecutable {
-        /// The file that was found.
+        /// The path of the program.
         program: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
     /// The program is a script or binary whose interpreter does not exist.
     #[error("the interpreter of program `{program}` does not exist")]
     InterpreterMissing {
-        /// The file that was found.
+        /// The path of the program.
         program: String,
     },
     /// The working directory does not exist.
     #[error("working directory `{cwd}` does not exist")]
     CwdMissing {
-        /// The directory as it was given.
+        /// The directory as given.
         cwd: PathBuf,
     },
     /// The working directory cannot be entered.
     #[error("working directory `{cwd}` cannot be entered")]
     Cwd {
-        /// The directory as it was given.
+        /// The directory as given.
         cwd: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// A path that should be writable does not exist or cannot be reached.
+    /// A writable path does not exist or cannot be accessed.
     #[error("writable path `{path}` cannot be used")]
     Writable {
-        /// The path as it was given.
+        /// The path as given.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// This host cannot give a root of the tree's own, and the host's is never given instead.
-    #[error("this host cannot give a server a root of its own: {why}")]
+    /// This host does not support a separate root; the host's root is never used instead.
+    #[error("this host does not support a separate root: {why}")]
     NoOwnRoot {
-        /// What is missing.
+        /// The reason.
         why: String,
     },
-    /// A protection is missing that must hold before the program runs. It has not run.
-    #[error("not everything holds that must hold before it runs: {missing}")]
+    /// A required protection is missing, so the program was not started.
+    #[error("required protections are missing: {missing}")]
     NotWhole {
-        /// Which protections, each with the reason.
+        /// The missing protections, each with its reason.
         missing: String,
     },
-    /// A place in a root of the tree's own is none.
+    /// An invalid mount target in a separate root.
     #[error(
-        "`{target}` is no place in a root: expected an absolute path without `..`, and not `/`"
+        "`{target}` is not a valid mount target: expected an absolute path without `..`, and not `/`"
     )]
     Target {
-        /// The path as it was given.
+        /// The path as given.
         target: PathBuf,
     },
-    /// An image has no layers, or more than the kernel puts together.
-    #[error("{count} layers make no root: expected 1 to 500")]
+    /// An image has no layers, or more than the kernel supports.
+    #[error("an image with {count} layers cannot be mounted: expected 1 to 500")]
     Layers {
-        /// How many there are.
+        /// The number of layers.
         count: usize,
     },
-    /// Part of a root of the tree's own cannot be made.
+    /// A step of building the root failed.
     #[error("cannot {step}")]
     Root {
-        /// What was being done, and with what.
+        /// The failed step.
         step: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// The user is not known in the tree's own root.
+    /// The user does not exist in the image.
     #[error("user `{user}` is not in the image, or its number is above 65,535")]
     UserUnknown {
-        /// The user as it was given.
+        /// The user as given.
         user: String,
     },
-    /// The runtime is not what it should be.
+    /// The runtime cannot be used.
     #[error("`{program}` cannot run servers: {why}")]
     Runtime {
-        /// The runtime.
+        /// The path of the runtime.
         program: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// A string holds what no process can be given.
-    #[error("{what} holds a NUL byte, or a variable's name is empty or holds `=`")]
+    /// A string that cannot be passed to a process.
+    #[error("{what} contains a NUL byte, or a variable's name is empty or contains `=`")]
     InvalidText {
-        /// Which string: program, argument, variable, path.
+        /// The kind of string: program, argument, variable, path.
         what: &'static str,
     },
-    /// One step of the set-up failed, and going on without it would be wrong.
+    /// A mandatory step of the setup failed.
     #[error("cannot {step}")]
     Setup {
-        /// What was being done.
+        /// The failed step.
         step: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// The init said nothing for too long.
+    /// The init did not report in time.
     #[error("the init did not report within {waited:?}")]
     Silent {
         /// How long was waited.
@@ -133,17 +133,17 @@ pub enum SpawnError {
     Stopped,
 }
 
-/// Why there is no sandbox.
+/// Why the sandbox could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
-    /// The init could not be put into memory.
-    #[error("cannot hold the init in memory")]
+    /// The init could not be loaded into memory.
+    #[error("cannot load the init into memory")]
     Image(#[source] io::Error),
-    /// The thread that collects ended trees could not be started.
-    #[error("cannot start the thread that collects ended processes")]
+    /// The thread that reaps ended trees could not be started.
+    #[error("cannot start the thread that reaps ended processes")]
     Reaper(#[source] io::Error),
-    /// The throw-away tree did not run.
-    #[error("cannot run a throw-away process tree")]
+    /// The test tree could not be started.
+    #[error("cannot start a test process tree")]
     Probe(#[source] SpawnError),
 }

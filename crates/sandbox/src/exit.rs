@@ -1,22 +1,22 @@
-//! How a tree ended and what it used.
+//! How a tree ended, and its resource usage.
 
 use std::time::Duration;
 
 /// How a server ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code, if it ended by itself.
+    /// Its exit code, unless a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Whether the tree ran into its memory limit and was killed for it.
+    /// Whether the tree was killed for exceeding its memory limit.
     pub oom_killed: bool,
-    /// Whether the tree ran into its limit of processes at some time.
+    /// Whether the tree reached its process limit at some time.
     pub pids_limit_hit: bool,
 }
 
 impl Exit {
-    /// Reads a wait status as the kernel gives it.
+    /// Decodes a wait status.
     pub(crate) fn from_wait_status(status: i32) -> Self {
         match status & 0x7f {
             0 => Self {
@@ -30,23 +30,23 @@ impl Exit {
         }
     }
 
-    /// Whether the server ended by itself with code zero.
+    /// Returns whether the server exited with code zero.
     pub fn success(&self) -> bool {
         self.code == Some(0)
     }
 }
 
-/// What a tree uses at a moment.
+/// The resource usage of a tree at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time since the start, of all its processes.
+    /// CPU time since the start, of all its processes.
     pub cpu: Duration,
-    /// Memory in bytes, without file cache that can be dropped.
+    /// Memory in bytes, without reclaimable file cache.
     pub memory_bytes: u64,
-    /// Processes, and threads where a cgroup counts them. In gVisor the guest's processes, as far as they
-    /// are seen from outside.
+    /// Processes, and threads where a cgroup counts them. With gVisor the guest's processes, as far
+    /// as they are visible from outside.
     pub pids: u64,
-    /// Whether the tree ran into its limit of processes lately.
+    /// Whether the tree reached its process limit recently.
     pub pids_limit_hit: bool,
 }
 

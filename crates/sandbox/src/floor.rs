@@ -1,7 +1,8 @@
-//! What a tree must have before its program runs: found out before the start as far as the host is known,
-//! and held by the init, which runs nothing if a step fails.
+//! The protections that are required before a program runs: checked before the start as far as the
+//! host is known, and enforced by the init, which runs nothing if a step fails.
 //!
-//! Entry points: [`check`] before the start, [`failure`] for what the init refused.
+//! Entry points: [`check`] before the start, [`failure`] for a step that the init reports as
+//! failed.
 
 use std::io;
 
@@ -16,7 +17,7 @@ use crate::protocol::{
 };
 use crate::root::Root;
 
-/// The flags with which the init is told.
+/// Returns the job flags for the required protections.
 pub(crate) fn flags(command: &Command) -> u32 {
     match command.floor {
         Floor::None => 0,
@@ -24,7 +25,7 @@ pub(crate) fn flags(command: &Command) -> u32 {
     }
 }
 
-/// Refuses a tree that could not be whole.
+/// Refuses a command whose required protections are not available.
 pub(crate) fn check(
     host: &Host,
     cgroups: &Cgroups,
@@ -37,7 +38,7 @@ pub(crate) fn check(
     }
     let mut missing = Vec::new();
     if command.root == Root::Host {
-        missing.push("root (a root of its own was not asked for)".to_owned());
+        missing.push("root (a separate root was not requested)".to_owned());
     }
     let of_host = |fact: &str| {
         let fact = host.report.fact(fact).filter(|fact| !fact.available);
@@ -68,7 +69,8 @@ pub(crate) fn check(
         (Controller::Cpu, limits.cpu.is_some()),
         (Controller::Pids, limits.pids.is_some()),
     ] {
-        // What the host cannot limit at all is said in the report; what it can has to hold.
+        // A limit that the host cannot enforce at all is only reported; any other must be in
+        // effect.
         if asked
             && cgroups.describe(controller).is_ok()
             && let Err(why) = group.outcome(controller)
@@ -84,7 +86,7 @@ pub(crate) fn check(
     }
 }
 
-/// Tells a step that the init did not go without, if it was one of protection.
+/// Converts a failed step of the init into an error, if it was a required protection.
 pub(crate) fn failure(command: &Command, record: Record) -> Option<SpawnError> {
     let (name, how) = match record.stage {
         STAGE_SECCOMP => ("syscalls", "seccomp"),

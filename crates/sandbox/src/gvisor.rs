@@ -1,9 +1,9 @@
-//! gVisor as what answers a tree's system calls: the bundle it is given, and what runs it.
+//! Runs a tree in gVisor: its bundle, and the command that runs it.
 //!
-//! `runsc run` is a child of our init, in our namespaces and in a root that holds nothing but itself, the
-//! bundle and the tree's root. The bundle is written by the init to memory of the mount namespace: it
-//! holds the environment, and so neither a disk nor a command line ever does. No other command of `runsc`
-//! is used: what it would know are numbers of the inner namespace.
+//! `runsc run` is a child of the init, in the same namespaces and in a root that contains only
+//! itself, the bundle and the tree's root. The init writes the bundle to memory of the mount
+//! namespace, so that the environment in it never reaches a disk or a command line. No other
+//! command of `runsc` is used: it would need process ids of the inner namespace.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,18 +25,18 @@ mod probe;
 pub use probe::GVisorProof;
 pub(crate) use probe::Proofs;
 
-/// Memory that programs share by name; without a size of its own it is bounded by all memory alone.
+/// Shared memory; without its own size limit it is limited only by the total memory.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 const SHARED_MEMORY_BYTES: u64 = 64 << 20;
 const RLIMIT_CORE: u32 = 4;
 const RLIMIT_NOFILE: u32 = 7;
-/// What the runtime itself may open; the guest has the limit of its command.
+/// The descriptor limit of the runtime itself; the guest has the limit of its command.
 const NOFILE: u64 = 65_536;
-/// Numbers that no user has, in whose place the init writes those of the tree's.
+/// Placeholder ids, which the init replaces by those of the tree.
 const UID: u32 = u32::MAX - 15;
 const GID: u32 = u32::MAX - 14;
 
-/// Writes down a job that runs a command in gVisor.
+/// Fills a job that runs a command in gVisor.
 pub(crate) fn fill(
     job: &mut Job,
     command: &Command,
@@ -51,7 +51,8 @@ pub(crate) fn fill(
     finish(job, bundle, command.network);
 }
 
-/// What the tree of a guest may use outside: gVisor has processes and threads for each of the guest's.
+/// Returns the limits outside the guest: gVisor has several processes and threads for each guest
+/// process.
 pub(crate) fn outside(limits: &Limits) -> Limits {
     let threads = |pids: u64| pids.saturating_mul(4).saturating_add(64);
     Limits {
@@ -60,13 +61,13 @@ pub(crate) fn outside(limits: &Limits) -> Limits {
     }
 }
 
-/// The limits of the runtime's own processes.
+/// Returns the limits of the runtime's own processes.
 pub(crate) fn limits() -> Vec<(u32, u64)> {
     let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     vec![(RLIMIT_CORE, 0), (RLIMIT_NOFILE, NOFILE.min(most))]
 }
 
-/// The root that the runtime itself runs in.
+/// Adds the steps for the root in which the runtime runs.
 pub(crate) fn runtime_root(job: &mut Job, runtime: &GVisor) {
     let program = fs::canonicalize(&runtime.program).unwrap_or_else(|_| runtime.program.clone());
     let first = job.first_id;
@@ -86,14 +87,15 @@ pub(crate) fn runtime_root(job: &mut Job, runtime: &GVisor) {
     }
 }
 
-/// The bundle and the command that runs it.
+/// Adds the bundle and the command that runs it.
 pub(crate) fn finish(job: &mut Job, bundle: Vec<u8>, network: Network) {
     let bundle = Step::file_for_user("/bundle/config.json", 0o600, bundle);
     job.steps.push(bundle.with(STEP_AROUND));
     job.flags |= FLAG_RUNTIME;
     job.cwd = PathBuf::from("/");
     job.candidates = vec![PathBuf::from("/runsc")];
-    // In our network namespace, which holds nothing but its loopback unless all is granted.
+    // Uses the tree's network namespace, which has only a loopback unless the full network is
+    // granted.
     let network = match network {
         Network::None => "--network=none",
         Network::Inside | Network::Full => "--network=host",
@@ -113,7 +115,7 @@ pub(crate) fn finish(job: &mut Job, bundle: Vec<u8>, network: Network) {
     .into();
 }
 
-/// The configuration of the guest, with zeros where the numbers of its user go.
+/// Returns the configuration of the guest, with placeholders for its user and group id.
 pub(crate) fn bundle(
     command: &Command,
     host_name: &str,
@@ -167,7 +169,7 @@ pub(crate) fn bundle(
         .collect();
     let limit = |kind: &str, most: u64| json!({"type": kind, "hard": most, "soft": most});
     let mut limits = vec![limit("RLIMIT_NOFILE", command.limits.nofile)];
-    // Held by the guest's kernel: beyond it a fork fails, and the guest lives on.
+    // Enforced by the guest's kernel: beyond it a fork fails, and the guest keeps running.
     limits.extend(command.limits.pids.map(|pids| limit("RLIMIT_NPROC", pids)));
     let none: [&str; 0] = [];
     let config = json!({
@@ -190,7 +192,7 @@ pub(crate) fn bundle(
             "rlimits": limits,
         },
     });
-    // A text of the command cannot hold this: its quotes would be escaped.
+    // The placeholder cannot occur in a text of the command: its quotes would be escaped.
     let text = config.to_string();
     let user = json!({"uid": UID, "gid": GID}).to_string();
     let place = format!("\"user\":{user}");

@@ -1,8 +1,8 @@
-//! The folders that no tree may see, such as the one with the gateway's own keys: which directories are
-//! covered for a command, and what of them stays visible.
+//! The folders that no tree may see, such as the one with the gateway's keys: which directories are
+//! covered for a command, and which paths below them stay visible.
 //!
-//! A directory may be reached by several paths, through symbolic links and bind mounts: each is covered.
-//! Only decides; the init mounts. Entry point: [`Hidden::directories`].
+//! A directory may be reachable by several paths, through symbolic links and bind mounts: each is
+//! covered. Only decides; the init mounts. Entry point: [`Hidden::directories`].
 #![cfg_attr(not(gantry_init), expect(dead_code, reason = "only the init can hide"))]
 
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 /// The folders that no tree may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hidden {
-    /// The folders; those that do not exist are left out.
+    /// The folders; missing ones are ignored.
     pub folders: Vec<PathBuf>,
-    /// Below this one of them a tree keeps its working directory, its program and its home …
+    /// Below this one of them, a tree's working directory, program and home stay visible …
     pub shared: Option<PathBuf>,
-    /// … unless they lie in one of these.
+    /// … unless they are inside one of these.
     pub private: Vec<PathBuf>,
 }
 
@@ -49,7 +49,7 @@ impl Hidden {
         let mut kept: Vec<PathBuf> = Vec::new();
         for path in wanted.iter().filter_map(|path| real(path)) {
             let is_private = private.iter().any(|private| path.starts_with(private));
-            // A file right in the folder is one of its own.
+            // A file directly in the folder belongs to the gateway.
             let is_own = path.parent() == Some(&shared) && !path.is_dir();
             let is_below = path.starts_with(&shared) && path != shared;
             if is_below && !is_own && !is_private && !kept.contains(&path) {
@@ -70,9 +70,9 @@ fn real(path: &Path) -> Option<PathBuf> {
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     device: String,
-    /// What of its file system is mounted.
+    /// The mounted part of its file system.
     root: PathBuf,
-    /// Where.
+    /// The mount point.
     point: PathBuf,
 }
 
@@ -87,7 +87,7 @@ impl Mount {
     }
 }
 
-/// Undoes the octal escapes of blanks and the like.
+/// Decodes the octal escapes of spaces and the like.
 fn unescaped(field: &str) -> PathBuf {
     let bytes = field.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
@@ -109,7 +109,7 @@ fn unescaped(field: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(plain))
 }
 
-/// Returns the other paths that lead to a directory, or to something in it, through other mounts.
+/// Returns the other paths of a directory, or of its content, through other mounts.
 fn aliases(mounts: &[Mount], directory: &Path) -> Vec<PathBuf> {
     let holder = mounts
         .iter()
@@ -121,14 +121,14 @@ fn aliases(mounts: &[Mount], directory: &Path) -> Vec<PathBuf> {
     let Ok(inner) = directory.strip_prefix(&holder.point) else {
         return Vec::new();
     };
-    // Where it is in its own file system.
+    // The path inside its own file system.
     let place = joined(&holder.root, inner);
     let same = mounts.iter().filter(|mount| mount.device == holder.device);
     let mut found = Vec::new();
     for mount in same {
         if let Ok(below) = place.strip_prefix(&mount.root) {
             let alias = joined(&mount.point, below);
-            // Another mount may cover it, or what is there be another directory by now.
+            // Another mount may cover it, or another directory may have replaced it.
             if alias != directory && is_same(&alias, directory) {
                 found.push(alias);
             }

@@ -1,4 +1,4 @@
-//! What this host allows, found by trying: throw-away trees are started with all that might work.
+//! Probes what this host supports: starts test trees with every feature that might work.
 
 use std::fs;
 use std::io;
@@ -39,7 +39,7 @@ mod roots;
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
 
-/// The facts as the plan of a tree needs them.
+/// The supported features, as needed for planning a tree.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) mode: Mode,
@@ -47,23 +47,23 @@ pub(crate) struct Host {
     pub(crate) landlock_abi: i32,
     pub(crate) seccomp: bool,
     pub(crate) private_dirs: bool,
-    /// Where cgroups are mounted, which no tree may write.
+    /// Where cgroups are mounted; no tree may write there.
     pub(crate) cgroup_mounts: Vec<PathBuf>,
-    /// Whether hosted trees can be given an own user.
+    /// Whether hosted trees can run as a separate user.
     pub(crate) own_user: Result<(), String>,
-    /// Whether trees can be given a root of their own.
+    /// Whether trees can have a separate root.
     pub(crate) own_root: Result<(), String>,
-    /// Whether they can be given ranges of ids.
+    /// Whether trees can have a range of ids.
     pub(crate) id_range: Result<(), String>,
     pub(crate) report: HostReport,
 }
 
-/// The namespaces a tree gets.
+/// The namespaces of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mode {
     /// `CLONE_NEW*` bits without the user namespace.
     pub(crate) namespaces: u32,
-    /// Whether they need a user namespace around them.
+    /// Whether they require a user namespace.
     pub(crate) user: bool,
 }
 
@@ -78,7 +78,7 @@ impl Mode {
 }
 
 impl Host {
-    /// Tries what the host allows.
+    /// Probes what the host supports.
     pub(crate) fn probe(
         image: &Image,
         reaper: &Reaper,
@@ -93,9 +93,9 @@ impl Host {
             if mode.user {
                 Ok("around the others")
             } else if mode.namespaces != 0 {
-                Ok("not needed: the gateway may make the others itself")
+                Ok("not needed: the gateway can create the others itself")
             } else {
-                Err("of no use without the others".to_owned())
+                Err("useless without the others".to_owned())
             },
         );
         for (namespace, name) in NAMESPACES {
@@ -165,7 +165,7 @@ impl Host {
 type Attempt = Result<Notes, LaunchError>;
 type Refusals = Vec<(u32, String)>;
 
-/// Finds the most namespaces that work, and why the others do not.
+/// Finds the largest set of namespaces that works, and why the others do not.
 fn best_mode(
     identity: Identity,
     attempt: impl Fn(Mode) -> Attempt,
@@ -173,7 +173,7 @@ fn best_mode(
     let all = NAMESPACES
         .iter()
         .fold(0, |all, (namespace, _)| all | namespace);
-    // Without a user namespace only root may.
+    // Without a user namespace, only root can create namespaces.
     let ways: &[bool] = if identity.uid == 0 {
         &[false, true]
     } else {
@@ -204,7 +204,7 @@ fn best_mode(
                 Err(reason) => refusals.push((namespace, reason)),
             }
         }
-        // The others are of use only to a tree that the kernel holds together.
+        // The other namespaces are useful only with a PID namespace.
         if mode.has(NEW_PID)
             && let Ok(notes) = refused(attempt(mode))?
         {
@@ -213,7 +213,7 @@ fn best_mode(
     }
     for (namespace, _) in NAMESPACES {
         if !refusals.iter().any(|(refused, _)| *refused == namespace) {
-            refusals.push((namespace, "of no use without a pid namespace".to_owned()));
+            refusals.push((namespace, "useless without a PID namespace".to_owned()));
         }
     }
     match refused(attempt(Mode::default()))? {
@@ -222,14 +222,14 @@ fn best_mode(
     }
 }
 
-/// Tells a refusal by the host from a fault of ours.
+/// Separates a refusal by the host from an internal error.
 fn refused(outcome: Attempt) -> Result<Result<Notes, String>, SandboxError> {
     match outcome {
         Ok(notes) => Ok(Ok(notes)),
         Err(LaunchError::Step(record)) if matches!(record.stage, STAGE_UNSHARE | STAGE_ID_MAP) => {
             Ok(Err(reasons::of_namespaces(record.value)))
         }
-        // With a namespace alone a later step may fail: also a refusal.
+        // With only some namespaces a later step may fail: also a refusal.
         Err(LaunchError::Step(record)) => Ok(Err(format!(
             "{}: {}",
             crate::plan::step(record.stage),
@@ -239,7 +239,7 @@ fn refused(outcome: Attempt) -> Result<Result<Notes, String>, SandboxError> {
     }
 }
 
-/// Starts and ends one throw-away tree.
+/// Starts and ends one test tree.
 fn attempt(image: &Image, reaper: &Reaper, identity: Identity, mode: Mode) -> Attempt {
     let mut flags = FLAG_PROBE;
     if mode.has(NEW_MOUNT) && mode.has(NEW_PID) {
@@ -274,12 +274,12 @@ fn attempt(image: &Image, reaper: &Reaper, identity: Identity, mode: Mode) -> At
     launch(image, reaper, &mut job, Group::default()).map(|running| running.notes)
 }
 
-/// Whether hosted trees can be given an own user, or why not.
+/// Returns whether hosted trees can run as a separate user, or why not.
 fn own_user(identity: Identity, mode: Mode) -> Result<(), String> {
     let needed = [CAP_SETUID, CAP_SETGID];
     if identity.uid != 0 {
         return Err(format!(
-            "the gateway runs as uid {}, only root can give another",
+            "the gateway runs as uid {}, only root can assign another",
             identity.uid
         ));
     }
@@ -299,7 +299,7 @@ fn own_user(identity: Identity, mode: Mode) -> Result<(), String> {
     }
 }
 
-/// Whether one line of a uid map (inside, outside, count) covers a range of ids.
+/// Returns whether one line of a uid map (inside, outside, count) covers a range of ids.
 fn maps_range(map: &str, first: u32, count: u32) -> bool {
     map.lines().any(|line| {
         let mut fields = line

@@ -1,5 +1,5 @@
-//! What of the host a hosted command sees in a root of its own: programs and libraries, read-only, and an
-//! `/etc` of its own with what programs need to run.
+//! The parts of the host that a hosted command sees in its separate root: programs and libraries,
+//! read-only, and an own `/etc` with what programs need to run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use crate::root::OwnRoot;
 use crate::search::candidates;
 use crate::steps::Step;
 
-/// Who a hosted command is in its own root.
+/// The user id of a hosted command in its own root.
 pub(crate) const SERVER_ID: u32 = 1000;
 pub(crate) const SERVER_HOME: &str = "/home/server";
 
-/// Programs and libraries. A link among them stays one.
+/// Programs and libraries. Symbolic links among them stay links.
 const PARTS: [&str; 9] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix",
 ];
 
-/// What is shown of the host's `/etc`: nothing that holds a secret or names a person.
+/// The visible files of the host's `/etc`: none contains secrets or names of people.
 const SETTINGS: [&str; 21] = [
     "alternatives",
     "ca-certificates",
@@ -44,10 +44,10 @@ const SETTINGS: [&str; 21] = [
     "timezone",
 ];
 
-/// What of it is covered all the same.
+/// Folders that are covered nevertheless.
 const PRIVATE: [&str; 2] = ["/etc/ssl/private", "/etc/pki/tls/private"];
 
-/// Whether a path lies in what is shown.
+/// Returns whether a path is visible.
 pub(crate) fn shows(path: &Path) -> bool {
     PARTS.iter().any(|part| path.starts_with(part))
 }
@@ -88,13 +88,13 @@ pub(crate) fn steps(command: &Command, root: &OwnRoot) -> Vec<Step> {
         steps.push(Step::file(format!("/etc/{name}"), 0o644, content));
     }
     for name in SETTINGS {
-        // Links lead to what the root does not have at that place.
+        // A link's target may not exist in the root, so the real file is mounted.
         if let Ok(real) = fs::canonicalize(Path::new("/etc").join(name)) {
             let shown = Step::bind(real, format!("/etc/{name}")).with(STEP_READ_ONLY);
             steps.push(shown.optional());
         }
     }
-    // Before `/dev` is there: only folders can be covered yet, and these are.
+    // `/dev` is not mounted yet, so only folders can be covered; these are folders.
     steps.extend(PRIVATE.iter().map(Step::mask));
     steps.push(Step::directory("/var", 0o755));
     steps.push(Step::link("/var/tmp", "/tmp"));
@@ -119,7 +119,7 @@ pub(crate) fn hosts(host_name: &str) -> String {
     format!("127.0.0.1\tlocalhost {host_name}\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 }
 
-/// The resolver's configuration: the host's where the host's network is given.
+/// Returns the resolver's configuration: the host's if the host's network is granted.
 pub(crate) fn resolver(network: Network) -> String {
     match network {
         Network::Full => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),

@@ -9,22 +9,22 @@ use rustix::io::Errno;
 /// The program itself.
 pub(crate) static INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gantry-init"));
 
-/// The init, ready to run.
+/// The init, ready to execute.
 pub(crate) struct Image(OwnedFd);
 
 impl Image {
-    /// Puts the init into memory, where nobody can change it any more.
+    /// Loads the init into a sealed memory file, which cannot be changed afterwards.
     pub(crate) fn new() -> io::Result<Self> {
         sealed("gantry-init", INIT, MemfdFlags::EXEC).map(Self)
     }
 
-    /// Returns a path that leads to the init in this process and its direct children.
+    /// Returns the path of the init, valid in this process and its direct children.
     pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
 }
 
-/// Returns a sealed memory file with that content that is not executable.
+/// Returns a sealed, non-executable memory file with this content.
 pub(crate) fn sealed_data(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     sealed(name, content, MemfdFlags::NOEXEC_SEAL)
 }

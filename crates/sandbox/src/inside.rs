@@ -1,8 +1,8 @@
-//! The running end of the control socket: what the init tells of its tree, and sockets that it makes
-//! inside the tree's network namespace.
+//! The control socket of a running tree: receives the end of the tree, and requests sockets inside
+//! the tree's network namespace.
 //!
-//! Whoever waits for something reads for everybody ([`Channel::pump`]): the end of the tree and
-//! several sockets may be waited for at once, by different tasks. Entry points: [`Inside::dial`] and
+//! Any waiting task reads for all of them ([`Channel::pump`]): different tasks may wait for the end
+//! of the tree and for several sockets at once. Entry points: [`Inside::dial`] and
 //! [`Inside::listen`].
 
 use std::collections::HashMap;
@@ -26,16 +26,16 @@ use crate::protocol::{
     SOCKET_VERSION_6,
 };
 
-/// How long a socket may take, a full queue of the listener included.
+/// Time limit of a socket request, including a full queue of the listener.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The most requests that the init has not answered; their answers fit the control socket.
+/// The most unanswered requests; their responses fit the control socket.
 const MOST_OUTSTANDING: usize = 64;
 
-/// Makes sockets inside the network namespace of one tree, for as long as it lives.
+/// Creates sockets inside the network namespace of one tree while it runs.
 #[derive(Clone, Debug)]
 pub struct Inside {
     channel: Arc<Channel>,
-    /// Whether what is made there reaches only the tree, or the tree was given the host's network.
+    /// Whether the tree has its own network namespace, as opposed to the host's network.
     reachable: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Inside {
 pub(crate) enum Told {
     Running,
     Exited(Exit),
-    /// The init is gone without a word.
+    /// The init exited without a report.
     Gone,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Channel {
 struct Requests {
     next: u32,
     waiting: HashMap<u32, oneshot::Sender<io::Result<OwnedFd>>>,
-    /// Asked for and not answered, whether somebody still waits or not.
+    /// Unanswered requests, including those without a waiting task.
     outstanding: usize,
 }
 
@@ -74,7 +74,7 @@ impl Channel {
         })
     }
 
-    /// Waits until the init has told of the end, or is gone. Safe to cancel.
+    /// Waits until the init reports the end, or has exited. Cancel safe.
     pub(crate) async fn ended(&self) -> Told {
         let mut told = self.told.subscribe();
         let ended = async {
@@ -88,9 +88,9 @@ impl Channel {
         }
     }
 
-    /// Sends a command; a tree that has ended needs none.
+    /// Sends a command; does nothing if the tree has ended.
     pub(crate) fn command(&self, bytes: &[u8]) -> io::Result<()> {
-        // Not through the runtime, which takes a new socket for full until it has looked at it once.
+        // Bypasses the runtime, which treats a new socket as full until it has polled it once.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match rustix::net::send(&self.stream, bytes, flags)? {
             written if written == bytes.len() => Ok(()),
@@ -98,14 +98,14 @@ impl Channel {
         }
     }
 
-    /// Closes the socket for the init, whoever still holds it here.
+    /// Closes the socket for the init, even if other tasks hold it here.
     pub(crate) fn close(&self) {
-        // Fails only if the init has closed its end before.
+        // Fails only if the init has already closed its end.
         rustix::net::shutdown(&self.stream, Shutdown::Both).ok();
         self.gone();
     }
 
-    /// Takes in records for everybody, until the init is gone.
+    /// Receives records for all waiting tasks, until the init has exited.
     async fn pump(&self) {
         loop {
             let receive = || control::receive_with_socket(self.stream.as_fd());
@@ -117,7 +117,7 @@ impl Channel {
         self.gone();
     }
 
-    /// Notes that nothing more will be told.
+    /// Records that no more reports will arrive.
     fn gone(&self) {
         self.told.send_if_modified(|told| {
             let unheard = *told == Told::Running;
@@ -126,7 +126,7 @@ impl Channel {
             }
             unheard
         });
-        // Whoever waits for a socket sees its sender go.
+        // Dropping the senders wakes the tasks that wait for a socket.
         self.requests.lock().waiting.clear();
     }
 
@@ -142,7 +142,7 @@ impl Channel {
                 let id = u32::try_from(record.data).unwrap_or(u32::MAX);
                 let answer = socket.ok_or_else(|| io::Error::from_raw_os_error(record.value));
                 if let Some(waiting) = requests.waiting.remove(&id) {
-                    // Nobody waits any more: the socket closes.
+                    // If the task no longer waits, the socket is closed.
                     waiting.send(answer).ok();
                 }
             }
@@ -150,7 +150,7 @@ impl Channel {
         }
     }
 
-    /// Asks the init for a socket and waits for it.
+    /// Requests a socket from the init and waits for it.
     async fn request(&self, what: u8, port: u16) -> io::Result<OwnedFd> {
         if *self.told.borrow() != Told::Running {
             return Err(ended());
@@ -159,7 +159,7 @@ impl Channel {
         tokio::select! {
             biased;
             answer = &mut answer => answer.map_err(|_| ended())?,
-            // The answer may have been the last that was heard.
+            // The response may have been the last record.
             () = self.pump() => answer.try_recv().map_err(|_| ended())?,
         }
     }
@@ -182,7 +182,7 @@ impl Channel {
         })?;
         requests.next = id.wrapping_add(1);
         requests.outstanding += 1;
-        // Those that nobody waits for any more are forgotten here, so that the map stays small.
+        // Requests without a waiting task are removed here, so that the map stays small.
         requests.waiting.retain(|_, waiting| !waiting.is_closed());
         let (sender, receiver) = oneshot::channel();
         requests.waiting.insert(id, sender);
@@ -204,13 +204,13 @@ impl Inside {
         Self { channel, reachable }
     }
 
-    /// Connects to a port of the tree's own loopback device, `127.0.0.1` before `[::1]`. The socket is
-    /// nonblocking, and good for as long as the tree lives.
+    /// Connects to a port of the tree's own loopback device, `127.0.0.1` before `[::1]`. The socket
+    /// is nonblocking, and valid while the tree runs.
     pub async fn dial(&self, port: u16) -> io::Result<TcpStream> {
         self.within(port, "connected to", async {
             match self.connect(0, port).await {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    // Without version 6 there, the first answer says more.
+                    // If IPv6 is not available, the first error is more useful.
                     let second = self.connect(SOCKET_VERSION_6, port).await;
                     second.map_err(|_| error)
                 }
@@ -220,8 +220,8 @@ impl Inside {
         .await
     }
 
-    /// Listens on a port of the tree's own loopback device (`127.0.0.1`), where only the tree can connect;
-    /// zero takes a free one. The socket is nonblocking.
+    /// Listens on a port of the tree's own loopback device (`127.0.0.1`), where only the tree can
+    /// connect; zero selects a free port. The socket is nonblocking.
     pub async fn listen(&self, port: u16) -> io::Result<TcpListener> {
         let listening = self.channel.request(SOCKET_LISTEN, port);
         let socket = self.within(port, "listened on", listening).await?;
@@ -230,7 +230,7 @@ impl Inside {
 
     async fn connect(&self, version: u8, port: u16) -> io::Result<TcpStream> {
         let socket = TcpStream::from(self.channel.request(version, port).await?);
-        // It comes while it still connects.
+        // The socket is still connecting when it arrives.
         let socket = tokio::net::TcpStream::from_std(socket)?;
         socket.writable().await?;
         match socket.take_error()? {
@@ -239,7 +239,7 @@ impl Inside {
         }
     }
 
-    /// Bounds the time of a request and says what its error is about.
+    /// Limits the time of a request and adds the port to its error.
     async fn within<T>(
         &self,
         port: u16,

@@ -1,4 +1,4 @@
-//! The job for the init as bytes. The order of the fields is that of `init/job.rs`.
+//! Encodes the job for the init. The order of the fields is that of `init/job.rs`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,7 +8,7 @@ use crate::error::SpawnError;
 use crate::protocol::JOB_VERSION;
 use crate::steps::Step;
 
-/// Everything the init is told.
+/// All parameters of the init.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
     pub(crate) flags: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Job {
     /// The first id of that namespace, or the only one; zero in a user namespace around the whole tree.
     pub(crate) first_id: u32,
     pub(crate) host_name: String,
-    /// What makes a root of the tree's own.
+    /// The steps that build a separate root.
     pub(crate) steps: Vec<Step>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -42,15 +42,15 @@ pub(crate) struct Job {
     pub(crate) environment: Vec<(String, String)>,
 }
 
-/// A directory that is covered by an empty one of the tree's own.
+/// A directory that is covered by an empty one private to the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PrivateDir {
     pub(crate) target: PathBuf,
-    /// Whether it is covered only to be out of sight; then the tree may not write there either.
+    /// Whether it is covered only to hide it; then the tree may not write there either.
     pub(crate) hidden: bool,
     /// Options of the tmpfs.
     pub(crate) options: &'static str,
-    /// What stays visible below it, in the order it is shown.
+    /// The paths that stay visible below it, in mount order.
     pub(crate) kept: Vec<Kept>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Kept {
 struct Writer(Vec<u8>);
 
 impl Job {
-    /// Writes the job down.
+    /// Encodes the job.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, SpawnError> {
         let mut out = Writer(Vec::with_capacity(4096));
         out.u32(JOB_VERSION);

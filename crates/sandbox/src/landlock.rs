@@ -10,7 +10,7 @@ const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
-/// Everything the first ABI knows.
+/// All accesses of the first ABI.
 const ALL_OF_ABI_1: u64 = (1 << 13) - 1;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
@@ -18,7 +18,7 @@ const IOCTL_DEV: u64 = 1 << 15;
 const MAKE_CHAR: u64 = 1 << 6;
 const MAKE_BLOCK: u64 = 1 << 11;
 
-/// Abstract sockets and signals of others, since ABI 6.
+/// Abstract sockets and signals to processes outside, since ABI 6.
 const SCOPES: u64 = 0b11;
 
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
@@ -33,7 +33,7 @@ const DEVICES: [&str; 6] = [
     "/dev/tty",
 ];
 
-/// What is handled (files, network, scopes) and what is allowed of it.
+/// The handled accesses (files, network, scopes) and the allowed ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ruleset {
     pub(crate) handled: [u64; 3],
@@ -72,7 +72,7 @@ pub(crate) fn ruleset(abi: i32, readable: &[&Path], writable: &[&Path]) -> Rules
     }
 }
 
-/// Returns the rules for a root of a tree's own: all of it can be read, the listed places be written.
+/// Returns the rules for a separate root: all of it is readable, the listed paths are writable.
 pub(crate) fn own_root(abi: i32, writable: &[PathBuf]) -> Ruleset {
     let writable: Vec<&Path> = writable.iter().map(PathBuf::as_path).collect();
     let mut ruleset = ruleset(abi, &[], &writable);

@@ -1,6 +1,6 @@
-//! Starts one init with its job and follows it until the program runs or is known not to.
+//! Starts one init with its job and waits until the program runs or has failed.
 //!
-//! Works on the calling thread: a caller that goes away in between cannot leave half a tree behind.
+//! Runs on the calling thread: a cancelled caller cannot leave a half-started tree behind.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,9 +25,9 @@ use crate::protocol::{
 };
 use crate::reaper::{Init, Reaper};
 
-/// How long the init may stay silent on its way.
+/// How long the init may take between two reports.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
-/// Room in the pipes for messages; the kernel's default is a quarter of it.
+/// The size of the pipes; the kernel's default is a quarter of it.
 const PIPE_BYTES: usize = 256 * 1024;
 
 /// A tree that runs.
@@ -43,18 +43,18 @@ pub(crate) struct Running {
     pub(crate) notes: Notes,
 }
 
-/// What the init told on its way.
+/// The reports of the init during the start.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Protections that could not be given.
+    /// Protections that failed.
     pub(crate) missing: Vec<Record>,
     pub(crate) landlock_abi: i32,
 }
 
-/// Why a launch ended without a tree.
+/// Why a launch failed.
 #[derive(Debug)]
 pub(crate) enum LaunchError {
-    /// The init says which step failed.
+    /// The step that the init reports as failed.
     Step(Record),
     Other(SpawnError),
 }
@@ -67,7 +67,7 @@ struct Progress {
     notes: Notes,
 }
 
-/// An init that has its job and has not yet said anything.
+/// An init that has its job and has not reported yet.
 struct Prepared {
     child: Child,
     control: OwnedFd,
@@ -80,12 +80,12 @@ struct Pipes {
 }
 
 impl Notes {
-    /// Whether a step was noted at all.
+    /// Returns whether a stage was reported.
     pub(crate) fn has(&self, stage: u8) -> bool {
         self.missing.iter().any(|note| note.stage == stage)
     }
 
-    /// Returns why a step of making the root failed without which it goes.
+    /// Returns why an optional step of building the root failed.
     pub(crate) fn step_failed(&self, index: usize) -> Option<io::Error> {
         let is_meant = |note: &&Record| {
             note.stage == STAGE_STEP && usize::try_from(note.data).is_ok_and(|data| data == index)
@@ -94,7 +94,7 @@ impl Notes {
         Some(io::Error::from_raw_os_error(note.value))
     }
 
-    /// Returns the errno with which a step failed.
+    /// Returns the error of a stage.
     pub(crate) fn failed(&self, stage: u8) -> Option<io::Error> {
         let note = self.missing.iter().find(|note| note.stage == stage)?;
         Some(io::Error::from_raw_os_error(note.value))
@@ -135,7 +135,7 @@ pub(crate) fn launch(
     }) {
         Ok(init) => {
             if init.pid != child.id() {
-                // The outer init has done its part and is ending.
+                // The outer init has finished and is exiting.
                 child.wait().ok();
             }
             let [stdin, stdout, stderr] = ours;
@@ -160,7 +160,7 @@ pub(crate) fn launch(
     Err(failure)
 }
 
-/// Makes everything a job needs, starts the outer init and sends the job.
+/// Prepares everything a job needs, starts the outer init and sends the job.
 fn prepare(image: &Image, job: &mut Job, group: &Group) -> Result<Prepared, SpawnError> {
     let setup = |step| move |source| SpawnError::Setup { step, source };
     let pipes = Pipes::new(job).map_err(setup("make the pipes"))?;
@@ -186,7 +186,8 @@ fn prepare(image: &Image, job: &mut Job, group: &Group) -> Result<Prepared, Spaw
         .chain(&kill_switch)
         .map(AsFd::as_fd)
         .collect();
-    // Sent before there is anyone to receive: it fits the socket, and nobody is left if it fails.
+    // Sent before the receiver exists: it fits the socket buffer, and on failure no process is
+    // left.
     control::send_job(control.as_fd(), &fds).map_err(setup("send the job"))?;
     let child = start(image, theirs).map_err(setup("start the init"))?;
     Ok(Prepared {
@@ -197,7 +198,7 @@ fn prepare(image: &Image, job: &mut Job, group: &Group) -> Result<Prepared, Spaw
 }
 
 impl Progress {
-    /// Reads records until the program runs; returns who is resident.
+    /// Reads records until the program runs; returns the process id of the resident init.
     fn follow(&mut self, control: &OwnedFd) -> Result<u32, LaunchError> {
         loop {
             if let (true, Some(resident)) = (self.started, self.resident) {
@@ -237,12 +238,12 @@ impl Progress {
         }
     }
 
-    /// Ends what there is of the tree and has it collected.
+    /// Kills what exists of the tree and has it reaped.
     fn abandon(&mut self, child: &mut Child, control: &OwnedFd, stuck: bool, reaper: &Reaper) {
-        // The init sees the end of the stream, while its last records can still be read.
+        // The init sees the end of the stream, and its last records can still be read.
         rustix::net::shutdown(control, Shutdown::Write).ok();
         if self.resident != Some(child.id()) {
-            // The outer init ends by itself once it has told who is resident.
+            // The outer init exits by itself once it has reported the resident one.
             if stuck {
                 child.kill().ok();
             }
@@ -257,7 +258,7 @@ impl Progress {
         match reaper.watch(resident) {
             Ok(init) if resident != child.id() => init.kill(),
             Ok(_) => {}
-            // Out of descriptors: it is our child and not reaped, so its number is still its own.
+            // Out of descriptors: it is an unreaped child, so its process id is not reused.
             Err(_) => {
                 if let Some(pid) = i32::try_from(resident).ok().and_then(Pid::from_raw) {
                     if resident != child.id() {
@@ -276,13 +277,13 @@ impl Pipes {
         let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         for pipe in [&stdin, &stdout] {
-            // Best effort: a user's sum of pipe memory is limited.
+            // Best effort: the total pipe memory of a user is limited.
             fcntl_setpipe_size(pipe, PIPE_BYTES).ok();
         }
         let theirs = [their_stdin, their_stdout, their_stderr];
-        // So that the server may open `/dev/stderr` by name.
+        // So that the server can open `/dev/stderr` by name.
         if job.flags & FLAG_OWN_ROOT != 0 {
-            // Whoever it is there: nobody outside its tree can reach them.
+            // Open to every user: only the tree can reach these pipes.
             for pipe in &theirs {
                 fchmod(pipe, Mode::from_raw_mode(0o666))?;
             }

@@ -101,17 +101,17 @@ pub use tree::Tree;
 
 use tokio::net::unix::pipe::{Receiver, Sender};
 
-/// How a sandbox is set up.
+/// The options of a sandbox.
 #[derive(Clone, Debug)]
 pub struct SandboxOptions {
-    /// Names our cgroup directory, `gantry-<instance>`: the same over restarts of one gateway.
+    /// Names the cgroup directory, `gantry-<instance>`: the same over restarts of one gateway.
     pub instance: String,
 }
 
 /// A running command and its three pipes.
 #[derive(Debug)]
 pub struct Spawned {
-    /// The processes; dropping it ends them all.
+    /// The processes; dropping it kills them all.
     pub tree: Tree,
     /// Writes to the server's standard input.
     pub stdin: Sender,
@@ -119,6 +119,6 @@ pub struct Spawned {
     pub stdout: Receiver,
     /// Reads the server's standard error.
     pub stderr: Receiver,
-    /// What was enforced and what was not, and why.
+    /// Which protections are enforced and which are not, and why.
     pub report: Report,
 }

@@ -1,4 +1,4 @@
-//! Reads what a tree uses, apart from the tree itself, which somebody else waits for.
+//! Reads the usage of a tree, independent of the task that waits for its end.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::exit::Usage;
 use crate::procfs;
 use crate::reaper::Init;
 
-/// Reads what one tree uses, for as long as it lives.
+/// Reads the usage of one tree while it runs.
 #[derive(Debug)]
 pub struct Meter {
     init: Arc<Init>,
@@ -19,9 +19,9 @@ impl Meter {
         Self { init, group }
     }
 
-    /// Returns what the tree uses now, from its cgroups or from `/proc`.
+    /// Returns the current usage, from the tree's cgroups or from `/proc`.
     pub fn read(&self) -> Usage {
-        // A process that has been reaped has no number any more.
+        // The id of a reaped process may be reused.
         let gone = self.init.ended().borrow().is_some();
         let mut usage = if gone {
             Usage::default()
@@ -32,8 +32,8 @@ impl Meter {
         usage
     }
 
-    /// Returns how many bytes and files the tree keeps on these devices without a name: removed, but open
-    /// or mapped. Blocks.
+    /// Returns how many bytes and files the tree holds on these devices without a name: deleted,
+    /// but open or mapped. Blocks.
     pub fn unnamed_files(&self, devices: &[u64]) -> (u64, u64) {
         if self.init.ended().borrow().is_some() {
             return (0, 0);

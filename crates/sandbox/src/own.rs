@@ -1,7 +1,7 @@
-//! A root of a tree's own, put together: what is in it, in which order it is made.
+//! The layout of a separate root: its content, and the order in which it is built.
 //!
-//! Only decides; the init takes the steps. The parts of the host that a hosted command sees are in
-//! `host_parts`, what gVisor needs around the root in `gvisor`.
+//! Only decides; the init executes the steps. The parts of the host that a hosted command sees are
+//! in `host_parts`, what gVisor needs around the root in `gvisor`.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ use crate::steps::Step;
 
 /// The devices of every root.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// What of `/proc` is covered: Docker's list, and the kernel's command line.
+/// The covered parts of `/proc`: Docker's list, and the kernel's command line.
 const MASKED: [&str; 13] = [
     "/proc/acpi",
     "/proc/asound",
@@ -38,7 +38,7 @@ const MASKED: [&str; 13] = [
     "/proc/timer_list",
     "/proc/timer_stats",
 ];
-/// What of `/proc` can only be read.
+/// The read-only parts of `/proc`.
 const READ_ONLY: [&str; 5] = [
     "/proc/bus",
     "/proc/fs",
@@ -46,32 +46,32 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sys",
     "/proc/sysrq-trigger",
 ];
-/// As many as the kernel takes.
+/// The most layers that the kernel supports.
 const MOST_LAYERS: usize = 500;
 const SHARED_MEMORY: &str = "mode=1777,size=64m,nr_inodes=4k";
 
-/// A root and what the rest of the plan has to know of it.
+/// A root, and the properties that the rest of the plan needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) steps: Vec<Step>,
-    /// Where the tree can write, as it sees it.
+    /// The writable paths, as the tree sees them.
     pub(crate) writable: Vec<PathBuf>,
-    /// Those of them that its user cannot write to all the same.
+    /// Those of them that its user cannot write to nevertheless.
     pub(crate) unwritable: Vec<PathBuf>,
-    /// Of each place that gVisor mounts itself: target, where its content is, whether it is read-only.
+    /// For each mount that gVisor makes itself: target, source, whether it is read-only.
     pub(crate) guest_mounts: Vec<(PathBuf, String, bool)>,
 }
 
-/// Where the root of a tree is made, and what is mounted in it by whom.
+/// How the root is used, and which kernel mounts what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// It becomes the root; everything is mounted in it.
+pub(crate) enum RootUse {
+    /// The tree enters it; everything is mounted in it.
     Entered,
-    /// It stays a folder: gVisor mounts devices, processes and what can be written.
+    /// It stays a folder: gVisor mounts devices, `/proc` and the writable paths.
     Guest,
 }
 
-impl Way {
+impl RootUse {
     fn place(self) -> &'static str {
         match self {
             Self::Entered => "/new",
@@ -80,30 +80,30 @@ impl Way {
     }
 }
 
-/// To whom the gateway can give folders.
+/// The owner of folders that the gateway hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// To nobody: there is one user, the gateway's own.
+    /// No change: there is only one user, the gateway's own.
     Same,
-    /// To the tree's user, who has this number outside.
+    /// The tree's user, with this id outside.
     Known(u32),
-    /// To the tree's user, whom the init looks up.
+    /// The tree's user, whom the init looks up.
     LookedUp,
 }
 
-/// Puts the root of a command together.
+/// Plans the root of a command.
 pub(crate) fn layout(
     command: &Command,
     root: &OwnRoot,
     hidden: &Hidden,
-    way: Way,
+    used_as: RootUse,
     owner: Owner,
 ) -> Result<Layout, SpawnError> {
     if let RootBase::Layers { lower, .. } = &root.base {
         check_layers(lower)?;
     }
     let mut layout = Layout::default();
-    layout.begin(root, way);
+    layout.begin(root, used_as);
     if let Some(user) = &command.user {
         layout.steps.push(Step::user(&user.to_string()));
     }
@@ -113,13 +113,13 @@ pub(crate) fn layout(
         }
         RootBase::Layers { .. } | RootBase::Folder(_) => layout.names(command, root),
     }
-    match way {
-        Way::Entered => layout.kernel_places(),
-        Way::Guest => layout.writable.push(PathBuf::from(SHARED_MEMORY_OF_GUEST)),
+    match used_as {
+        RootUse::Entered => layout.kernel_places(),
+        RootUse::Guest => layout.writable.push(PathBuf::from(SHARED_MEMORY_OF_GUEST)),
     }
-    layout.scratch(way, matches!(root.base, RootBase::HostParts));
+    layout.scratch(used_as, matches!(root.base, RootBase::HostParts));
     for (target, source, read_only) in bound(command, root, hidden)? {
-        layout.folder(&target, &source, read_only, way, owner)?;
+        layout.folder(&target, &source, read_only, used_as, owner)?;
     }
     for mount in &root.mounts {
         check_target(&mount.target)?;
@@ -130,11 +130,11 @@ pub(crate) fn layout(
                     source: error,
                 };
                 let real = fs::canonicalize(source).map_err(failed)?;
-                layout.folder(&mount.target, &real, mount.read_only, way, owner)?;
+                layout.folder(&mount.target, &real, mount.read_only, used_as, owner)?;
             }
             MountKind::Tmpfs { bytes, inodes } => {
                 let options = format!("mode=1777,size={bytes},nr_inodes={inodes}");
-                layout.memory(&mount.target, &options, way);
+                layout.memory(&mount.target, &options, used_as);
             }
         }
     }
@@ -154,7 +154,7 @@ pub(crate) fn layout(
 }
 
 impl Layout {
-    fn begin(&mut self, root: &OwnRoot, way: Way) {
+    fn begin(&mut self, root: &OwnRoot, used_as: RootUse) {
         let scratch = &root.scratch;
         let options = format!(
             "mode=755,size={},nr_inodes={}",
@@ -163,16 +163,18 @@ impl Layout {
         self.steps
             .push(Step::scratch(scratch.folder.as_deref(), options));
         self.steps.push(match &root.base {
-            RootBase::HostParts => Step::memory_root(way.place(), "mode=755,size=4m,nr_inodes=4k"),
+            RootBase::HostParts => {
+                Step::memory_root(used_as.place(), "mode=755,size=4m,nr_inodes=4k")
+            }
             RootBase::Layers { base, lower } => {
-                let layers = Step::layers_root(way.place(), base, lower);
+                let layers = Step::layers_root(used_as.place(), base, lower);
                 layers.with(if root.writable { STEP_WRITABLE } else { 0 })
             }
-            RootBase::Folder(folder) => Step::folder_root(way.place(), folder),
+            RootBase::Folder(folder) => Step::folder_root(used_as.place(), folder),
         });
     }
 
-    /// The files of an image that say where it is.
+    /// Adds `/etc/hostname`, `/etc/hosts` and `/etc/resolv.conf` for an image.
     fn names(&mut self, command: &Command, root: &OwnRoot) {
         for (name, content) in [
             ("/etc/hosts", hosts(&root.hostname)),
@@ -186,7 +188,7 @@ impl Layout {
         }
     }
 
-    /// `/dev` and `/proc`.
+    /// Adds `/dev` and `/proc`.
     fn kernel_places(&mut self) {
         let steps = &mut self.steps;
         steps.push(Step::memory("/dev", "mode=755,size=64k,nr_inodes=128"));
@@ -215,25 +217,31 @@ impl Layout {
         self.writable.push(PathBuf::from("/dev/shm"));
     }
 
-    /// `/tmp` and, for a hosted command, a home.
-    fn scratch(&mut self, way: Way, home: bool) {
+    /// Adds `/tmp` and, for a hosted command, a home.
+    fn scratch(&mut self, used_as: RootUse, home: bool) {
         let of_scratch = |name: &str, mode| Step::directory(name, mode).with(STEP_IN_SCRATCH);
         self.steps.push(of_scratch("/tmp", 0o1777));
-        self.show(Path::new("/tmp"), "/tmp", STEP_IN_SCRATCH, false, way);
+        self.show(Path::new("/tmp"), "/tmp", STEP_IN_SCRATCH, false, used_as);
         if home {
             self.steps
                 .push(of_scratch("/home", 0o700).with(STEP_FOR_USER));
-            self.show(Path::new(SERVER_HOME), "/home", STEP_IN_SCRATCH, false, way);
+            self.show(
+                Path::new(SERVER_HOME),
+                "/home",
+                STEP_IN_SCRATCH,
+                false,
+                used_as,
+            );
         }
     }
 
-    /// Shows a folder or file of the host.
+    /// Adds a folder or file of the host.
     fn folder(
         &mut self,
         target: &Path,
         source: &Path,
         read_only: bool,
-        way: Way,
+        used_as: RootUse,
         owner: Owner,
     ) -> Result<(), SpawnError> {
         let failed = |error| SpawnError::Writable {
@@ -253,19 +261,19 @@ impl Layout {
         }
         let source = source.as_os_str().to_str().map(str::to_owned);
         let source = source.ok_or(SpawnError::InvalidText { what: "path" })?;
-        self.show(target, &source, flags, read_only, way);
+        self.show(target, &source, flags, read_only, used_as);
         Ok(())
     }
 
-    /// Shows something at a target, mounted by us or by the guest's kernel.
-    fn show(&mut self, target: &Path, source: &str, flags: u32, read_only: bool, way: Way) {
+    /// Adds a mount, made by the init or by the guest's kernel.
+    fn show(&mut self, target: &Path, source: &str, flags: u32, read_only: bool, used_as: RootUse) {
         let flags = flags | if read_only { STEP_READ_ONLY } else { 0 };
-        match way {
-            Way::Entered => self.steps.push(Step::bind(source, target).with(flags)),
-            Way::Guest => {
+        match used_as {
+            RootUse::Entered => self.steps.push(Step::bind(source, target).with(flags)),
+            RootUse::Guest => {
                 let place = self.guest_place(target, read_only);
                 let mut bind = Step::bind(source, place).with(flags | STEP_AROUND);
-                // Whose it becomes is told by what the root has there.
+                // Its owner becomes that of the directory it covers in the root.
                 bind.content = target.as_os_str().as_bytes().to_vec();
                 self.steps.push(bind);
                 self.steps.push(Step::directory(target, 0o755));
@@ -276,10 +284,10 @@ impl Layout {
         }
     }
 
-    fn memory(&mut self, target: &Path, options: &str, way: Way) {
-        match way {
-            Way::Entered => self.steps.push(Step::memory(target, options)),
-            Way::Guest => {
+    fn memory(&mut self, target: &Path, options: &str, used_as: RootUse) {
+        match used_as {
+            RootUse::Entered => self.steps.push(Step::memory(target, options)),
+            RootUse::Guest => {
                 let place = self.guest_place(target, false);
                 self.steps
                     .push(Step::memory(place, options).with(STEP_AROUND));
@@ -289,7 +297,7 @@ impl Layout {
         self.writable.push(target.to_owned());
     }
 
-    /// Notes what the guest mounts; returns where its content goes, around its root.
+    /// Records a mount of the guest; returns where its source is placed, outside its root.
     fn guest_place(&mut self, target: &Path, read_only: bool) -> String {
         let place = format!("/mounts/{}", self.guest_mounts.len());
         self.guest_mounts
@@ -297,7 +305,7 @@ impl Layout {
         place
     }
 
-    /// Covers what of the hidden folders a bound one would show.
+    /// Covers the hidden folders that a bind mount would show.
     fn cover(&mut self, hidden: &Hidden) {
         let masks: Vec<Step> = hidden
             .directories()
@@ -317,7 +325,7 @@ impl Layout {
     }
 }
 
-/// Returns what a hosted command sees at the host's own paths: target, source, whether only to read.
+/// Returns the host paths that a hosted command sees: target, source, whether it is read-only.
 fn bound(
     command: &Command,
     root: &OwnRoot,
@@ -379,7 +387,7 @@ fn bound(
     Ok(shown)
 }
 
-/// Refuses what is no name of a layer below their folder.
+/// Refuses an invalid layer name.
 fn check_layers(lower: &[String]) -> Result<(), SpawnError> {
     let is_name = |name: &String| {
         let mut parts = Path::new(name).components();
@@ -394,7 +402,7 @@ fn check_layers(lower: &[String]) -> Result<(), SpawnError> {
     }
 }
 
-/// Refuses a place in the root that is none.
+/// Refuses an invalid mount target.
 fn check_target(target: &Path) -> Result<(), SpawnError> {
     let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     if target.is_absolute() && target != Path::new("/") && target.components().all(plain) {
@@ -405,7 +413,7 @@ fn check_target(target: &Path) -> Result<(), SpawnError> {
     })
 }
 
-/// Whether a folder holds nothing, or only what making a file system leaves in it.
+/// Returns whether a folder is empty, apart from `lost+found`.
 fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|entries| {
         let mut names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));

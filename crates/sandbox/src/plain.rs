@@ -1,6 +1,6 @@
-//! The sandbox of a host for which there is no init: a plain supervised process and an honest report.
+//! The sandbox on platforms without an init: a supervised process and a truthful report.
 //!
-//! Only the server's own process group is held. Entry point: [`Sandbox::spawn`].
+//! Only the server's own process group is controlled. Entry point: [`Sandbox::spawn`].
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -36,7 +36,7 @@ pub struct Sandbox {
     hides: bool,
 }
 
-/// The process group of one command. Dropping it ends the group.
+/// The process group of one command. Dropping it kills the group.
 #[derive(Debug)]
 pub struct Tree {
     pid: u32,
@@ -44,49 +44,49 @@ pub struct Tree {
     ended: watch::Receiver<Option<Exit>>,
 }
 
-/// Reads what one tree uses: nothing, since this platform is not asked.
+/// Reads the usage of a tree; always empty on this platform.
 #[derive(Debug)]
 pub struct Meter(());
 
 impl Meter {
-    /// Returns nothing: this platform is not asked.
+    /// Returns no usage: not supported on this platform.
     pub fn read(&self) -> Usage {
         Usage::default()
     }
 
-    /// Returns nothing: this platform is not asked.
+    /// Returns zeros: not supported on this platform.
     pub fn unnamed_files(&self, _devices: &[u64]) -> (u64, u64) {
         (0, 0)
     }
 }
 
-/// What would be proved of a gVisor; here there is none.
+/// The verified properties of a gVisor; never created on this platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GVisorProof {
     /// The release, as a date.
     pub release: u32,
-    /// The kernel that a guest finds.
+    /// The kernel that a guest sees.
     pub kernel: String,
 }
 
-/// Makes no sockets: a process here has no network of its own.
+/// Creates no sockets: a process here has no network namespace.
 #[derive(Clone, Debug)]
 pub struct Inside(());
 
 impl Inside {
-    /// Refuses: a process here has no network of its own.
+    /// Always fails: a process here has no network namespace.
     pub async fn dial(&self, _port: u16) -> io::Result<TcpStream> {
         Err(io::Error::new(io::ErrorKind::Unsupported, WHY))
     }
 
-    /// Refuses: a process here has no network of its own.
+    /// Always fails: a process here has no network namespace.
     pub async fn listen(&self, _port: u16) -> io::Result<TcpListener> {
         Err(io::Error::new(io::ErrorKind::Unsupported, WHY))
     }
 }
 
 impl Sandbox {
-    /// Notes that this platform has no means of isolation that we use.
+    /// Reports that no isolation is supported on this platform.
     pub fn probe(_options: SandboxOptions) -> Result<Self, SandboxError> {
         let means = [
             "pid namespace",
@@ -106,7 +106,8 @@ impl Sandbox {
         })
     }
 
-    /// Returns one whose reports say that these folders are visible: this platform hides none.
+    /// Returns a sandbox whose reports say that these folders are visible: this platform cannot
+    /// hide them.
     #[must_use]
     pub fn hiding(self, hidden: Hidden) -> Self {
         Self {
@@ -115,12 +116,12 @@ impl Sandbox {
         }
     }
 
-    /// Returns what the host allows.
+    /// Returns what the host supports.
     pub fn host(&self) -> &HostReport {
         &self.host
     }
 
-    /// Refuses: gVisor runs on Linux.
+    /// Always fails: gVisor runs on Linux.
     pub async fn probe_runtime(&self, _program: &Path) -> Result<GVisorProof, String> {
         Err(WHY.to_owned())
     }
@@ -195,12 +196,12 @@ impl Tree {
         self.pid
     }
 
-    /// Returns the limits the tree was given; none is enforced.
+    /// Returns the limits of the tree; none is enforced.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Waits until the server has ended. Safe to cancel and to call again.
+    /// Waits until the server has ended. Cancel safe; may be called again.
     pub async fn wait(&mut self) -> Exit {
         let exit = self.ended.wait_for(Option::is_some).await;
         exit.ok().and_then(|exit| exit.clone()).unwrap_or_default()
@@ -211,22 +212,22 @@ impl Tree {
         self.signal(Signal::TERM);
     }
 
-    /// Ends the server's process group.
+    /// Kills the server's process group.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
-    /// Returns nothing: this platform is not asked.
+    /// Returns no usage: not supported on this platform.
     pub fn usage(&self) -> Usage {
         self.meter().read()
     }
 
-    /// Returns what reads the tree's usage while somebody else waits for its end.
+    /// Returns a meter for the tree's usage, independent of the task that waits for its end.
     pub fn meter(&self) -> Meter {
         Meter(())
     }
 
-    /// Returns what would make sockets inside the tree's network namespace.
+    /// Returns the handle for sockets inside the tree's network namespace.
     pub fn inside(&self) -> Inside {
         Inside(())
     }

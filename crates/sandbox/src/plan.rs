@@ -1,6 +1,6 @@
-//! What one tree is given: turns a command and the host's facts into a job for the init.
+//! Plans one tree: turns a command and the host's features into a job for the init.
 //!
-//! Decides only; what really came of it is put together in `promises.rs`.
+//! Only decides; `promises.rs` reports the actual result.
 
 use std::fs;
 use std::io;
@@ -30,7 +30,7 @@ mod own_root;
 
 pub(crate) use own_root::OwnPlan;
 
-/// The users of hosted trees: `FIRST_UID + hash(name) % UIDS`.
+/// The user ids of hosted trees: `FIRST_UID + hash(name) % UIDS`.
 pub(crate) const FIRST_UID: u32 = 61_000;
 pub(crate) const UIDS: u32 = 4_000;
 
@@ -39,22 +39,22 @@ const RLIMIT_CORE: u32 = 4;
 pub(crate) const RLIMIT_NPROC: u32 = 6;
 pub(crate) const RLIMIT_NOFILE: u32 = 7;
 
-/// What a person's own server keeps if the gateway is root: to handle files, users and low ports.
-/// chown, dac_override, fowner, fsetid, kill, setgid, setuid, net_bind_service.
+/// The capabilities that a user's own server keeps if the gateway is root: for files, users and low
+/// ports. chown, dac_override, fowner, fsetid, kill, setgid, setuid, net_bind_service.
 const ROOT_CAPABILITIES: u64 = 0b100_1111_1011;
 
-/// What hosted trees get an own, empty one of, and its options.
+/// The directories that hosted trees get empty private versions of, with their mount options.
 const PRIVATE: [(&str, &str); 3] = [
     ("/tmp", "mode=1777,size=64m"),
     ("/dev/shm", "mode=1777,size=64m"),
     ("/run", "mode=755,size=1m"),
 ];
-/// The options of what covers a directory that no tree may see.
+/// The mount options of the cover of a hidden directory.
 const HIDDEN_OPTIONS: &str = "mode=755,size=1m";
-/// Of these, where the tree may write.
+/// The private directories in which the tree may write.
 const PRIVATE_WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
 
-/// Who the gateway is.
+/// The user and privileges of the gateway.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
@@ -63,27 +63,27 @@ pub(crate) struct Identity {
     pub(crate) capabilities: u64,
 }
 
-/// A job with what is needed to report on it.
+/// A job, and what is needed to report on it.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) job: Job,
     pub(crate) mode: Mode,
     /// How many system calls the filters refuse.
     pub(crate) refused_calls: usize,
-    /// How many pass, where only listed ones do.
+    /// How many system calls are allowed, with an allow list.
     pub(crate) allowed_calls: Option<usize>,
-    /// Canonical writable paths that the tree's user cannot write to all the same.
+    /// Canonical writable paths that the tree's user cannot write to nevertheless.
     pub(crate) unwritable: Vec<PathBuf>,
-    /// Memory of one process, where no cgroup holds the tree.
+    /// The memory limit of one process, if no cgroup limits the tree.
     pub(crate) data_limit: Option<u64>,
-    /// Processes of the tree's own user, where no cgroup counts them.
+    /// The process limit of the tree's own user, if no cgroup counts them.
     pub(crate) process_limit: Option<u64>,
-    /// What it has instead of the host's root.
+    /// The plan of its separate root, if it has one.
     pub(crate) own: Option<OwnPlan>,
 }
 
 impl Identity {
-    /// Returns who this process is.
+    /// Returns the identity of this process.
     pub(crate) fn current() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let permitted = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
@@ -95,7 +95,7 @@ impl Identity {
         }
     }
 
-    /// Returns the maps of a user namespace in which everyone stays who they are.
+    /// Returns the maps of a user namespace that keep the user and group ids.
     pub(crate) fn maps(self, mode: Mode) -> (String, String) {
         if mode.user {
             (
@@ -109,7 +109,7 @@ impl Identity {
 }
 
 impl Plan {
-    /// Decides what a command gets.
+    /// Plans a command.
     pub(crate) fn new(
         host: &Host,
         mode: Mode,
@@ -167,7 +167,7 @@ impl Plan {
             unwritable = confine(host, mode, command, &candidates, &mut job)?;
         }
         if mode.has(NEW_MOUNT) {
-            // After the private ones: what these show again must not be shown whole.
+            // After the private directories, which could otherwise show hidden ones again.
             let hidden = hidden_dirs(hidden, command, &candidates);
             job.private_dirs.extend(hidden);
             job.private_dirs.extend(cgroup_dirs(host, group));
@@ -189,7 +189,7 @@ impl Plan {
     }
 }
 
-/// Builds the filters of a command, where the host takes any.
+/// Builds the filters of a command, if the host supports them.
 fn filters(host: &Host, command: &Command, sockets: Sockets) -> Result<Filters, SpawnError> {
     if !host.seccomp {
         return Ok(Filters::default());
@@ -202,7 +202,7 @@ fn filters(host: &Host, command: &Command, sockets: Sockets) -> Result<Filters, 
     })
 }
 
-/// Names a step of the init for people.
+/// Describes a stage of the init, to follow "cannot".
 pub(crate) fn step(stage: u8) -> &'static str {
     match stage {
         STAGE_RECEIVE => "take over the job",
@@ -222,7 +222,7 @@ pub(crate) fn step(stage: u8) -> &'static str {
     }
 }
 
-/// Tells a failed step of the init as the error it is.
+/// Converts a failed stage of the init into an error.
 pub(crate) fn failure(command: &Command, record: Record) -> SpawnError {
     let source = io::Error::from_raw_os_error(record.value);
     let found = || {
@@ -261,7 +261,7 @@ pub(crate) fn failure(command: &Command, record: Record) -> SpawnError {
     }
 }
 
-/// Closes files and directories to a hosted tree; returns what its user cannot write to.
+/// Restricts the files of a hosted tree; returns the paths that its user cannot write to.
 fn confine(
     host: &Host,
     mode: Mode,
@@ -294,7 +294,7 @@ fn confine(
             .and_then(|file| file.parent().map(Path::to_owned)),
         Network::None | Network::Inside => None,
     };
-    // A server without a place of its own runs in `/`: that must not open everything.
+    // A server without its own folder runs in `/`, which must not make everything readable.
     let readable: Vec<&Path> = [Some(&cwd), program.as_ref(), resolver.as_ref()]
         .into_iter()
         .flatten()
@@ -317,7 +317,8 @@ fn confine(
     Ok(unwritable)
 }
 
-/// Gives an empty directory of ours to the tree's user; returns whether that user can write there.
+/// Gives an empty directory of the gateway to the tree's user; returns whether that user can write
+/// there.
 fn hand_over(path: &Path, own_uid: u32, uid: u32) -> io::Result<bool> {
     let metadata = fs::metadata(path)?;
     let fresh = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
@@ -331,13 +332,13 @@ fn hand_over(path: &Path, own_uid: u32, uid: u32) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Returns which directories are covered, with what must stay visible below them.
+/// Returns the directories to cover, with the paths that stay visible below them.
 fn private_dirs(readable: &[&Path], writable: &[PathBuf]) -> Vec<PrivateDir> {
     let needed = readable.iter().map(|path| (*path, false));
     let mut needed: Vec<(&Path, bool)> = needed
         .chain(writable.iter().map(|path| (path.as_path(), true)))
         .collect();
-    // Outer before inner, and of the same the writable one first.
+    // Outer before inner; of equal paths the writable one first.
     needed.sort_by_key(|(path, writable)| (path.as_os_str().len(), !writable));
     let mut directories = Vec::new();
     for (target, options) in PRIVATE {
@@ -366,7 +367,8 @@ fn private_dirs(readable: &[&Path], writable: &[PathBuf]) -> Vec<PrivateDir> {
     directories
 }
 
-/// Returns the directories that are covered only to be out of sight, with what the tree works with.
+/// Returns the directories that are covered only to hide them, with the tree's own paths kept
+/// visible.
 fn hidden_dirs(hidden: &Hidden, command: &Command, candidates: &[PathBuf]) -> Vec<PrivateDir> {
     let program = candidates.iter().find(|candidate| candidate.is_file());
     let home = command.env.iter().find(|(name, _)| name == "HOME");
@@ -384,7 +386,7 @@ fn hidden_dirs(hidden: &Hidden, command: &Command, candidates: &[PathBuf]) -> Ve
                 .filter(|path| path.starts_with(&target) && **path != target)
                 .map(|path| Kept {
                     path: path.clone(),
-                    // As much as it may write there anyway.
+                    // Its permissions there apply unchanged.
                     writable: true,
                 })
                 .collect(),
@@ -395,8 +397,9 @@ fn hidden_dirs(hidden: &Hidden, command: &Command, candidates: &[PathBuf]) -> Ve
         .collect()
 }
 
-/// Returns what covers the cgroups of others: who can write there leaves its limits, or freezes itself so
-/// that nothing ends it. A tree's own stay to be read: programs size their memory by them.
+/// Returns the covers of other cgroups: a process that can write there can escape its limits, or
+/// freeze itself so that it cannot be killed. A tree's own cgroups stay readable: programs size
+/// their memory by them.
 fn cgroup_dirs(host: &Host, group: &Group) -> Vec<PrivateDir> {
     let cover = |mount: &PathBuf| PrivateDir {
         target: mount.clone(),
@@ -414,7 +417,7 @@ fn cgroup_dirs(host: &Host, group: &Group) -> Vec<PrivateDir> {
     host.cgroup_mounts.iter().map(cover).collect()
 }
 
-/// Writes the limits of single processes; returns those that stand in for a missing cgroup.
+/// Sets the per-process limits; returns those that replace a missing cgroup.
 fn limits(
     command: &Command,
     mode: Mode,
@@ -431,22 +434,23 @@ fn limits(
         .limits
         .memory_bytes
         .filter(|_| unheld(Controller::Memory));
-    // Address space that is reserved but never touched counts too: leave room for it.
+    // Reserved but unused address space counts, too: allow more.
     let data = data.map(|bytes| bytes.saturating_mul(4));
-    // Counted per user, and per user namespace: only with an own one it is the tree that counts.
+    // Counted per user and user namespace, so it equals the tree only with its own user or
+    // namespace.
     let counted = mode.user || job.uid != KEEP_ID;
     let processes = command
         .limits
         .pids
         .filter(|_| counted && unheld(Controller::Pids));
     job.limits.extend(data.map(|bytes| (RLIMIT_DATA, bytes)));
-    // The init counts there as well.
+    // The init counts as well.
     job.limits
         .extend(processes.map(|pids| (RLIMIT_NPROC, pids.saturating_add(1))));
     (data, processes)
 }
 
-/// FNV-1a: stable over versions and machines, so that a server keeps its user.
+/// FNV-1a: stable over versions and machines, so that a server keeps its user id.
 fn hash(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

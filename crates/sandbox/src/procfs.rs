@@ -1,4 +1,4 @@
-//! What a tree uses, from `/proc`, for what no cgroup counts.
+//! The usage of a tree from `/proc`, for values that no cgroup counts.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use crate::exit::Usage;
 
-/// `/proc/<pid>/stat` counts in hundredths of a second on every platform we run on.
+/// The unit of CPU times in `/proc/<pid>/stat` on all supported platforms.
 const TICK: Duration = Duration::from_millis(10);
 const PAGE: u64 = 4096;
-/// A bound on the walk: beyond it the figures are a lower bound.
+/// The most processes that are visited; with more, the result is a lower bound.
 const MOST: usize = 4096;
-/// A bound on the descriptors that are looked at.
+/// The most descriptors that are examined.
 const MOST_OPEN: u64 = 1 << 17;
 
-/// Sums up the tree below its init, the init itself left out.
+/// Sums up the usage of the tree below its init, without the init itself.
 pub(crate) fn usage(init: u32) -> Usage {
     let mut usage = Usage::default();
-    // What has been reaped counts to the init.
+    // The usage of reaped processes is added to the init.
     if let Some(times) = times(init) {
         usage.cpu += ticks(times[2] + times[3]);
     }
@@ -44,8 +44,8 @@ fn descendants(init: u32) -> Vec<u32> {
     found
 }
 
-/// Sums up the files that a tree holds open or mapped although they have no name any more, on these
-/// devices: bytes and number. Those of the host's root are not the tree's own.
+/// Sums up the deleted files that a tree holds open or mapped on these devices: bytes and number.
+/// Files of the host's root do not count.
 pub(crate) fn unnamed(init: u32, devices: &[u64]) -> (u64, u64) {
     let mut seen: HashMap<(u64, u64), u64> = HashMap::new();
     let mut looked = 0;
@@ -53,7 +53,7 @@ pub(crate) fn unnamed(init: u32, devices: &[u64]) -> (u64, u64) {
         let open = fs::read_dir(format!("/proc/{pid}/fd"));
         for entry in open.into_iter().flatten().flatten() {
             looked += 1;
-            // Of what the descriptor stands for, wherever its path leads by now.
+            // The metadata of the open file itself, not of its path.
             if let Ok(file) = fs::metadata(entry.path())
                 && file.nlink() == 0
                 && file.uid() != 0
@@ -71,7 +71,7 @@ pub(crate) fn unnamed(init: u32, devices: &[u64]) -> (u64, u64) {
     (seen.values().sum(), seen.len() as u64)
 }
 
-/// Adds what is mapped and has no name, by the length of its mappings.
+/// Adds mapped files without a name, by the length of their mappings.
 fn mapped(pid: u32, devices: &[u64], seen: &mut HashMap<(u64, u64), u64>) {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut lengths: HashMap<(u64, u64), u64> = HashMap::new();
@@ -93,7 +93,7 @@ fn mapped(pid: u32, devices: &[u64], seen: &mut HashMap<(u64, u64), u64>) {
             continue;
         };
         let device = rustix::fs::makedev(major, minor);
-        // A program or library that was replaced is mapped without the right to write.
+        // A replaced program or library is mapped without write permission.
         if writable && devices.contains(&device) {
             *lengths.entry((device, inode)).or_default() += to.saturating_sub(from);
         }
@@ -107,10 +107,10 @@ fn ticks(count: u64) -> Duration {
     TICK.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// User and system time, own and of reaped children, in ticks.
+/// Returns user and system time, own and of reaped children, in ticks.
 fn times(pid: u32) -> Option<[u64; 4]> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; behind it the fields are plain.
+    // The name in parentheses may contain anything; the fields after it are plain.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields
         .split_whitespace()

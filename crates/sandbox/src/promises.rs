@@ -1,7 +1,7 @@
-//! Puts together what was promised to a tree and what became of it.
+//! Builds the report of a tree: each promised protection, and whether it is enforced.
 //!
-//! A promise is derived from what was done for this tree: the namespaces it was started in, the steps of
-//! its job, and what the init noted on its way. Never from what the host could do.
+//! A promise is derived from what was done for this tree: its namespaces, the steps of its job, and
+//! the reports of its init. Never from what the host could do.
 
 mod files;
 mod limits;
@@ -24,10 +24,10 @@ use crate::report::{
 };
 use crate::root::{OwnRoot, Root};
 
-/// The most names of variables that are listed.
+/// The most variable names that are listed.
 const MOST_NAMES: usize = 12;
 
-/// Everything that tells what a tree was given.
+/// All facts about a started tree.
 pub(crate) struct Given<'a> {
     pub(crate) command: &'a Command,
     pub(crate) hidden: &'a Hidden,
@@ -118,7 +118,7 @@ impl Given<'_> {
             let detail = format!("own network namespace {loopback}");
             return report.add("network", Enforced, detail);
         }
-        // What a filter leaves is more than nothing: the sockets of the host's own services.
+        // A filter still leaves the local sockets of the host's services reachable.
         let why = self.why_not("network namespace");
         let rest = match self.filtered() {
             Ok(()) => "seccomp refuses internet sockets, local sockets of the host can be reached",
@@ -170,7 +170,7 @@ impl Given<'_> {
                 _ => format!("; {groups} supplementary groups stay, without a number inside"),
             };
             let detail = format!(
-                "the gateway's own uid {outside}, {inside} inside{groups}: only root can give another"
+                "the gateway's own uid {outside}, {inside} inside{groups}: only root can assign another"
             );
             return report.add("user", NotEnforced, detail);
         }
@@ -211,7 +211,7 @@ impl Given<'_> {
     }
 
     fn privileges(&self, report: &mut Report) {
-        // Each of these steps ends the start if it fails.
+        // Each of these steps aborts the start if it fails.
         let kept = self.plan.job.kept_capabilities.count_ones();
         let detail = match (&self.command.runtime, kept) {
             (Runtime::GVisor(_), _) => {
@@ -233,13 +233,13 @@ impl Given<'_> {
         }
     }
 
-    /// Whether it sees no processes but its own.
+    /// Returns whether it sees only its own processes.
     fn has_own_proc(&self) -> bool {
         let asked = self.own_root().is_some() || self.plan.job.flags & FLAG_MOUNT_PROC != 0;
         asked && !self.notes.has(STAGE_PROC)
     }
 
-    /// Whether the filters of system calls are installed, or why not.
+    /// Returns whether the system call filters are installed, or why not.
     fn filtered(&self) -> Result<(), String> {
         if self.plan.job.filters.is_empty() {
             return Err("seccomp filters do not work on this host".to_owned());
@@ -250,7 +250,7 @@ impl Given<'_> {
         }
     }
 
-    /// Whether Landlock holds the tree, or why not.
+    /// Returns whether Landlock confines the tree, or why not.
     fn landlocked(&self) -> Result<(), String> {
         if self.host.landlock_abi < 1 {
             return Err("this kernel has no Landlock".to_owned());
@@ -264,7 +264,7 @@ impl Given<'_> {
         }
     }
 
-    /// Says why the host gives no such thing, if it does not; else that it was refused this time.
+    /// Returns why the host does not support a feature; if it does, that it was denied this time.
     fn why_not(&self, means: &str) -> &str {
         let fact = self.host.report.fact(means).filter(|fact| !fact.available);
         fact.map_or("denied at this start", |fact| fact.detail.as_str())

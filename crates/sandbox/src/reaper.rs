@@ -1,6 +1,8 @@
-//! A thread that watches every init, reaps it when it ends, and removes the cgroups of ended trees.
+//! A thread that waits for every init, reaps it when it ends, and removes the cgroups of ended
+//! trees.
 //!
-//! Dropping a tree must neither block a runtime's worker nor need a runtime, and no zombie may stay.
+//! Dropping a tree must neither block a runtime's worker thread nor need a runtime, and no zombie
+//! may stay.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +21,7 @@ use tokio::sync::watch;
 use crate::cgroup::Group;
 use crate::exit::Exit;
 
-/// How often a cgroup is tried that still has members, and how long apart.
+/// How often, and at which interval, the removal of a non-empty cgroup is retried.
 const RETRIES: u32 = 100;
 const RETRY: Timespec = Timespec {
     tv_sec: 0,
@@ -31,18 +33,18 @@ const RETRY: Timespec = Timespec {
 pub(crate) struct Init {
     pub(crate) pid: u32,
     pidfd: OwnedFd,
-    /// How it ended, once it has been reaped. The last of its tree is gone by then.
+    /// How it ended, once it has been reaped. All processes of its tree have ended by then.
     ended: watch::Sender<Option<Exit>>,
 }
 
-/// What the thread has to see through: an init to its end, or a group to its removal.
+/// A task of the thread: an init to reap, or a group to remove.
 #[derive(Debug)]
 enum Arrival {
     Init(Arc<Init>),
     Group(Group),
 }
 
-/// The collecting thread; ends, after a last round, when dropped.
+/// The reaper thread; ends, after a last round, when dropped.
 #[derive(Debug)]
 pub(crate) struct Reaper {
     shared: Arc<Shared>,
@@ -51,21 +53,21 @@ pub(crate) struct Reaper {
 
 #[derive(Debug)]
 struct Shared {
-    /// At most two entries per tree that lives or lived.
+    /// At most two entries per tree.
     arrivals: Mutex<Vec<Arrival>>,
     wake: OwnedFd,
     closing: AtomicBool,
 }
 
 impl Init {
-    /// Sends SIGKILL, whatever number the process has by now.
+    /// Sends SIGKILL through the pidfd, safe against reused process ids.
     pub(crate) fn kill(&self) {
         if let Err(error) = pidfd_send_signal(&self.pidfd, Signal::KILL) {
             tracing::debug!(pid = self.pid, %error, "the init is already gone");
         }
     }
 
-    /// Returns a view of how it ended.
+    /// Returns a receiver of its exit.
     pub(crate) fn ended(&self) -> watch::Receiver<Option<Exit>> {
         self.ended.subscribe()
     }
@@ -80,7 +82,7 @@ impl Init {
                 signal: status.terminating_signal(),
                 ..Exit::default()
             },
-            // Reaped by someone else.
+            // Reaped elsewhere.
             Err(_) => Exit::default(),
         };
         self.ended.send_replace(Some(exit));
@@ -110,7 +112,7 @@ impl Reaper {
         })
     }
 
-    /// Watches a child of this process from now on and reaps it.
+    /// Starts watching a child of this process, to reap it.
     pub(crate) fn watch(&self, pid: u32) -> io::Result<Arc<Init>> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let raw = raw.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -124,7 +126,7 @@ impl Reaper {
         Ok(init)
     }
 
-    /// Ends whoever is left in a group and removes it.
+    /// Kills the remaining members of a group and removes it.
     pub(crate) fn remove(&self, group: Group) {
         self.shared.arrive(Arrival::Group(group));
     }
@@ -137,7 +139,7 @@ impl Drop for Reaper {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::warn!("the thread that collects ended processes panicked");
+            tracing::warn!("the thread that reaps ended processes panicked");
         }
     }
 }
@@ -184,18 +186,18 @@ impl Shared {
                 .chain([&self.wake])
                 .map(|fd| PollFd::new(fd, PollFlags::IN))
                 .collect();
-            // An error (EINTR, ENOMEM) only makes the next round come sooner.
+            // An error (EINTR, ENOMEM) only starts the next round earlier.
             poll(&mut polled, busy.then_some(&RETRY)).ok();
             rustix::io::read(&self.wake, &mut [0u8; 8]).ok();
         }
     }
 }
 
-/// Counts a failed try; what stays after the last is swept at the next start.
+/// Counts a failed attempt; after the last one, the next start cleans up.
 fn still_trying(group: &Group, left: &mut u32) -> bool {
     *left -= 1;
     if *left == 0 {
-        tracing::warn!(?group, "cgroup has members that do not end");
+        tracing::warn!(?group, "cgroup has members that cannot be killed");
     }
     *left > 0
 }

@@ -1,4 +1,4 @@
-//! The root of a tree: which files it sees, and whom it runs as among them.
+//! The root file system of a tree, and the user it runs as.
 //!
 //! Plain values; `plan` turns them into steps for the init.
 
@@ -6,32 +6,33 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Which files a tree sees.
+/// The root file system of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Root {
-    /// The host's, as far as the profile lets it.
+    /// The host's, as far as the profile allows.
     #[default]
     Host,
-    /// A root of its own. Never exchanged for the host's: a host that cannot give it runs nothing.
+    /// A separate root. The host's root is never used instead: if this host does not support it,
+    /// nothing runs.
     Own(OwnRoot),
 }
 
-/// A root of a tree's own: nothing of the host is there but what is named here.
+/// A separate root: contains nothing of the host except what is listed here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnRoot {
-    /// What it is made of.
+    /// Its content.
     pub base: RootBase,
-    /// What is mounted in it, outer before inner.
+    /// Its mounts, outer before inner.
     pub mounts: Vec<Mount>,
-    /// The name of the machine that the tree sees.
+    /// The host name that the tree sees.
     pub hostname: String,
-    /// Where its `/tmp`, its home and, with `writable`, its changes to the root are kept.
+    /// The storage of `/tmp`, the home and, with `writable`, changes to the root.
     pub scratch: Scratch,
-    /// Whether the tree may change its root, for as long as it lives. Only over [`RootBase::Layers`].
+    /// Whether the tree may change its root while it runs. Only for [`RootBase::Layers`].
     pub writable: bool,
 }
 
-/// What a root is made of.
+/// The content of a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RootBase {
     /// The programs and libraries of the host, read-only, with an own `/etc`: for hosted commands.
@@ -43,43 +44,44 @@ pub enum RootBase {
         /// Short relative names, the top layer first.
         lower: Vec<String>,
     },
-    /// One flat folder, read-only: for hosts without overlay. Mount points that it lacks are made in it.
+    /// One merged folder, read-only: for hosts without overlay. Missing mount points are created in
+    /// it.
     Folder(PathBuf),
 }
 
-/// Something mounted in a root; always without devices and set-user-id programs.
+/// A mount in a root; always without devices and set-user-id programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where, as the tree sees it.
+    /// The path, as the tree sees it.
     pub target: PathBuf,
-    /// What.
+    /// The kind.
     pub kind: MountKind,
-    /// Whether the tree may only read it.
+    /// Whether it is read-only for the tree.
     pub read_only: bool,
 }
 
-/// What is mounted.
+/// The kind of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountKind {
-    /// A folder or file of the host. An empty folder of the gateway's own is given to the tree's user.
+    /// A folder or file of the host. An empty folder of the gateway is given to the tree's user.
     Bind(PathBuf),
-    /// Memory, which counts as the tree's.
+    /// Memory, which counts against the tree's limit.
     Tmpfs {
-        /// How much it holds.
+        /// Its size.
         bytes: u64,
-        /// How many files.
+        /// Its maximum number of files.
         inodes: u64,
     },
 }
 
-/// The room for what a tree writes beside its volumes.
+/// The storage for files that a tree writes outside its volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scratch {
-    /// A folder that its maker has bounded; without one it is memory, bounded by what follows.
+    /// A folder of limited size; if `None`, memory with the following limits.
     pub folder: Option<PathBuf>,
-    /// How much memory it may take.
+    /// The maximum size in memory.
     pub bytes: u64,
-    /// How many files it may hold.
+    /// The maximum number of files.
     pub inodes: u64,
 }
 
@@ -93,17 +95,17 @@ impl Default for Scratch {
     }
 }
 
-/// Whom to run as, as an image says it: `name`, `uid`, `name:group`, `uid:gid`. Names are looked up in
-/// the tree's own root.
+/// The user to run as, in the forms of image configurations: `name`, `uid`, `name:group`,
+/// `uid:gid`. Names are looked up in the tree's own root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageUser {
     user: String,
     group: Option<String>,
 }
 
-/// Why a text names no user.
+/// The error of an invalid user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no user: expected `name`, `uid`, `name:group` or `uid:gid`")]
+#[error("`{text}` is not a user: expected `name`, `uid`, `name:group` or `uid:gid`")]
 pub struct ImageUserError {
     text: String,
 }

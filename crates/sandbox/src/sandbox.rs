@@ -32,7 +32,7 @@ pub struct Sandbox {
     hidden: Arc<Hidden>,
 }
 
-/// What all trees share. The reaper goes first: it empties the cgroups.
+/// Shared by all trees. The reaper is dropped first: it empties the cgroups.
 pub(crate) struct Inner {
     pub(crate) reaper: Reaper,
     image: Image,
@@ -42,7 +42,7 @@ pub(crate) struct Inner {
 }
 
 impl Sandbox {
-    /// Finds out what the host allows, by trying, and ends what dead instances left.
+    /// Probes what the host supports, and kills the leftovers of dead instances.
     pub fn probe(options: SandboxOptions) -> Result<Self, SandboxError> {
         let image = Image::new().map_err(SandboxError::Image)?;
         let reaper = Reaper::start().map_err(SandboxError::Reaper)?;
@@ -61,7 +61,8 @@ impl Sandbox {
         })
     }
 
-    /// Returns one whose trees do not see these folders, as far as the host allows; each report says.
+    /// Returns a sandbox whose trees do not see these folders, as far as the host supports it; each
+    /// report says so.
     #[must_use]
     pub fn hiding(self, hidden: Hidden) -> Self {
         Self {
@@ -70,13 +71,13 @@ impl Sandbox {
         }
     }
 
-    /// Returns what the host allows.
+    /// Returns what the host supports.
     pub fn host(&self) -> &HostReport {
         &self.inner.host.report
     }
 
-    /// Proves that a program is a gVisor that can run servers here, or says in words why it cannot. Tries
-    /// once; another program at that path is tried again.
+    /// Proves that a program is a working gVisor, or returns why it is not. The result is cached
+    /// until the file at this path changes.
     pub async fn probe_runtime(&self, program: &Path) -> Result<GVisorProof, String> {
         let inner = Arc::clone(&self.inner);
         let program = program.to_owned();
@@ -84,10 +85,10 @@ impl Sandbox {
         proved.await.map_err(|_| SpawnError::Stopped.to_string())?
     }
 
-    /// Runs a command; returns once its program runs, or with the reason it does not.
+    /// Starts a command; returns once its program runs, or with the reason of the failure.
     pub async fn spawn(&self, command: &Command) -> Result<Spawned, SpawnError> {
-        // The work is done on a thread that no cancellation reaches: what it returns to nobody is
-        // dropped, and so ended.
+        // The work runs on a thread that cannot be cancelled: if the caller is gone, its result is
+        // dropped, which kills the tree.
         let (inner, hidden) = (Arc::clone(&self.inner), Arc::clone(&self.hidden));
         let command = command.clone();
         let started = tokio::task::spawn_blocking(move || inner.start(&command, &hidden));
@@ -106,7 +107,7 @@ impl Sandbox {
     }
 }
 
-/// A tree between the thread that started it and the task that wanted it.
+/// A started tree on its way from the starting thread to the calling task.
 struct Started {
     parts: Parts,
     stdin: OwnedFd,
@@ -123,7 +124,8 @@ impl Inner {
 
     fn start(self: &Arc<Self>, command: &Command, hidden: &Hidden) -> Result<Started, SpawnError> {
         match self.start_in(command, hidden, self.host.mode) {
-            // Allowed when probed and denied now, as when the host has run out of namespaces.
+            // Supported when probed but denied now, for example because the host has run out of
+            // namespaces.
             Err(LaunchError::Step(record))
                 if matches!(record.stage, STAGE_UNSHARE | STAGE_ID_MAP)
                     && command.root == Root::Host
@@ -189,7 +191,7 @@ impl Inner {
             .missing
             .iter()
             .filter(|note| note.stage == STAGE_CGROUP);
-        // From the last on, so that the indices stay true.
+        // In reverse order, so that the indexes stay valid.
         let mut joins: Vec<_> = joins.copied().collect();
         joins.sort_by_key(|note| std::cmp::Reverse(note.data));
         for note in joins {

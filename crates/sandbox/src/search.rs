@@ -1,13 +1,13 @@
-//! Where the program of a command is looked for.
+//! Where the program of a command is searched.
 
 use std::path::{Path, PathBuf};
 
 use crate::command::Command;
 use crate::root::Root;
 
-/// The search path of a command whose environment has none.
+/// The search path if the environment has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// The same in a root of its own.
+/// The same in a separate root.
 const DEFAULT_OWN_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns the paths to try, in order.

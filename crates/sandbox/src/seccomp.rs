@@ -1,9 +1,10 @@
 //! The seccomp filters: which system calls are refused.
 //!
-//! With [`Syscalls::DenyList`] everything else is allowed, so that node, python, git and browsers run as
-//! they are. With [`Syscalls::AllowList`] everything else is refused (`allow.rs`), much as in a container.
+//! With [`Syscalls::DenyList`] everything else is allowed, so that node, python, git and browsers
+//! run unchanged. With [`Syscalls::AllowList`] everything else is refused (`allow.rs`), much as in
+//! a container.
 //!
-//! Only builds the programs; the init installs them. A 32-bit program is ended by the filter.
+//! Only builds the programs; the init installs them. The filter kills 32-bit programs.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ const NEW_NAMESPACES: [u64; 7] = [
     0x4000_0000,
 ];
 
-/// `CLONE_NEWTIME` is a namespace for `unshare` alone: `clone` has a signal in these bits.
+/// `CLONE_NEWTIME` applies to `unshare` only: `clone` uses these bits for a signal.
 const NEW_TIME: u64 = 0x80;
 
 const AF_UNIX: u64 = 1;
@@ -47,18 +48,19 @@ const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
 const AF_NETLINK: u64 = 16;
 const NETLINK_ROUTE: u64 = 0;
-/// Raw, reliable datagram, sequential packet, congestion control, packet: all but stream and datagram.
+/// Raw, reliable datagram, sequential packet, congestion control, packet: all but stream and
+/// datagram.
 const OTHER_SOCKETS: [u64; 5] = [3, 4, 5, 6, 10];
-/// The usual one, ICMP, TCP, UDP, ICMPv6, light UDP, TCP over several paths. Others would be loaded into the
-/// kernel for whoever asks.
+/// The default, ICMP, TCP, UDP, ICMPv6, UDP-Lite, MPTCP. Any other protocol would make the kernel
+/// load its module.
 const PROTOCOLS: [u64; 7] = [0, 1, 6, 17, 58, 136, 262];
-/// The kind of a socket without the flags beside it.
+/// The type of a socket without its flags.
 const SOCK_TYPE_MASK: u64 = 0xf;
 
-/// What `personality` may be set to: plain Linux, old 32-bit address spaces, and the question.
+/// The allowed arguments of `personality`: plain Linux, old 32-bit address spaces, and the query.
 const PERSONALITIES: [u64; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// On x86-64 the x32 calls are the same with this bit set: they must not be a way around.
+/// On x86-64 the x32 calls are the same with this bit set; they must not bypass the filter.
 #[cfg(target_arch = "x86_64")]
 const ALIASES: [i64; 2] = [0, 0x4000_0000];
 #[cfg(target_arch = "aarch64")]
@@ -68,32 +70,32 @@ const ALIASES: [i64; 1] = [0];
 const ARCHITECTURE: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: TargetArch = TargetArch::aarch64;
-/// `AUDIT_ARCH_*`, as a filter sees it.
+/// `AUDIT_ARCH_*`, as in the data of a filter.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE_ID: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE_ID: u32 = 0xc000_00b7;
 
-/// Which kinds of socket a tree may open.
+/// The kinds of sockets that a tree may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sockets {
     /// All that the profile allows.
     Profile,
-    /// Only local ones: stands in for a network namespace where there is none.
+    /// Only local ones: replaces a missing network namespace.
     LocalOnly,
 }
 
-/// Filters in the order they are installed, and what they do.
+/// Filters in installation order, and their effect.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     pub(crate) programs: Vec<Vec<u8>>,
     /// How many calls are refused, always or with some arguments.
     pub(crate) refused: usize,
-    /// With an allow list: how many calls pass it.
+    /// With an allow list: how many calls are allowed.
     pub(crate) allowed: Option<usize>,
 }
 
-/// The rules for one answer: a call without rules is always refused.
+/// The rules for one errno: a call without rules is always refused.
 #[derive(Default)]
 struct Refusals(BTreeMap<i64, Vec<SeccompRule>>);
 
@@ -112,7 +114,7 @@ pub(crate) fn filters(
         .iter()
         .for_each(|call| forbidden.always(*call));
     numbers::ABSENT.iter().for_each(|call| absent.always(*call));
-    // Typing into someone's terminal.
+    // These requests insert input into a terminal.
     for request in [TIOCSTI, TIOCLINUX] {
         forbidden.when(
             numbers::IOCTL,
@@ -124,7 +126,7 @@ pub(crate) fn filters(
         numbers::OTHERS
             .iter()
             .for_each(|call| forbidden.always(*call));
-        // Its arguments are behind a pointer that a filter cannot follow.
+        // A filter cannot follow the pointer to its arguments.
         absent.always(numbers::CLONE3);
         for flag in NEW_NAMESPACES {
             for call in [numbers::CLONE, numbers::UNSHARE] {
@@ -154,7 +156,8 @@ pub(crate) fn filters(
     }
     let mut filters = Filters::default();
     if listed {
-        // Of two filters that refuse, the later says with which errno: this one knows least.
+        // If two filters refuse a call, the later one determines the errno; this one is the least
+        // specific.
         filters.programs.push(allow::program());
         filters.allowed = Some(numbers::ALLOWED.len());
     }
@@ -171,7 +174,8 @@ pub(crate) fn filters(
     Ok(filters)
 }
 
-/// Refuses raw sockets, rare protocols and every part of netlink but the one that lists addresses and routes.
+/// Refuses raw sockets, rare protocols and all of netlink except the part that lists addresses and
+/// routes.
 fn forbid_sockets(forbidden: &mut Refusals) -> Result<(), BackendError> {
     for family in [AF_INET, AF_INET6] {
         let mut other = vec![argument(0, SeccompCmpOp::Eq, family)?];
@@ -199,7 +203,7 @@ impl Refusals {
         }
     }
 
-    /// Refuses a call when all conditions hold, in addition to what was said before.
+    /// Refuses a call when all conditions hold, in addition to earlier rules.
     fn when(&mut self, call: i64, conditions: Vec<SeccompCondition>) -> Result<(), BackendError> {
         let rule = SeccompRule::new(conditions)?;
         for alias in ALIASES {

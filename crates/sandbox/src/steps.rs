@@ -1,4 +1,4 @@
-//! The steps that make a root of a tree's own, as the init takes them.
+//! The steps that build a separate root, as the init executes them.
 //!
 //! One constructor per kind of step; `own` puts them in order.
 
@@ -47,7 +47,7 @@ impl Step {
         }
     }
 
-    /// Goes without if it cannot be had.
+    /// Makes the step optional.
     pub(crate) fn optional(self) -> Self {
         self.with(STEP_OPTIONAL)
     }
@@ -72,7 +72,7 @@ impl Step {
         Self::new(STEP_FOLDER_ROOT, place).from(folder)
     }
 
-    /// The scratch: a folder, or memory with options.
+    /// The scratch space: a folder, or memory with mount options.
     pub(crate) fn scratch(folder: Option<&Path>, options: String) -> Self {
         let source = folder.map_or(OsStr::new(""), Path::as_os_str);
         Self {
@@ -100,7 +100,7 @@ impl Step {
         }
     }
 
-    /// A file with two zeros, where the init writes the numbers of the user and of the group.
+    /// A file with two zeros, which the init replaces by the ids of the user and of the group.
     pub(crate) fn file_for_user(target: impl AsRef<Path>, mode: u32, content: Vec<u8>) -> Self {
         Self {
             kind: STEP_FILE_FOR_USER,
@@ -138,7 +138,7 @@ impl Step {
 }
 
 impl fmt::Display for Step {
-    /// Says what the step does, to follow «cannot».
+    /// Describes the step, to follow "cannot".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (target, source) = (self.target.display(), Path::new(&self.source).display());
         match self.kind {

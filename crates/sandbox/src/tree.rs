@@ -1,4 +1,4 @@
-//! A running tree: waits for its end, asks it to end, ends it. Dropping it ends it too.
+//! A running tree: wait, terminate, kill. Dropping it kills it, too.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,17 +16,18 @@ use crate::protocol::{COMMAND_KILL, COMMAND_TERMINATE};
 use crate::reaper::Init;
 use crate::sandbox::Inner;
 
-/// How long the rest of a tree may take to go after its server ended; normally a few milliseconds.
+/// How long the rest of a tree may take to end after its server; normally a few milliseconds.
 const LAST_PROCESSES: Duration = Duration::from_secs(1);
 
-/// The processes of one command. Dropping it ends them all.
+/// The processes of one command. Dropping it kills them all.
 #[derive(Debug)]
 pub struct Tree {
     server_pid: u32,
     limits: Limits,
-    /// Whether the kernel ends the tree with its init.
+    /// Whether the kernel kills the tree together with its init.
     namespaced: bool,
-    /// Whether sockets that the init makes reach nothing but what the tree reaches.
+    /// Whether the tree has its own network namespace, so that sockets of the init reach only the
+    /// tree.
     reachable: bool,
     channel: Arc<Channel>,
     init: Arc<Init>,
@@ -35,7 +36,7 @@ pub struct Tree {
     sandbox: Arc<Inner>,
 }
 
-/// A running tree before a runtime watches it; dropping it ends it as well.
+/// A running tree that no runtime watches yet; dropping it kills it as well.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) server_pid: u32,
@@ -55,7 +56,7 @@ impl Drop for Parts {
 }
 
 impl Tree {
-    /// Takes charge of a running tree.
+    /// Takes over a running tree.
     pub(crate) fn new(mut parts: Parts) -> io::Result<Self> {
         let channel = Channel::new(parts.control.try_clone()?)?;
         Ok(Self {
@@ -71,24 +72,24 @@ impl Tree {
         })
     }
 
-    /// Returns the process id of the server itself, as this process numbers it.
+    /// Returns the process id of the server, in this process's PID namespace.
     pub fn pid(&self) -> u32 {
         self.server_pid
     }
 
-    /// Returns the limits the tree was given.
+    /// Returns the limits of the tree.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Waits until the server has ended and its tree with it. Safe to cancel and to call again.
+    /// Waits until the server and its whole tree have ended. Cancel safe; may be called again.
     pub async fn wait(&mut self) -> Exit {
         if let Some(exit) = &self.exit {
             return exit.clone();
         }
         let reported = match self.channel.ended().await {
             Told::Exited(exit) => Some(exit),
-            // The init was killed, and the tree with it where the kernel holds them together.
+            // The init was killed, and with a PID namespace its tree, too.
             Told::Gone | Told::Running => {
                 if !self.namespaced {
                     self.group.kill();
@@ -96,7 +97,8 @@ impl Tree {
                 None
             }
         };
-        // The init goes last. Past the bound something hangs in the kernel; the reaper stays on it.
+        // The init ends last. After the time limit something hangs in the kernel; the reaper keeps
+        // waiting.
         let mut ended = self.init.ended();
         let ended = timeout(LAST_PROCESSES, ended.wait_for(Option::is_some)).await;
         let init_exit = ended
@@ -115,10 +117,11 @@ impl Tree {
         self.command(COMMAND_TERMINATE);
     }
 
-    /// Ends every process of the tree at once.
+    /// Kills every process of the tree.
     pub fn kill(&self) {
         if self.namespaced {
-            // The kernel ends the namespace with its first process, whatever state it is in.
+            // The kernel kills a PID namespace together with its first process, whatever state it
+            // is in.
             self.init.kill();
         } else {
             self.command(COMMAND_KILL);
@@ -126,18 +129,18 @@ impl Tree {
         }
     }
 
-    /// Returns what the tree uses now, from its cgroups or from `/proc`.
+    /// Returns the current usage, from the tree's cgroups or from `/proc`.
     pub fn usage(&self) -> Usage {
         self.meter().read()
     }
 
-    /// Returns what reads the tree's usage while somebody else waits for its end.
+    /// Returns a meter for the tree's usage, independent of the task that waits for its end.
     pub fn meter(&self) -> Meter {
         Meter::new(Arc::clone(&self.init), self.group.clone())
     }
 
-    /// Returns what makes sockets inside the tree's network namespace, while somebody else waits for its
-    /// end.
+    /// Returns the handle for sockets inside the tree's network namespace, independent of the task
+    /// that waits for its end.
     pub fn inside(&self) -> Inside {
         Inside::new(Arc::clone(&self.channel), self.reachable)
     }
@@ -152,7 +155,7 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         self.kill();
-        // Ends an init that only listens.
+        // Ends an init that only waits for commands.
         self.channel.close();
         self.sandbox.reaper.remove(std::mem::take(&mut self.group));
     }

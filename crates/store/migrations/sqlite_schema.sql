@@ -27,7 +27,7 @@ CREATE TABLE kb.agents (
     project_id  TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
     id          TEXT NOT NULL, -- its name
     description TEXT,
-    created_at  INTEGER NOT NULL, tools TEXT, trusted_user_ids INTEGER NOT NULL DEFAULT 0,
+    created_at  INTEGER NOT NULL, tools TEXT, trusted_user_ids INTEGER NOT NULL DEFAULT 0, limits TEXT NOT NULL DEFAULT '{}',
     PRIMARY KEY (project_id, id)
 ) STRICT;
 CREATE TABLE kb.agent_workspaces (
@@ -67,18 +67,9 @@ CREATE TABLE kb.mcp_tools (
     hash       TEXT NOT NULL,
     version    INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
-    gone_at    INTEGER,
+    gone_at    INTEGER, pin TEXT NOT NULL DEFAULT 'unpinned'
+    CHECK (pin IN ('unpinned', 'approved', 'unapproved', 'refused')), change TEXT NOT NULL DEFAULT 'first', approved_hash TEXT,
     PRIMARY KEY (server_id, kind, name)
-) STRICT;
-CREATE TABLE kb.mcp_bindings (
-    project_id     TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
-    principal_kind TEXT NOT NULL CHECK (principal_kind IN ('agent', 'api_key', 'project')),
-    principal      TEXT NOT NULL, -- agent name, key id, or empty for the project
-    server         TEXT NOT NULL,
-    item           TEXT NOT NULL,
-    alias          TEXT,
-    created_at     INTEGER NOT NULL,
-    PRIMARY KEY (project_id, principal_kind, principal, server, item)
 ) STRICT;
 CREATE TABLE kb.mcp_api_keys (
     id         TEXT NOT NULL PRIMARY KEY,
@@ -89,7 +80,7 @@ CREATE TABLE kb.mcp_api_keys (
     label      TEXT NOT NULL,
     created_at INTEGER NOT NULL,
     revoked_at INTEGER, expires_at INTEGER, role TEXT
-    CHECK (role IN ('installation', 'admin', 'operator', 'approver', 'auditor')),
+    CHECK (role IN ('installation', 'admin', 'operator', 'approver', 'auditor')), sources TEXT NOT NULL DEFAULT '[]', limits TEXT NOT NULL DEFAULT '{}', replaces TEXT,
     FOREIGN KEY (project_id, agent_id) REFERENCES agents (project_id, id) ON DELETE CASCADE
 ) STRICT;
 CREATE TABLE kb.mcp_secrets (
@@ -130,7 +121,7 @@ CREATE TABLE kb.mcp_tool_call_log (
     output         TEXT,
     output_bytes   INTEGER NOT NULL,
     repeats        INTEGER NOT NULL
-, user_trusted INTEGER NOT NULL DEFAULT 0, server_id TEXT, gateway INTEGER NOT NULL DEFAULT 1, boot INTEGER NOT NULL DEFAULT 0) STRICT;
+, user_trusted INTEGER NOT NULL DEFAULT 0, server_id TEXT, gateway INTEGER NOT NULL DEFAULT 1, boot INTEGER NOT NULL DEFAULT 0, auth_us INTEGER, grant_us INTEGER, schema_us INTEGER, queue_us INTEGER, server_us INTEGER, output_us INTEGER, attempts INTEGER, input_check TEXT, output_check TEXT, error_kind TEXT, policy_revision INTEGER, grant_id TEXT, parent_id TEXT, user_source TEXT, chain_block INTEGER) STRICT;
 CREATE INDEX kb.mcp_tool_call_log_run ON mcp_tool_call_log (run_id, id) WHERE run_id IS NOT NULL;
 CREATE INDEX kb.mcp_tool_call_log_running ON mcp_tool_call_log (id) WHERE status = 'running';
 CREATE TABLE kb.mcp_server_events (
@@ -209,10 +200,6 @@ CREATE TABLE kb."mcp_server_leases" (
     until_at   INTEGER NOT NULL,
     PRIMARY KEY (project_id, server_id)
 ) STRICT;
-CREATE VIEW kb.agent_run_tool_calls AS
-SELECT id, run_id, step, project_id, agent_id, session_id, user_id, trace_id, server_id, server_name,
-       tool_name, method, input, output, status, code, error, started_at, ended_at, duration_us
-FROM mcp_tool_call_log;
 CREATE INDEX kb.mcp_tool_call_log_project ON mcp_tool_call_log
     (project_id, id, agent_id, server_name, tool_name, status, code, session_id, trace_id, started_at);
 CREATE INDEX kb.mcp_tool_call_log_server ON mcp_tool_call_log
@@ -245,18 +232,6 @@ CREATE TRIGGER kb.agents_updated AFTER UPDATE ON agents BEGIN
 END;
 CREATE TRIGGER kb.agents_deleted AFTER DELETE ON agents BEGIN
     INSERT INTO mcp_revisions VALUES (OLD.project_id, 'agents', 1)
-    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
-END;
-CREATE TRIGGER kb.mcp_bindings_inserted AFTER INSERT ON mcp_bindings BEGIN
-    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'grants', 1)
-    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
-END;
-CREATE TRIGGER kb.mcp_bindings_updated AFTER UPDATE ON mcp_bindings BEGIN
-    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'grants', 1)
-    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
-END;
-CREATE TRIGGER kb.mcp_bindings_deleted AFTER DELETE ON mcp_bindings BEGIN
-    INSERT INTO mcp_revisions VALUES (OLD.project_id, 'grants', 1)
     ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
 END;
 CREATE TRIGGER kb.project_mcp_servers_inserted AFTER INSERT ON project_mcp_servers
@@ -378,3 +353,138 @@ CREATE TRIGGER kb.projects_deleted AFTER DELETE ON projects BEGIN
     INSERT INTO mcp_revisions VALUES ('', 'projects', 1)
     ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
 END;
+CREATE INDEX kb.mcp_tool_call_log_user ON mcp_tool_call_log (project_id, user_id, id)
+WHERE user_id IS NOT NULL;
+CREATE INDEX kb.mcp_tool_call_log_error_kind ON mcp_tool_call_log (project_id, error_kind, id)
+WHERE error_kind IS NOT NULL;
+CREATE VIEW kb.agent_run_tool_calls AS
+SELECT id, run_id, step, project_id, agent_id, session_id, user_id, trace_id, server_id, server_name,
+       tool_name, method, input, output, status, code, error, started_at, ended_at, duration_us,
+       parent_id, error_kind, attempts, queue_us, server_us
+FROM mcp_tool_call_log;
+CREATE TABLE kb.mcp_audit_blocks (
+    gateway      INTEGER NOT NULL REFERENCES mcp_gateways (number),
+    number       INTEGER NOT NULL,
+    previous     BLOB NOT NULL,    -- the hash of the block before
+    at           INTEGER NOT NULL,
+    kind         TEXT NOT NULL,    -- 'begin', 'import', 'retention', 'erasure'
+    note         TEXT NOT NULL,
+    count        INTEGER NOT NULL, -- how many rows it covers
+    live         INTEGER NOT NULL, -- how many of them are still there; a hint, not covered by the hash
+    entries      BLOB NOT NULL,    -- id, digest and salt of each; empty once none is there
+    entries_hash BLOB NOT NULL,
+    removed      BLOB NOT NULL,    -- entries of earlier blocks whose rows are gone
+    key_id       TEXT NOT NULL,
+    hash         BLOB NOT NULL,
+    signature    BLOB NOT NULL,
+    PRIMARY KEY (gateway, number)
+) STRICT;
+CREATE TABLE kb.mcp_audit_heads (
+    gateway   INTEGER NOT NULL PRIMARY KEY REFERENCES mcp_gateways (number),
+    number    INTEGER NOT NULL,
+    hash      BLOB NOT NULL,
+    signature BLOB NOT NULL
+) STRICT;
+CREATE TABLE kb.mcp_audit_keys (
+    id         TEXT NOT NULL PRIMARY KEY,
+    gateway    INTEGER NOT NULL REFERENCES mcp_gateways (number),
+    public     BLOB NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE kb.mcp_audit_holds (
+    id          TEXT NOT NULL PRIMARY KEY,
+    project_id  TEXT NOT NULL,
+    agent_id    TEXT,
+    user_id     TEXT,
+    server_name TEXT,
+    since_at    INTEGER,
+    until_at    INTEGER,
+    reason      TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    created_by  TEXT NOT NULL,
+    released_at INTEGER,
+    released_by TEXT
+) STRICT;
+CREATE INDEX kb.mcp_audit_holds_project ON mcp_audit_holds (project_id);
+CREATE TABLE kb."mcp_bindings" (
+    project_id     TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    principal_kind TEXT NOT NULL CHECK (principal_kind IN ('agent', 'api_key', 'project')),
+    principal      TEXT NOT NULL, -- agent name, key id, or empty for the project
+    server         TEXT NOT NULL, -- a name, a pattern, or a group behind `@`
+    item           TEXT NOT NULL,
+    alias          TEXT,
+    created_at     INTEGER NOT NULL,
+    id             TEXT NOT NULL,
+    effect         TEXT NOT NULL DEFAULT 'allow' CHECK (effect IN ('allow', 'ask', 'deny')),
+    conditions     TEXT, -- JSON: what must hold of the arguments
+    PRIMARY KEY (project_id, id)
+) STRICT;
+CREATE TRIGGER kb.mcp_bindings_inserted AFTER INSERT ON mcp_bindings BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'grants', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_bindings_updated AFTER UPDATE ON mcp_bindings BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'grants', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_bindings_deleted AFTER DELETE ON mcp_bindings BEGIN
+    INSERT INTO mcp_revisions VALUES (OLD.project_id, 'grants', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TABLE kb.mcp_grant_uses (
+    project_id   TEXT NOT NULL,
+    grant_id     TEXT NOT NULL,
+    last_used_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, grant_id),
+    FOREIGN KEY (project_id, grant_id) REFERENCES mcp_bindings (project_id, id) ON DELETE CASCADE
+) STRICT;
+CREATE TABLE kb.mcp_server_groups (
+    project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    name       TEXT NOT NULL,
+    servers    TEXT NOT NULL, -- JSON: names and patterns
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, name)
+) STRICT;
+CREATE TRIGGER kb.mcp_server_groups_inserted AFTER INSERT ON mcp_server_groups BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'groups', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_server_groups_updated AFTER UPDATE ON mcp_server_groups BEGIN
+    INSERT INTO mcp_revisions VALUES (NEW.project_id, 'groups', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_server_groups_deleted AFTER DELETE ON mcp_server_groups BEGIN
+    INSERT INTO mcp_revisions VALUES (OLD.project_id, 'groups', 1)
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TABLE kb.mcp_tool_versions (
+    server_id    TEXT NOT NULL,
+    kind         TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    version      INTEGER NOT NULL,
+    hash         TEXT NOT NULL,
+    definition   TEXT NOT NULL, -- the wire's JSON in canonical form, without secrets
+    change       TEXT NOT NULL, -- how it differed from what was approved then
+    renamed_from TEXT,          -- a guess
+    findings     TEXT NOT NULL, -- JSON: what in its texts a person should look at
+    seen_at      INTEGER NOT NULL,
+    state        TEXT NOT NULL CHECK (state IN ('approved', 'unapproved', 'refused')),
+    decided_by   TEXT,          -- NULL until decided; 'policy' if the project's settings did
+    decided_at   INTEGER,
+    PRIMARY KEY (server_id, kind, name, version),
+    FOREIGN KEY (server_id, kind, name) REFERENCES mcp_tools (server_id, kind, name)
+        ON DELETE CASCADE ON UPDATE CASCADE
+) STRICT;
+CREATE TRIGGER kb.mcp_tools_pin_inserted AFTER INSERT ON mcp_tools BEGIN
+    INSERT INTO mcp_revisions SELECT project_id, 'pins', 1 FROM project_mcp_servers WHERE id = NEW.server_id
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TRIGGER kb.mcp_tools_pin_updated AFTER UPDATE OF pin, hash, change, gone_at ON mcp_tools BEGIN
+    INSERT INTO mcp_revisions SELECT project_id, 'pins', 1 FROM project_mcp_servers WHERE id = NEW.server_id
+    ON CONFLICT (project_id, kind) DO UPDATE SET revision = revision + 1;
+END;
+CREATE TABLE kb.mcp_key_uses (
+    key_id    TEXT NOT NULL PRIMARY KEY REFERENCES mcp_api_keys (id) ON DELETE CASCADE,
+    used_at   INTEGER NOT NULL,
+    used_from TEXT -- an address
+) STRICT;

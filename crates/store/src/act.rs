@@ -11,7 +11,7 @@ use gantry_model::id::GatewayId;
 /// One administrative act (`kb.mcp_admin_log`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ActRow {
-    /// Its number, which counts up; given by the store.
+    /// Its number, which increases; assigned by the store.
     pub id: u64,
     /// The project it was done in.
     pub project: String,
@@ -19,29 +19,29 @@ pub struct ActRow {
     pub at_ms: u64,
     /// When it ended, if it did.
     pub ended_ms: Option<u64>,
-    /// Which key did it, by its id; empty if none did.
+    /// The id of the acting key; empty if there is none.
     pub key: String,
-    /// Who did it: whom the key speaks for, or what else.
+    /// The actor: the holder of the key, or another party.
     pub actor: String,
     /// The address it came from.
     pub address: Option<String>,
-    /// Which way it came: `rest`, `file`, `gateway` or `library`.
+    /// The surface: `rest`, `file`, `gateway` or `library`.
     pub via: String,
-    /// What was done, such as `agent.change`.
+    /// The act, such as `agent.change`.
     pub act: String,
-    /// To what.
+    /// Its target.
     pub target: String,
-    /// More of it, in a person's words.
+    /// Further details.
     pub detail: String,
-    /// What was before, as JSON.
+    /// The value before, as JSON.
     pub before: Option<String>,
-    /// What is to be, or is, after it, as JSON.
+    /// The requested or actual value after it, as JSON.
     pub after: Option<String>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: ActOutcome,
     /// The code of its error.
     pub code: Option<String>,
-    /// How many like it were counted into this row; 1 normally.
+    /// How many equal attempts are counted in this row; normally 1.
     pub repeats: u64,
 }
 
@@ -50,27 +50,27 @@ pub struct ActRow {
 pub struct ActEnd {
     /// When.
     pub at_ms: u64,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: ActOutcome,
     /// The code of its error.
     pub code: Option<String>,
-    /// What it was done to, where only the act itself could tell.
+    /// Its target, if known only afterwards.
     pub target: Option<String>,
-    /// What is after it, where that is another than was to be.
+    /// The value after it, if it differs from the requested one.
     pub after: Option<String>,
 }
 
-/// What became of an act.
+/// The outcome of an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ActOutcome {
-    /// It was begun; if it is not under way, it was cut off.
+    /// It was begun; if it is not running, it was cut off.
     #[default]
     Unfinished,
     /// It was done.
     Done,
-    /// It was not let happen.
+    /// It was refused.
     Refused,
-    /// It could not be done.
+    /// It failed.
     Failed,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for ActOutcome {
     }
 }
 
-/// A text is no outcome of an act.
+/// The error of an unknown outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no outcome of an act")]
 pub struct OutcomeError(String);
@@ -108,14 +108,14 @@ impl FromStr for ActOutcome {
     }
 }
 
-/// Which acts are asked for; what is `None` does not matter.
+/// A filter of acts; members that are `None` do not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActFilter {
     /// Only acts of this project.
     pub project: Option<String>,
-    /// Only acts of this name; of all that begin so if it ends with `.*`.
+    /// Only acts of this name, or with this prefix if it ends with `.*`.
     pub act: Option<String>,
-    /// Only acts on this.
+    /// Only acts on this target.
     pub target: Option<String>,
     /// Only acts of this key.
     pub key: Option<String>,
@@ -123,9 +123,9 @@ pub struct ActFilter {
     pub actor: Option<String>,
     /// Only acts from this address.
     pub address: Option<String>,
-    /// Only acts that came this way.
+    /// Only acts of this surface.
     pub via: Option<String>,
-    /// Only acts that ended so.
+    /// Only acts with this outcome.
     pub outcome: Option<ActOutcome>,
     /// Only acts that were done on this gateway.
     pub gateway: Option<GatewayId>,
@@ -133,14 +133,14 @@ pub struct ActFilter {
     pub since_ms: Option<u64>,
     /// Only acts that began before this time.
     pub until_ms: Option<u64>,
-    /// Only acts older than this one: the last row of the page before.
+    /// Only acts older than this one: the last row of the previous page.
     pub before: Option<u64>,
     /// At most so many rows, newest first.
     pub limit: u32,
 }
 
 impl Default for ActFilter {
-    /// Returns the filter that asks for the newest hundred acts, whatever they are.
+    /// Returns the filter for the newest hundred acts.
     fn default() -> Self {
         Self {
             project: None,

@@ -1,7 +1,9 @@
 //! The rows of the audit (`kb.mcp_tool_call_log`), and their filter.
 //!
-//! One row per call, whatever becomes of it; a row may own its texts or borrow them from the record
-//! that it was read from. Nothing here knows SQL.
+//! One row per call, whatever its outcome; a row may own its texts or borrow them from a journal
+//! record. Nothing here knows SQL.
+
+mod details;
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +11,12 @@ use std::str::FromStr;
 use gantry_model::caller::UserTrust;
 use gantry_model::id::{CallId, ServerId};
 
-/// One call, running or ended, with texts of its own or, as `CallRow<&str>`, somebody else's.
+pub use details::{CallDetails, Check, DetailError, ErrorKind, Phases, UserSource};
+
+/// One call, running or ended, with owned texts or, as `CallRow<&str>`, borrowed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallRow<T = String> {
-    /// Its identity, which begins with the time at which the call came in.
+    /// Its id, which begins with the time of arrival.
     // Invariant: that time is within ten minutes of `started_ms`; searches by time rely on it.
     pub id: CallId,
     /// Its number in the journal.
@@ -25,7 +29,7 @@ pub struct CallRow<T = String> {
     pub key: T,
     /// The person behind the agent.
     pub user: Option<T>,
-    /// Whether that is believed, or only what the agent says.
+    /// Whether that is trusted, or only the agent's claim.
     pub user_trust: UserTrust,
     /// The conversation.
     pub session: Option<T>,
@@ -33,42 +37,47 @@ pub struct CallRow<T = String> {
     pub run: Option<T>,
     /// The step within the run.
     pub step: Option<T>,
-    /// The trace the call belongs to.
+    /// The trace the call belongs to, as 32 hex digits.
     pub trace: Option<T>,
-    /// Where it came in: `mcp`, `rest` or `library`; `cli` in rows of former versions.
+    /// The caller's span in that trace, for spans that are made of the row as it comes from the journal: the
+    /// database does not keep it.
+    pub parent_span: Option<T>,
+    /// Its surface: `mcp`, `rest` or `library`; `cli` in rows of earlier versions.
     pub surface: T,
-    /// The name of the server it was for; the server itself may be gone.
+    /// The name of its server, which may have been removed.
     pub server: T,
-    /// Its id; none if there was no server of that name.
+    /// The id of its server; `None` if there was no server of that name.
     pub server_id: Option<ServerId>,
     /// The MCP method.
     pub method: T,
     /// The tool, the prompt's name or the resource's URI; may be empty.
     pub tool: T,
-    /// The version of the tool's schema that the call was judged by.
+    /// The version of the tool's schema that the call was checked against.
     pub schema_version: Option<T>,
-    /// When it came in.
+    /// When it arrived.
     pub started_ms: u64,
     /// When it ended, if it did.
     pub ended_ms: Option<u64>,
     /// How long it took.
     pub duration_us: Option<u64>,
-    /// What became of it.
+    /// Its status.
     pub status: CallStatus,
     /// The code of its error.
     pub code: Option<T>,
     /// The text of its error.
     pub error: Option<T>,
-    /// Its arguments, redacted and capped.
+    /// Its arguments, redacted and truncated.
     pub input: Option<T>,
-    /// How long its arguments were.
+    /// The full length of its arguments.
     pub input_bytes: u64,
-    /// Its result, redacted and capped.
+    /// Its result, redacted and truncated.
     pub output: Option<T>,
-    /// How long its result was.
+    /// The full length of its result.
     pub output_bytes: u64,
-    /// How many refusals were counted into this row; 1 normally.
+    /// How many refusals are counted in this row; normally 1.
     pub repeats: u64,
+    /// Where the time went, and what was decided on the way.
+    pub details: CallDetails<T>,
 }
 
 impl<T> CallRow<T> {
@@ -86,6 +95,7 @@ impl<T> CallRow<T> {
             run: self.run.as_ref().map(&text),
             step: self.step.as_ref().map(&text),
             trace: self.trace.as_ref().map(&text),
+            parent_span: self.parent_span.as_ref().map(&text),
             surface: text(&self.surface),
             server: text(&self.server),
             server_id: self.server_id,
@@ -103,6 +113,7 @@ impl<T> CallRow<T> {
             output: self.output.as_ref().map(&text),
             output_bytes: self.output_bytes,
             repeats: self.repeats,
+            details: self.details.with_texts(&text),
         }
     }
 }
@@ -115,28 +126,28 @@ impl CallRow {
 }
 
 impl CallRow<&str> {
-    /// Returns the row with texts of its own.
+    /// Returns the row with owned texts.
     pub fn owned(&self) -> CallRow {
         self.with_texts(|text| (*text).to_owned())
     }
 }
 
-/// What became of a call.
+/// The status of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallStatus {
-    /// It was sent and is not answered yet.
+    /// It was sent and not answered yet.
     Running,
     /// It was answered.
     Ok,
     /// It was answered with an error, or could not be sent.
     Error,
-    /// It got no answer in time.
+    /// It timed out.
     Timeout,
-    /// The caller took it back.
+    /// The caller cancelled it.
     Cancelled,
-    /// It was never sent: no grant, over a limit, or against the schema.
+    /// It was never sent: no grant, over a limit, or invalid arguments.
     Refused,
-    /// It reached a server and was cut off; nobody knows whether it took effect.
+    /// It reached a server and was cut off; it is unknown whether it took effect.
     Unknown,
 }
 
@@ -171,7 +182,7 @@ impl fmt::Display for CallStatus {
     }
 }
 
-/// A text is no status of a call.
+/// The error of an unknown status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no status of a call")]
 pub struct StatusError(String);
@@ -187,16 +198,16 @@ impl FromStr for CallStatus {
     }
 }
 
-/// What the audit takes in the store.
+/// The size of the audit in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallUsage {
     /// How many calls there are.
     pub rows: u64,
-    /// When the oldest came in.
+    /// When the oldest arrived.
     pub oldest_ms: Option<u64>,
-    /// When the newest came in.
+    /// When the newest arrived.
     pub newest_ms: Option<u64>,
-    /// How long the database is, its log included.
+    /// The size of the database, including its log.
     pub database_bytes: u64,
 }
 
@@ -209,7 +220,7 @@ pub struct JournalPosition {
     pub offset: u64,
 }
 
-/// Which calls are asked for; what is `None` does not matter.
+/// A filter of calls; members that are `None` do not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFilter {
     /// Only calls of this project.
@@ -220,7 +231,7 @@ pub struct CallFilter {
     pub server: Option<String>,
     /// Only calls of this tool.
     pub tool: Option<String>,
-    /// Only calls that ended so.
+    /// Only calls with this status.
     pub status: Option<CallStatus>,
     /// Only calls with this error code.
     pub code: Option<String>,
@@ -230,18 +241,22 @@ pub struct CallFilter {
     pub session: Option<String>,
     /// Only calls of this trace.
     pub trace: Option<String>,
+    /// Only calls on behalf of this user.
+    pub user: Option<String>,
+    /// Only calls that ended with this kind of error.
+    pub error_kind: Option<ErrorKind>,
     /// Only calls that came in at this time or later.
     pub since_ms: Option<u64>,
     /// Only calls that came in before this time.
     pub until_ms: Option<u64>,
-    /// Only calls older than this one: the last row of the page before.
+    /// Only calls older than this one: the last row of the previous page.
     pub before: Option<CallId>,
     /// At most so many rows, newest first; counting ignores it.
     pub limit: u32,
 }
 
 impl Default for CallFilter {
-    /// Returns the filter that asks for the newest hundred calls, whatever they are.
+    /// Returns the filter for the newest hundred calls.
     fn default() -> Self {
         Self {
             project: None,
@@ -253,6 +268,8 @@ impl Default for CallFilter {
             run: None,
             session: None,
             trace: None,
+            user: None,
+            error_kind: None,
             since_ms: None,
             until_ms: None,
             before: None,

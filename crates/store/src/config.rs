@@ -1,4 +1,4 @@
-//! Where the store is: a SQLite file or a PostgreSQL server.
+//! The location of the store: a SQLite file or a PostgreSQL server.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// The name of the database in a data folder.
 const FILE: &str = "gantry.db";
 
-/// Where the store is.
+/// The location of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreConfig {
     /// A SQLite file.
@@ -26,13 +26,13 @@ impl StoreConfig {
 /// Why a text does not name a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreConfigError {
-    /// There is no text.
+    /// The text is empty.
     #[error("the store must be a file or a `postgres://` URL, but is empty")]
     Empty,
-    /// A URL of something else.
+    /// The URL has another scheme.
     #[error("the store must be a file or a `postgres://` URL, not `{scheme}://`")]
     Scheme {
-        /// What the URL begins with.
+        /// The scheme.
         scheme: String,
     },
 }
@@ -68,12 +68,12 @@ impl fmt::Display for StoreConfig {
     }
 }
 
-/// The address of a PostgreSQL database. It is shown without its password.
+/// The URL of a PostgreSQL database. It is shown without its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl(String);
 
 impl PostgresUrl {
-    /// Returns the whole of it, with its password.
+    /// Returns the whole URL, including its password.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -81,7 +81,7 @@ impl PostgresUrl {
 
 impl fmt::Display for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Options after `?` may hold a password, too.
+        // Options after `?` may contain a password, too.
         let shown = self.0.split('?').next().unwrap_or_default();
         let (scheme, rest) = shown.split_once("://").unwrap_or(("postgres", ""));
         match rest.rsplit_once('@') {

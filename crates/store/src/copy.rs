@@ -1,8 +1,8 @@
 //! Copies everything from one database into another, empty one: from SQLite to PostgreSQL and back.
 //!
-//! Which tables and columns there are is read from PostgreSQL's own catalog, so that none is forgotten.
-//! The source is read as it was at one moment; the target has all of it or nothing, and as many rows of
-//! each table as the source. Sealed values are copied as they are. Entry point: [`Store::copy`].
+//! Tables and columns are read from PostgreSQL's own catalog, so that none is forgotten. The source
+//! is read as one snapshot; the target gets all of it or nothing, and the same number of rows in
+//! each table. Sealed values are copied unchanged. Entry point: [`Store::copy`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,13 @@ use crate::sql::copy as sql;
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
 
-/// Rows that are read and written at once, at most.
+/// The most rows that are read and written at once.
 const ROWS: usize = 500;
-/// Values that one statement takes, in both databases.
+/// The most values of one statement, in both databases.
 const VALUES: usize = 30_000;
-/// How long each statement may take.
+/// Time limit of each statement.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Counted by triggers while the others are written, so that it is copied last and over theirs.
+/// Triggers change this table while the others are written, so it is copied last.
 const REVISIONS: &str = "mcp_revisions";
 /// What the copy is called in errors.
 const WHAT: &str = "copy a table";
@@ -38,7 +38,7 @@ pub struct CopiedTable {
     pub rows: u64,
 }
 
-/// One table: its columns, and those that are its primary key, by their place.
+/// One table: its columns, and the indexes of its primary key columns.
 struct Table {
     name: String,
     columns: Vec<Column>,
@@ -51,7 +51,7 @@ struct Column {
     counts_up: bool,
 }
 
-/// What PostgreSQL has in a column; SQLite has its like.
+/// The type of a column in PostgreSQL; SQLite has an equivalent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -62,11 +62,11 @@ enum Kind {
 }
 
 impl Store {
-    /// Copies a store into an empty one and returns what was copied, in the order of writing. One of them
-    /// is SQLite, the other PostgreSQL.
+    /// Copies a store into an empty one and returns the copied tables, in order. One of them is
+    /// SQLite, the other PostgreSQL.
     ///
-    /// Refuses a source that a gateway uses, unless `is_used` says that this is known: what is written
-    /// after the copy began is not copied.
+    /// Refuses a source that a gateway uses, unless `is_used` allows it: rows written after the
+    /// copy began are not copied.
     pub async fn copy(
         from: &StoreConfig,
         to: &StoreConfig,
@@ -197,7 +197,7 @@ fn in_order(mut tables: BTreeMap<String, Table>, references: &[(String, String)]
                 .any(|(from, to)| from == name && to != name && tables.contains_key(to))
         };
         let free: BTreeSet<String> = tables.keys().filter(|name| !waits(name)).cloned().collect();
-        // A circle cannot be sorted; PostgreSQL then says which reference is missing.
+        // A cycle cannot be sorted; PostgreSQL then reports the missing reference.
         let next = match free.is_empty() {
             true => tables.keys().cloned().collect(),
             false => free,
@@ -237,7 +237,7 @@ async fn copy_table(
     }
 }
 
-/// Asks for the next rows after a key, in the order of keys.
+/// Returns the query for the next rows after a key, in the order of keys.
 fn page(table: &Table, after: Option<&[Value<'static>]>, limit: usize) -> Query<'static> {
     let mut page = query("SELECT ");
     for (place, column) in table.columns.iter().enumerate() {
@@ -295,7 +295,7 @@ fn values(table: &Table, row: &Row) -> Result<Vec<Value<'static>>, sqlx::Error> 
     table.columns.iter().enumerate().map(value).collect()
 }
 
-/// Has the numbers that the database gives go on after those that were copied.
+/// Advances the sequences of the database beyond the copied numbers.
 async fn count_on(writing: &mut Transaction<'_>, table: &Table) -> Result<(), StoreError> {
     for Column { name, .. } in table.columns.iter().filter(|column| column.counts_up) {
         let table = &table.name;

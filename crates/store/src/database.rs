@@ -1,10 +1,10 @@
-//! The databases behind the store, as its methods use them: one statement at a time, or a transaction.
+//! The databases behind the store, as its methods use them: one statement at a time, or a
+//! transaction.
 //!
-//! This is the only place that tells the databases apart for the methods of `store`, which are written
-//! once. `query` is a statement with its values, `row` what comes back. Every use is named by what it is
-//! for, which its error says. The databases' own futures are boxed: they are long, and a method holds
-//! several. Entry points: [`Database::begin`], [`Database::rows`],
-//! [`Database::execute`].
+//! Only this module distinguishes the databases for the methods of `store`, which are written once.
+//! `query` is a statement with its values, `row` a result row. Every operation has a description,
+//! which its error shows. The databases' own futures are boxed: they are large, and a method holds
+//! several. Entry points: [`Database::begin`], [`Database::rows`], [`Database::execute`].
 
 pub(crate) mod query;
 pub(crate) mod row;
@@ -17,29 +17,31 @@ use sqlx_core::transaction::TransactionManager;
 
 use self::query::Query;
 use self::row::Row;
+use crate::call::{CallRow, JournalPosition};
 use crate::error::StoreError;
 use crate::postgres::{self, PostgresStore};
 use crate::sqlite::{self, SqliteStore};
+use crate::store::Registered;
 
 type SqliteTransactions = <Sqlite as sqlx::Database>::TransactionManager;
 
 /// What a write survives once its method has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// The end of the process: for what the journal or the next handshake can bring again.
+    /// The end of the process: for data that the journal or the next handshake restores.
     Process,
-    /// The loss of power: for what people and administrators did.
+    /// A power loss: for changes by people.
     Power,
 }
 
-/// Which database is behind the store.
+/// The database behind the store.
 #[derive(Debug)]
 pub(crate) enum Database {
     Sqlite(Box<SqliteStore>),
     Postgres(Box<PostgresStore>),
 }
 
-/// A connection that is lent for one method.
+/// A connection that is borrowed for one method.
 enum Lent<'a> {
     Reader(sqlite::Reader<'a>),
     Writer(sqlite::WriteTurn<'a>),
@@ -72,6 +74,31 @@ impl Database {
         };
         begun.map_err(|error| self.failed(what, error))?;
         let lent = Some(lent);
+        let database = self;
+        Ok(Transaction {
+            database,
+            what,
+            lent,
+        })
+    }
+
+    /// Begins a transaction that writes rows of the audit: beside those of other gateways, unless `alone`.
+    pub(crate) async fn begin_import(
+        &self,
+        what: &'static str,
+        alone: bool,
+    ) -> Result<Transaction<'_>, StoreError> {
+        let Self::Postgres(store) = self else {
+            return self.begin(what, Durability::Process).await;
+        };
+        let mut connection = Box::pin(store.writer(what)).await?;
+        connection.may_take(postgres::import::LONGEST);
+        let begun = match alone {
+            true => Box::pin(connection.begin_alone()).await,
+            false => Box::pin(connection.begin("BEGIN")).await,
+        };
+        begun.map_err(|error| self.failed(what, error))?;
+        let lent = Some(Lent::Postgres(connection));
         let database = self;
         Ok(Transaction {
             database,
@@ -157,12 +184,12 @@ impl Database {
         }
     }
 
-    /// Tells whether SQLite is behind the store, for the few statements that only it takes.
+    /// Returns whether the database is SQLite, for the few statements that only it supports.
     pub(crate) const fn is_sqlite(&self) -> bool {
         matches!(self, Self::Sqlite(_))
     }
 
-    /// Lets go of it; whoever asks later is refused.
+    /// Closes it; later uses are refused.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(store) => store.close().await,
@@ -173,11 +200,11 @@ impl Database {
         }
     }
 
-    /// Takes what was just removed out of the log of writes; what fails is done later.
+    /// Removes deleted data from the write-ahead log; on failure this is done later.
     pub(crate) async fn removed(&self) {
         match self {
             Self::Sqlite(store) => store.removed().await,
-            // Its vacuum and its log are its administrator's.
+            // Vacuum and log are up to the server's administrator.
             Self::Postgres(_) => {}
         }
     }
@@ -185,7 +212,7 @@ impl Database {
     /// Classifies what the database reported.
     pub(crate) fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
         match self {
-            Self::Sqlite(store) => StoreError::from_sqlite(store.path(), what, source),
+            Self::Sqlite(store) => store.failed(what, source),
             Self::Postgres(store) => StoreError::from_postgres(store.name(), what, source),
         }
     }
@@ -206,7 +233,7 @@ impl Database {
             Self::Sqlite(store) => Box::pin(store.turn(what, durability))
                 .await
                 .map(Lent::Writer),
-            // What is committed has reached the disk of the server.
+            // A commit has reached the server's disk.
             Self::Postgres(store) => Box::pin(store.writer(what)).await.map(Lent::Postgres),
         }
     }
@@ -252,7 +279,7 @@ impl Lent<'_> {
         Ok(rows.into_iter().map(Row::Sqlite).collect())
     }
 
-    /// Gives the connection back: nothing is left open on it.
+    /// Returns the connection: nothing is left open on it.
     fn done(self) {
         match self {
             Self::Reader(_) => {}
@@ -263,13 +290,13 @@ impl Lent<'_> {
 }
 
 impl Transaction<'_> {
-    /// Runs a statement and tells how many rows it touched.
+    /// Runs a statement and returns how many rows it affected.
     pub(crate) async fn execute(&mut self, query: Query<'_>) -> Result<u64, StoreError> {
         let touched = self.lent().execute(&query).await;
         touched.map_err(|error| self.failed(error))
     }
 
-    /// Runs a statement and takes its rows apart.
+    /// Runs a statement and decodes its rows.
     pub(crate) async fn rows<T>(
         &mut self,
         query: Query<'_>,
@@ -301,7 +328,36 @@ impl Transaction<'_> {
         row.ok_or_else(|| self.failed(sqlx::Error::RowNotFound))
     }
 
-    /// Returns the time of day by the clock that all gateways on this database share.
+    /// Writes rows of the audit that `block` covers, and the journal's position.
+    pub(crate) async fn import_calls<T: AsRef<str> + Sync>(
+        &mut self,
+        gateway: Registered,
+        rows: &[CallRow<T>],
+        position: JournalPosition,
+        block: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let imported = match self.lent() {
+            Lent::Reader(_) => unreachable!("who writes is lent no reader"),
+            Lent::Writer(turn) => match turn.connection() {
+                Ok(connection) => {
+                    let import = gateway.import_rows(connection, rows, position, block);
+                    Box::pin(import).await
+                }
+                Err(_) => Err(sqlx::Error::PoolClosed),
+            },
+            Lent::Postgres(lent) => match lent.parts() {
+                Ok((connection, until)) => {
+                    let import =
+                        postgres::import::write(connection, gateway, rows, position, block);
+                    Box::pin(postgres::within(until, import)).await
+                }
+                Err(error) => Err(error),
+            },
+        };
+        imported.map_err(|error| self.failed(error))
+    }
+
+    /// Returns the time by the clock that all gateways on this database share.
     pub(crate) async fn now_ms(&mut self) -> Result<i64, StoreError> {
         match self.database {
             Database::Sqlite(_) => Ok(crate::clock::now_ms()),
@@ -312,7 +368,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Lets each further statement take so long: for what an administrator waits for.
+    /// Sets a longer time limit for the following statements: for operations that an administrator
+    /// waits for.
     pub(crate) async fn may_take_long(&mut self, longest: Duration) -> Result<(), StoreError> {
         let Lent::Postgres(connection) = self.lent() else {
             return Ok(());
@@ -322,7 +379,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Makes all of it take effect.
+    /// Commits the transaction.
     pub(crate) async fn commit(mut self) -> Result<(), StoreError> {
         let committed = match self.lent() {
             Lent::Reader(reader) => SqliteTransactions::commit(reader.connection()).await,
@@ -336,7 +393,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Ends it without effect.
+    /// Rolls the transaction back.
     pub(crate) async fn rollback(mut self) -> Result<(), StoreError> {
         let ended = match self.lent() {
             Lent::Reader(reader) => SqliteTransactions::rollback(reader.connection()).await,

@@ -1,4 +1,4 @@
-//! The store's errors, distinguished by what a person or a caller does about them.
+//! The store's errors, classified by what a person or a caller can do about them.
 //!
 //! `StoreError::from_sqlite` is the one place that reads SQLite's result codes.
 
@@ -8,40 +8,40 @@ use gantry_model::diagnose::{Diagnose, Fault};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why the store could not do what was asked.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file could not be opened or made ready.
+    /// The file could not be opened or prepared.
     #[error("cannot open the database `{}`", path.display())]
     Open {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: Source,
     },
-    /// Somebody else holds what is needed for longer than we wait.
+    /// Another process holds a lock for too long.
     #[error("the database `{database}` is held by {holder}")]
     Locked {
-        /// Which file or server.
+        /// The file or server.
         database: String,
-        /// Who, as far as is known.
+        /// The holder, as far as known.
         holder: String,
     },
     /// The file was written by a later Gantry.
     #[error("the database has schema {found}, this Gantry knows schemas up to {known}")]
     Newer {
-        /// The file's schema.
+        /// The schema of the file.
         found: i64,
-        /// Ours.
+        /// The newest known schema.
         known: i64,
     },
-    /// The file is damaged, or is none of ours; it was left as it is.
+    /// The file is damaged, or not a database of Gantry; it was left unchanged.
     #[error("the database `{}` is damaged: {reason}", path.display())]
     Corrupt {
         /// Which file.
         path: PathBuf,
-        /// What was seen.
+        /// The error.
         reason: String,
         /// The newest copy that was made before a migration, if there is one.
         backup: Option<PathBuf>,
@@ -49,9 +49,9 @@ pub enum StoreError {
     /// There is no space left.
     #[error("no space left for the database `{database}`")]
     Full {
-        /// Which file or server.
+        /// The file or server.
         database: String,
-        /// What the database reported.
+        /// The error of the database.
         #[source]
         source: sqlx::Error,
     },
@@ -60,7 +60,7 @@ pub enum StoreError {
     Disk {
         /// Which file.
         path: PathBuf,
-        /// What SQLite reported.
+        /// The error of SQLite.
         #[source]
         source: sqlx::Error,
     },
@@ -70,13 +70,13 @@ pub enum StoreError {
         /// Which file.
         path: PathBuf,
     },
-    /// Too many writes wait already, or the store is closed.
+    /// Too many writes are waiting, or the store is closed.
     #[error("the database has no room to {what}")]
     Busy {
-        /// What was asked.
+        /// The operation.
         what: &'static str,
     },
-    /// The database could not do it.
+    /// The operation failed.
     #[error("the database could not {what}")]
     Query {
         /// What was asked.
@@ -85,30 +85,30 @@ pub enum StoreError {
         #[source]
         source: sqlx::Error,
     },
-    /// The server does not answer, or accepts no more connections.
+    /// The server does not respond, or accepts no more connections.
     #[error("cannot reach the database `{database}`")]
     Unreachable {
-        /// Which server, without its password.
+        /// The server, without its password.
         database: String,
         /// Why.
         #[source]
         source: sqlx::Error,
     },
-    /// The server took longer than we wait.
+    /// The server did not respond in time.
     #[error("the database did not {what} in time")]
     Timeout {
         /// What was asked.
         what: &'static str,
-        /// How that was noticed.
+        /// The error.
         #[source]
         source: sqlx::Error,
     },
-    /// The server takes no writes.
+    /// The server is read-only.
     #[error("the database `{database}` is read-only")]
     ReadOnly {
-        /// Which server.
+        /// The server.
         database: String,
-        /// What it reported.
+        /// The error of the server.
         #[source]
         source: sqlx::Error,
     },
@@ -117,41 +117,41 @@ pub enum StoreError {
     Refused {
         /// Which server.
         database: String,
-        /// What it reported.
+        /// The error of the server.
         #[source]
         source: sqlx::Error,
     },
-    /// The schema `kb` holds tables of somebody else.
+    /// The schema `kb` contains tables of another program.
     #[error("the schema `kb` of the database `{database}` holds tables that are not Gantry's")]
     Foreign {
         /// Which server.
         database: String,
     },
-    /// A store is copied into one that has something in it.
+    /// The target of a copy is not empty.
     #[error("{what} is not empty")]
     NotEmpty {
-        /// What.
+        /// The database or table.
         what: String,
     },
-    /// A store is copied that gateways use.
+    /// The source of a copy is in use.
     #[error("{gateways} {} the store that is to be copied", if *gateways == 1 { "gateway uses" } else { "gateways use" })]
     InUse {
-        /// How many.
+        /// By how many gateways.
         gateways: u64,
     },
-    /// A store cannot be copied so.
+    /// These stores cannot be copied.
     #[error("the store cannot be copied: {reason}")]
     Copy {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is there already.
+    /// The row already exists.
     #[error("{what} exists already")]
     Conflict {
         /// What.
         what: String,
     },
-    /// It is not there.
+    /// The row does not exist.
     #[error("{what} does not exist")]
     NotFound {
         /// What.
@@ -160,7 +160,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Classifies what SQLite reported when it was asked to do `what` with the file at `path`.
+    /// Classifies an error of SQLite during `what` on the file at `path`.
     pub(crate) fn from_sqlite(path: &Path, what: &'static str, source: sqlx::Error) -> Self {
         let path = path.to_owned();
         let database = path.display().to_string();
@@ -184,7 +184,14 @@ impl StoreError {
         }
     }
 
-    /// Classifies what a PostgreSQL server reported when it was asked to do `what`.
+    /// Tells whether SQLite reported that the disk did not confirm what was written: an `fsync` of a file
+    /// or its folder failed.
+    pub(crate) fn is_unconfirmed(source: &sqlx::Error) -> bool {
+        let code = source.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| ["1034", "1290"].contains(&&*code))
+    }
+
+    /// Classifies an error of a PostgreSQL server during `what`.
     pub(crate) fn from_postgres(name: &str, what: &'static str, source: sqlx::Error) -> Self {
         let database = name.to_owned();
         let code = source.as_database_error().and_then(|error| error.code());
@@ -216,7 +223,7 @@ impl StoreError {
         }
     }
 
-    /// Makes a `Conflict` of a row that is there already.
+    /// Converts a unique violation into `Conflict`.
     pub(crate) fn or_conflict(self, what: impl FnOnce() -> String) -> Self {
         let source = self.database_error();
         match source.is_some_and(|error| error.is_unique_violation()) {
@@ -225,7 +232,7 @@ impl StoreError {
         }
     }
 
-    /// Makes a `NotFound` of a row that refers to one that is not there.
+    /// Converts a foreign key violation into `NotFound`.
     pub(crate) fn or_not_found(self, what: impl FnOnce() -> String) -> Self {
         let source = self.database_error();
         match source.is_some_and(|error| error.is_foreign_key_violation()) {
@@ -234,7 +241,7 @@ impl StoreError {
         }
     }
 
-    /// Returns what the database said of a statement.
+    /// Returns the database's error of a statement.
     fn database_error(&self) -> Option<&dyn sqlx::error::DatabaseError> {
         let Self::Query { source, .. } = self else {
             return None;
@@ -242,7 +249,7 @@ impl StoreError {
         source.as_database_error()
     }
 
-    /// Makes a `Corrupt` that knows the newest copy beside the file.
+    /// Creates a `Corrupt` that names the newest copy beside the file.
     pub(crate) fn corrupt(path: &Path, reason: impl Into<String>) -> Self {
         Self::Corrupt {
             path: path.to_owned(),
@@ -251,7 +258,7 @@ impl StoreError {
         }
     }
 
-    /// Tells whether the same may succeed later, with nothing changed in the request.
+    /// Returns whether the same request may succeed later.
     pub const fn is_passing(&self) -> bool {
         match self {
             Self::Locked { .. }
@@ -276,12 +283,12 @@ impl StoreError {
         }
     }
 
-    /// Tells whether the server is away, and may come back.
+    /// Returns whether the server is temporarily unavailable.
     pub const fn is_away(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Timeout { .. })
     }
 
-    /// Makes an `Open` of anything that went wrong.
+    /// Creates an `Open` from any error.
     pub(crate) fn open(path: &Path, source: impl Into<Source>) -> Self {
         Self::Open {
             path: path.to_owned(),

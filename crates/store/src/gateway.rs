@@ -1,4 +1,4 @@
-//! The gateway that opens the store, the servers it runs, and what other gateways changed.
+//! The gateway that opens the store, the leases of servers, and the changes of other gateways.
 
 use std::path::PathBuf;
 
@@ -18,18 +18,18 @@ pub struct Gateway {
 pub struct Lease {
     /// The server.
     pub server: ServerId,
-    /// The gateway that runs it; none if the lease was released.
+    /// The gateway that runs it; `None` if the lease was released.
     pub holder: Option<GatewayId>,
-    /// Counts how often the lease was taken. It only grows.
+    /// Counts how often the lease was taken; only increases.
     pub generation: u64,
-    /// When it ends unless it is renewed.
+    /// When it expires unless it is renewed.
     pub until_ms: u64,
 }
 
-/// What may have changed in a project since it was read (`kb.mcp_revisions`).
+/// Counters of changes in a project (`kb.mcp_revisions`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Counts the changes of keys, agents and grants.
+    /// Counts the changes of keys, and of all that decides about callers.
     pub access: u64,
     /// Counts the changes of registered servers.
     pub servers: u64,
@@ -37,6 +37,10 @@ pub struct Changes {
     pub settings: u64,
     /// Counts the changes of suspensions.
     pub suspensions: u64,
+    /// Counts the changes of grants, groups, agents and settings: the revision of the policy.
+    pub policy: u64,
+    /// Counts the changes of what is approved of servers' tools.
+    pub pins: u64,
     /// Whether another gateway uses the store.
     pub others: bool,
 }

@@ -9,44 +9,44 @@ use serde_json::Value;
 /// How many user and group ids a hosted server owns.
 pub const IDS_PER_SERVER: u32 = 65_536;
 
-/// Where the ranges of hosted servers lie: what systemd, `useradd` and container engines leave alone.
+/// The id range of hosted servers, which systemd, `useradd` and container engines do not use.
 pub const HOSTED_IDS: Range<u32> = 0x7000_0000..0x7fff_0000;
 
-/// A hosted server as `kb.agent_workspaces` has it. row 1.1
+/// A hosted server, as in `kb.agent_workspaces`. row 1.1
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkspaceRow {
     /// The registered server.
     pub server: ServerId,
     /// Its name.
     pub name: ServerName,
-    /// `ready` when it answers.
+    /// `ready` when it is ready.
     pub status: String,
-    /// What isolates its instance, once there was one.
+    /// The isolation provider of its instance, once there was one.
     pub provider: Option<String>,
-    /// The reference of its image; nothing for a command.
+    /// The reference of its image; `None` for a command.
     pub image: Option<String>,
-    /// What the reference was resolved to.
+    /// The resolved digest.
     pub image_digest: Option<String>,
     /// Its last instance.
     pub instance: Option<String>,
-    /// Whether messages travel over stdin and stdout.
+    /// Whether messages use stdin and stdout.
     pub stdio_bridge: bool,
     /// The port inside.
     pub port: Option<u16>,
-    /// After which ends it is started again.
+    /// After which exits it is restarted.
     pub restart_policy: String,
-    /// The limits in force, as JSON.
+    /// The effective limits, as JSON.
     pub resource_limits: Value,
     /// The paths of its volumes, as JSON.
     pub volumes: Value,
 }
 
-/// What is known of a running instance.
+/// A running instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceInstance {
-    /// What isolates it.
+    /// Its isolation provider.
     pub provider: String,
-    /// Names it among all instances of the server.
+    /// Identifies it among all instances of the server.
     pub instance: String,
     /// The digest of its image.
     pub image_digest: Option<String>,
@@ -57,17 +57,17 @@ pub struct WorkspaceInstance {
 pub struct VolumeRow {
     /// The project it belongs to.
     pub project: ProjectName,
-    /// The name of the server it is mounted into; the server may be gone.
+    /// The name of its server, which may have been removed.
     pub server: ServerName,
-    /// Where it is mounted, inside.
+    /// The path inside the server.
     pub path: String,
     /// Its name in the folder of volumes.
     pub folder: String,
-    /// When it was made.
+    /// When it was created.
     pub created_ms: u64,
 }
 
-/// Returns the status of a workspace after an event; nothing for events that leave it as it is.
+/// Returns the status of a workspace after an event; `None` if it does not change.
 pub(crate) const fn status_after(kind: EventKind) -> Option<&'static str> {
     Some(match kind {
         EventKind::Registered => "registered",
@@ -86,6 +86,11 @@ pub(crate) const fn status_after(kind: EventKind) -> Option<&'static str> {
         | EventKind::HealthWarning
         | EventKind::CallTimeout
         | EventKind::CatalogChanged
+        | EventKind::ToolsUnapproved
+        | EventKind::ToolDecided
+        | EventKind::SuspiciousText
+        | EventKind::ApprovalAsked
+        | EventKind::ApprovalDecided
         | EventKind::ImageChanged
         | EventKind::ProtocolError
         | EventKind::Removed
@@ -96,10 +101,11 @@ pub(crate) const fn status_after(kind: EventKind) -> Option<&'static str> {
     })
 }
 
-/// Returns a free range, the first at or after the place that `seed` points to; nothing if all are taken.
+/// Returns a free range, the first at or after the position that `seed` selects; `None` if all are
+/// taken.
 ///
-/// `taken` is sorted. Two gateways with stores of their own draw other seeds, so that the servers of one
-/// do not own the files of the other's.
+/// `taken` is sorted. Gateways with separate stores use different seeds, so that their servers do
+/// not share ids.
 pub(crate) fn free_range(taken: &[u32], seed: u64) -> Option<u32> {
     let slots = u64::from((HOSTED_IDS.end - HOSTED_IDS.start) / IDS_PER_SERVER);
     let first = seed % slots;

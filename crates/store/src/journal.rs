@@ -1,22 +1,22 @@
-//! What the store knows of the journal beside the rows: where its run began, and its damage.
+//! The state of the journal in the store: its current run, and its damage.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::call::JournalPosition;
 
-/// What is known of the journal before it is opened.
+/// The known state of the journal before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JournalState {
     /// How far it is imported; `None` if it never was.
     pub position: Option<JournalPosition>,
     /// The random number in the header of its segments; `None` before the first chained one.
     pub identity: Option<u32>,
-    /// The run that has not ended cleanly, if one has not.
+    /// The run that has not ended cleanly, if any.
     pub run: Option<JournalRun>,
 }
 
-/// One gateway process's part of the journal.
+/// The part of the journal written by one gateway process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalRun {
     /// Its first segment.
@@ -25,35 +25,35 @@ pub struct JournalRun {
     pub calls: u64,
 }
 
-/// One thing that is wrong with the journal.
+/// A damage of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalDamage {
     /// When it was found.
     pub at_ms: u64,
-    /// In which segment; the last one if there are several.
+    /// The segment; the last one if there are several.
     pub segment: u64,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub kind: DamageKind,
-    /// At most so many recorded calls have no row because of it; `None` if that is not known.
+    /// The most recorded calls that have no row because of it; `None` if unknown.
     pub calls: Option<u64>,
     /// The file that was kept, in the journal's folder.
     pub file: Option<String>,
 }
 
-/// What can be wrong with a segment of the journal.
+/// The kinds of damage of a journal segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DamageKind {
-    /// Its file is not there.
+    /// Its file is missing.
     Missing,
-    /// Its file was cut off.
+    /// Its file is truncated.
     Truncated,
     /// Its file is empty, or its header cannot be read.
     Unreadable,
     /// Its file belongs to another place in the journal, or to another journal.
     Foreign,
-    /// Records that were written are no longer there.
+    /// Written records are missing.
     Overwritten,
-    /// The file that tells how far the journal was written is not there.
+    /// The file that records how far the journal was written is missing.
     NoMark,
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for JournalDamage {
     }
 }
 
-/// A text is no kind of damage.
+/// The error of an unknown kind of damage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no kind of damage")]
 pub struct DamageKindError(String);

@@ -1,10 +1,10 @@
 //! The store in a PostgreSQL database, in the schema `kb`, shared by any number of gateways.
 //!
-//! Connections are lent from two small pools, so that slow questions keep no write waiting. Every
-//! statement has a deadline, here and on the server. A connection that did not end its work cleanly is
-//! closed, never used again. Entry point: `PostgresStore::open`.
+//! Connections come from two small pools, so that slow reads do not delay writes. Every statement
+//! has a deadline, here and on the server. A connection that did not end its work cleanly is
+//! closed, never reused. Entry point: `PostgresStore::open`.
 
-mod import;
+pub(crate) mod import;
 pub(crate) mod migrate;
 mod pool;
 #[cfg(test)]
@@ -21,13 +21,13 @@ use crate::error::StoreError;
 pub(crate) const CLOCK: &str =
     "SELECT CAST(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000 AS BIGINT)";
 
-/// Has the server wait as long as we do, until the transaction ends.
+/// Disables the server's own timeout until the transaction ends.
 pub(crate) const PATIENT: &str = "SELECT set_config('statement_timeout', '0', true), \
      set_config('idle_in_transaction_session_timeout', '0', true)";
 
-/// How many connections write at most; transactions wait for each other anyway.
+/// The most connections for writing; transactions wait for each other anyway.
 const WRITERS: usize = 4;
-/// How many connections read at most.
+/// The most connections for reading.
 const READERS: usize = 4;
 
 /// An open PostgreSQL database.
@@ -38,7 +38,7 @@ pub(crate) struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, and makes or migrates the schema first if needed.
+    /// Connects, and creates or migrates the schema if needed.
     pub(crate) async fn open(url: &PostgresUrl) -> Result<Self, StoreError> {
         let connector = Connector::new(url)?;
         let mut connection = connector.connect().await?;
@@ -52,7 +52,7 @@ impl PostgresStore {
         })
     }
 
-    /// Connects, and lets go again.
+    /// Connects and disconnects, as a test.
     pub(crate) async fn reach(url: &PostgresUrl) -> Result<(), StoreError> {
         Connector::new(url)?.connect().await.map(drop)
     }
@@ -62,17 +62,17 @@ impl PostgresStore {
         self.connector.name()
     }
 
-    /// Lends a connection that reads.
+    /// Borrows a connection for reading.
     pub(crate) async fn reader(&self, what: &'static str) -> Result<Lent<'_>, StoreError> {
         self.readers.take(what).await
     }
 
-    /// Lends a connection that writes.
+    /// Borrows a connection for writing.
     pub(crate) async fn writer(&self, what: &'static str) -> Result<Lent<'_>, StoreError> {
         self.writers.take(what).await
     }
 
-    /// Waits for what is under way and disconnects; whoever asks later is refused.
+    /// Waits for running operations and disconnects; later ones are refused.
     pub(crate) async fn close(&self) {
         self.readers.close().await;
         self.writers.close().await;

@@ -9,22 +9,22 @@ use serde_json::Value;
 pub struct ProjectRow {
     /// Its name.
     pub name: ProjectName,
-    /// What a person says of it.
+    /// Its description.
     pub description: String,
-    /// When it was made.
+    /// When it was created.
     pub created_ms: u64,
     /// Whether its servers run.
     pub loaded: bool,
 }
 
-/// What became of a registration that waits for a second person.
+/// The state of a registration that needs a second person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegistrationState {
-    /// Nobody has decided.
+    /// Not decided.
     Pending,
-    /// Somebody else has approved it, and it was done.
+    /// Approved by another person, and done.
     Approved,
-    /// Somebody has refused it, or who asked has taken it back.
+    /// Refused, or withdrawn by the requester.
     Refused,
 }
 
@@ -44,34 +44,34 @@ impl RegistrationState {
     }
 }
 
-/// One change that waits, or waited, for a second person (`kb.mcp_registrations`).
+/// A change that needs, or needed, a second person (`kb.mcp_registrations`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RegistrationRow {
     /// Its identity.
     pub id: String,
-    /// The project it is of.
+    /// Its project.
     pub project: ProjectName,
-    /// What is to be done, such as `server.register`.
+    /// The requested act, such as `server.register`.
     pub act: String,
-    /// To what.
+    /// Its target.
     pub target: String,
-    /// What is done once it is approved, sealed.
+    /// The request to execute once it is approved, encrypted.
     pub request: String,
-    /// The same without its secrets.
+    /// The same without secrets.
     pub shown: Value,
-    /// Why a second person is asked.
+    /// Why a second person is required.
     pub reasons: Vec<String>,
-    /// The key that asked.
+    /// The requesting key.
     pub asked_key: String,
-    /// Whom that key identifies.
+    /// The name of that key's holder.
     pub asked_by: String,
-    /// When it was asked for.
+    /// When it was requested.
     pub asked_ms: u64,
-    /// What became of it.
+    /// Its state.
     pub state: RegistrationState,
     /// Who decided.
     pub decided_by: Option<String>,
-    /// When.
+    /// When it was decided.
     pub decided_ms: Option<u64>,
 }
 
@@ -80,15 +80,15 @@ pub struct RegistrationRow {
 pub struct ProductRow {
     /// Its identity.
     pub id: String,
-    /// The project it is installed on.
+    /// The project it is installed in.
     pub project: ProjectName,
     /// Its name.
     pub name: String,
-    /// Its version, as the manifest says it.
+    /// Its version, from the manifest.
     pub version: String,
     /// The manifest as JSON, without the values of variables and headers.
     pub manifest: String,
-    /// The SHA-256 of the manifest as it was given.
+    /// The SHA-256 of the original manifest.
     pub hash: String,
     /// When it was installed.
     pub created_ms: u64,

@@ -2,8 +2,13 @@
 //!
 //! Times are milliseconds since 1970. Nothing here knows SQL.
 
+use std::net::IpAddr;
+
+use gantry_model::address_range::AddressRange;
 use gantry_model::caller::{KeyKind, UserTrust};
-use gantry_model::id::{AgentName, KeyId, ProjectName, ServerId};
+use gantry_model::grant::{Effect, Principal};
+use gantry_model::id::{AgentName, GrantId, KeyId, ProjectName, ServerId};
+use gantry_model::limits::RateLimits;
 use gantry_model::spec::ServerSpec;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +19,7 @@ pub struct ServerRow {
     pub id: ServerId,
     /// The project that owns it.
     pub project: ProjectName,
-    /// What is wanted of it, its name included.
+    /// Its spec, including its name.
     pub spec: ServerSpec,
     /// Whether it may run.
     pub enabled: bool,
@@ -24,39 +29,39 @@ pub struct ServerRow {
     pub updated_ms: u64,
 }
 
-/// One sealed value (`kb.mcp_secrets`); what is in it is known only to who has the key.
+/// One encrypted value (`kb.mcp_secrets`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedRow {
     /// The project it belongs to.
     pub project: ProjectName,
     /// The id of the server it belongs to, or empty for the whole project.
     pub scope: String,
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// Which key it is sealed with.
+    /// The id of its key.
     pub key_id: String,
-    /// The number that was used once.
+    /// The nonce.
     pub nonce: Vec<u8>,
-    /// The sealed value.
+    /// The ciphertext.
     pub ciphertext: Vec<u8>,
-    /// Counts the values of a named secret; what belongs to a server is always the first.
+    /// The version of a named secret; always 1 for a value of a server.
     pub version: u32,
 }
 
 /// One named secret of a project (`kb.mcp_secrets` without a scope).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretRow {
-    /// Its value and what it is bound to, sealed.
+    /// Its value and bindings, encrypted.
     pub sealed: SealedRow,
-    /// What tells its value from another, keyed with the master key.
+    /// A keyed hash of its value.
     pub fingerprint: String,
     /// When it was first set; filled in by the store.
     pub created_ms: u64,
     /// When it was last set or bound; filled in by the store.
     pub updated_ms: u64,
-    /// When a server was last given it.
+    /// When a server last received it.
     pub used_ms: Option<u64>,
-    /// Which server that was.
+    /// The name of that server.
     pub used_by: Option<String>,
 }
 
@@ -67,20 +72,37 @@ pub struct KeyRow {
     pub id: KeyId,
     /// The project it belongs to.
     pub project: ProjectName,
-    /// Who it speaks for.
+    /// Its agent.
     pub agent: AgentName,
-    /// Which doors it opens.
+    /// Its kind.
     pub kind: KeyKind,
     /// The SHA-256 of the key.
     pub digest: [u8; 32],
-    /// What a person called it.
+    /// Its label.
     pub label: String,
     /// When it was made.
     pub created_ms: u64,
     /// When it was revoked, if it was.
     pub revoked_ms: Option<u64>,
-    /// When it ends by itself, if it does.
+    /// When it expires, if it does.
     pub expires_ms: Option<u64>,
+    /// From which addresses it may be used; from all if there is none.
+    pub sources: Vec<AddressRange>,
+    /// What it may use.
+    pub limits: RateLimits,
+    /// The key that it was made to replace.
+    pub replaces: Option<KeyId>,
+}
+
+/// When and from where a key was last used (`kb.mcp_key_uses`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyUse {
+    /// The key.
+    pub key: KeyId,
+    /// When.
+    pub at_ms: u64,
+    /// From which address.
+    pub from: Option<IpAddr>,
 }
 
 /// One agent (`kb.agents`).
@@ -90,12 +112,14 @@ pub struct AgentRow {
     pub project: ProjectName,
     /// Its name.
     pub name: AgentName,
-    /// What a person says of it.
+    /// Its label.
     pub label: String,
-    /// What it sees of the tools it was granted.
+    /// The filter over its granted tools.
     pub tools: AgentTools,
-    /// Whether the user ids it gives are believed.
+    /// Whether its user ids are trusted.
     pub users: UserTrust,
+    /// What all its keys together may use.
+    pub limits: RateLimits,
     /// When it was first known.
     pub created_ms: u64,
 }
@@ -103,38 +127,50 @@ pub struct AgentRow {
 /// An agent's tool filter: patterns over `server:tool`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentTools {
-    /// What it sees; everything granted if there is none.
+    /// The visible tools; all granted ones if empty.
     #[serde(default)]
     pub include: Vec<String>,
-    /// What it does not see.
+    /// The hidden tools.
     #[serde(default)]
     pub exclude: Vec<String>,
-}
-
-/// Whom a grant is for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Principal {
-    /// Every key of one agent.
-    Agent(AgentName),
-    /// One key.
-    Key(KeyId),
-    /// Every agent of the project.
-    Project,
 }
 
 /// One grant (`kb.mcp_bindings`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantRow {
-    /// The project it holds in.
+    /// Its project.
     pub project: ProjectName,
-    /// Whom it is for.
+    /// Its holder.
     pub principal: Principal,
-    /// Which server, or a pattern over servers.
+    /// Its identity.
+    pub id: GrantId,
+    /// What it does.
+    pub effect: Effect,
+    /// Which server, a pattern over servers, or a group behind `@`.
     pub server: String,
-    /// Which tool, prompt or resource, or a pattern over them.
+    /// The tool, prompt or resource, or a pattern.
     pub item: String,
-    /// Under which other name the item is offered.
+    /// Another name under which the item is offered.
     pub alias: Option<String>,
+    /// What must hold of the arguments: a list as JSON, none for nothing.
+    pub conditions: Option<String>,
+    /// When it was made.
+    pub created_ms: u64,
+    /// When it last decided a call.
+    pub last_used_ms: Option<u64>,
+}
+
+/// A group of servers (`kb.mcp_server_groups`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupRow {
+    /// The project it belongs to.
+    pub project: ProjectName,
+    /// Its name.
+    pub name: String,
+    /// Its members: names of servers, and patterns.
+    pub servers: Vec<String>,
+    /// When it was made.
+    pub created_ms: u64,
 }
 
 /// One tool, prompt, resource or template of a server's catalog (`kb.mcp_tools`).
@@ -144,12 +180,12 @@ pub struct CatalogRow {
     pub kind: String,
     /// Its name, or its URI.
     pub name: String,
-    /// Its place in the server's own listing.
+    /// Its index in the server's own list.
     pub position: u32,
-    /// Its definition as it stood on the wire, byte for byte.
+    /// Its definition as received, byte for byte.
     pub definition: String,
-    /// The hash of what matters in the definition.
+    /// The hash of the relevant parts of the definition.
     pub hash: String,
-    /// Counts up from 1 each time the hash changes; filled in by the store.
+    /// Increases from 1 each time the hash changes; assigned by the store.
     pub version: u32,
 }

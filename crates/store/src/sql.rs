@@ -8,15 +8,18 @@ pub(crate) mod acts;
 pub(crate) mod agents;
 pub(crate) mod calls;
 pub(crate) mod catalog;
+pub(crate) mod chain;
 pub(crate) mod clock;
 pub(crate) mod copy;
 pub(crate) mod events;
 pub(crate) mod gateways;
 pub(crate) mod grants;
+pub(crate) mod holds;
 pub(crate) mod hosting;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod leases;
+pub(crate) mod pins;
 pub(crate) mod products;
 pub(crate) mod projects;
 pub(crate) mod secrets;
@@ -31,15 +34,18 @@ pub(crate) fn all() -> Vec<&'static str> {
         agents::ALL,
         calls::ALL,
         catalog::ALL,
+        chain::ALL,
         clock::ALL,
         copy::ALL,
         events::ALL,
         gateways::ALL,
         grants::ALL,
+        holds::ALL,
         hosting::ALL,
         journal::ALL,
         keys::ALL,
         leases::ALL,
+        pins::ALL,
         products::ALL,
         projects::ALL,
         secrets::ALL,

@@ -1,7 +1,7 @@
-//! The store in a SQLite file, attached as `kb`, with one writer that all writes queue for and two
-//! readers that are opened when first needed.
+//! The store in a SQLite file, attached as `kb`, with one writer and a queue for it, and two
+//! readers that are opened on demand.
 //!
-//! Never holds a transaction across a caller's wait, never spawns a task. Entry point:
+//! Never holds a transaction while a caller waits, never spawns a task. Entry point:
 //! `SqliteStore::open`; `database` runs the statements.
 
 mod connection;
@@ -30,11 +30,14 @@ use self::writer::Writer;
 use crate::database::Durability;
 use crate::error::StoreError;
 
-/// How long opening waits for another process that holds the file: one that is closing it, say.
+/// How long opening waits for another process that holds the file, such as one that is closing it.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement waits for another process that holds the file. Short: an administrator
-/// waits for it, and the journal keeps what the import could not store.
+/// waits for it, and the journal keeps rows that could not be imported.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The largest file that is written anew beside a gateway that starts.
+const REWRITTEN: i64 = 256 << 20;
 
 /// An open SQLite file.
 pub(crate) struct SqliteStore {
@@ -42,17 +45,17 @@ pub(crate) struct SqliteStore {
     writer: Writer,
     readers: Readers,
     busy_timeout: Duration,
-    /// Whether the write-ahead log may still have what was removed.
+    /// Whether the write-ahead log may still contain deleted data.
     unscrubbed: AtomicBool,
 }
 
 impl SqliteStore {
-    /// Opens the file at `path`, making or migrating it first if needed.
+    /// Opens the file at `path`, creating or migrating it if needed.
     pub(crate) async fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_with(path, &migrate::known(), OPEN_TIMEOUT).await
     }
 
-    /// Opens with migrations and a patience that tests choose.
+    /// Opens with the migrations and the timeout of a test.
     async fn open_with(
         path: &Path,
         migrator: &Migrator,
@@ -86,19 +89,19 @@ impl SqliteStore {
         &self.path
     }
 
-    /// Returns how long the file and its log are. Opens neither.
+    /// Returns the size of the file and its log. Opens neither.
     pub(crate) fn file_bytes(&self) -> u64 {
         let parts = [self.path.clone(), file::beside(&self.path, "-wal")];
         let lengths = parts.iter().filter_map(|part| std::fs::metadata(part).ok());
         lengths.map(|file| file.len()).sum()
     }
 
-    /// Lends a connection that reads.
+    /// Borrows a connection for reading.
     pub(crate) async fn reader(&self, what: &'static str) -> Result<Reader<'_>, StoreError> {
         self.readers.take(what).await
     }
 
-    /// Waits for the turn to write.
+    /// Waits for the writer.
     pub(crate) async fn turn(
         &self,
         what: &'static str,
@@ -107,12 +110,17 @@ impl SqliteStore {
         self.writer.turn(what, durability).await
     }
 
-    /// Refuses every write while the file is not where it was.
+    /// Refuses every write while the file is missing.
     pub(crate) fn set_gone(&self, gone: bool) {
         self.writer.set_gone(gone);
     }
 
-    /// Lets go of the file; the last connection imports the write-ahead log into it.
+    /// Waits until the disk has not confirmed a write; none is tried after.
+    pub(crate) async fn unconfirmed(&self) {
+        self.writer.unconfirmed().await;
+    }
+
+    /// Closes the file; the last connection checkpoints the write-ahead log.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.readers.close().await?;
         self.writer.close().await
@@ -136,16 +144,16 @@ impl SqliteStore {
         }
     }
 
-    /// Empties the write-ahead log if it may have what was removed; tells whether nothing is left.
+    /// Empties the write-ahead log if it may contain deleted data; returns whether nothing is left.
     ///
-    /// A reader that is at work keeps it from that; whoever asks again later succeeds.
+    /// An active reader prevents that; a later call succeeds.
     pub(crate) async fn scrub(&self) -> Result<bool, StoreError> {
         const WHAT: &str = "empty the write-ahead log";
         if !self.unscrubbed.load(Ordering::Acquire) {
             return Ok(true);
         }
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
-        // What is removed from here on is not waited for by this checkpoint.
+        // Data deleted from here on is not covered by this checkpoint.
         self.unscrubbed.store(false, Ordering::Release);
         let emptied = self.empty_log(&mut turn).await;
         if !matches!(emptied, Ok(true)) {
@@ -158,7 +166,7 @@ impl SqliteStore {
 
     async fn empty_log(&self, turn: &mut WriteTurn<'_>) -> Result<bool, sqlx::Error> {
         let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
-        // The turn is not held for a reader that takes its time.
+        // The writer is not blocked by a slow reader.
         let hurry = sqlx::query("PRAGMA busy_timeout = 50");
         hurry.execute(&mut *connection).await?;
         let checkpoint = sqlx::query("PRAGMA kb.wal_checkpoint(TRUNCATE)");
@@ -170,7 +178,7 @@ impl SqliteStore {
         Ok(busy == 0)
     }
 
-    /// Empties the log right after something secret was removed; what fails is done later.
+    /// Empties the log right after a secret was deleted; on failure this is done later.
     pub(crate) async fn removed(&self) {
         self.unscrubbed.store(true, Ordering::Release);
         if let Err(error) = self.scrub().await {
@@ -178,8 +186,39 @@ impl SqliteStore {
         }
     }
 
-    /// Classifies what SQLite reported.
-    fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
+    /// Writes the file anew, without what pages that are free, or partly so, have left of former values;
+    /// false if it is too large for that. What an earlier release removed was not overwritten.
+    pub(crate) async fn rewrite(&self) -> Result<bool, StoreError> {
+        const WHAT: &str = "write the file anew";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let rewritten = async {
+            let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
+            let mut bytes: i64 = 1;
+            for pragma in ["PRAGMA kb.page_count", "PRAGMA kb.page_size"] {
+                let row = sqlx::query(pragma).fetch_one(&mut *connection).await?;
+                bytes = bytes.saturating_mul(row.try_get::<i64, _>(0)?);
+            }
+            if bytes > REWRITTEN {
+                return Ok::<bool, sqlx::Error>(false);
+            }
+            let vacuum = sqlx::query("VACUUM kb").persistent(false);
+            vacuum.execute(&mut *connection).await?;
+            Ok(true)
+        };
+        let rewritten = rewritten.await;
+        let rewritten = rewritten.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        // The log has the pages as they were.
+        self.removed().await;
+        Ok(rewritten)
+    }
+
+    /// Classifies what SQLite reported. fault F3
+    pub(crate) fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
+        if StoreError::is_unconfirmed(&source) {
+            tracing::error!(error = %source, "the disk did not confirm the database");
+            self.writer.set_unconfirmed();
+        }
         StoreError::from_sqlite(&self.path, what, source)
     }
 }

@@ -8,13 +8,16 @@ mod acts;
 mod agents;
 pub(crate) mod calls;
 mod catalog;
+pub(crate) mod chain;
 mod events;
 mod gateways;
 mod grants;
+mod holds;
 mod hosting;
 mod journal;
 mod keys;
 mod leases;
+mod pins;
 mod products;
 mod projects;
 mod secrets;
@@ -34,7 +37,7 @@ use crate::gateway::Gateway;
 use crate::postgres::PostgresStore;
 use crate::sqlite::SqliteStore;
 
-/// A handle on everything that Gantry remembers.
+/// A handle on the store.
 #[derive(Clone, Debug)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -43,16 +46,16 @@ pub struct Store {
 #[derive(Debug)]
 struct Shared {
     database: Database,
-    /// Who writes.
+    /// The writing gateway.
     gateway: Registered,
 }
 
 impl Store {
-    /// Opens the store for a gateway, making or migrating it first if needed.
+    /// Opens the store for a gateway, creating or migrating it if needed.
     ///
-    /// A SQLite file and its folder are made for their owner only. A copy is made before an older file
-    /// is migrated. A damaged file is refused and left as it is. A PostgreSQL database must be there; its
-    /// schema `kb` is made.
+    /// A SQLite file and its folder are private to their owner. An older file is copied before it
+    /// is migrated. A damaged file is refused and left unchanged. A PostgreSQL database must exist;
+    /// its schema `kb` is created.
     pub async fn open(config: &StoreConfig, gateway: &Gateway) -> Result<Self, StoreError> {
         let database = match config {
             StoreConfig::Sqlite(path) => Database::Sqlite(Box::new(SqliteStore::open(path).await?)),
@@ -63,7 +66,7 @@ impl Store {
         Self::over(database, gateway).await
     }
 
-    /// Tells whether the database can be reached at all; a file always can.
+    /// Checks whether the database can be reached; a file always can.
     pub async fn reach(config: &StoreConfig) -> Result<(), StoreError> {
         match config {
             StoreConfig::Sqlite(_) => Ok(()),
@@ -71,32 +74,33 @@ impl Store {
         }
     }
 
-    /// Tells whether gateways of other machines may use the store, so that each may lose it alone.
+    /// Returns whether gateways on other machines may use the store, so that each may lose its
+    /// connection alone.
     pub fn is_remote(&self) -> bool {
         !self.database().is_sqlite()
     }
 
-    /// Registers the gateway in a database that is open.
+    /// Registers the gateway in an open database.
     pub(crate) async fn over(database: Database, gateway: &Gateway) -> Result<Self, StoreError> {
         let gateway = gateways::register(&database, gateway).await?;
         let shared = Arc::new(Shared { database, gateway });
         Ok(Self { shared })
     }
 
-    /// Finishes what is under way, tells other gateways that this one stopped, writes everything
-    /// into the file and lets go of it.
+    /// Finishes running operations, records that this gateway has stopped, writes everything to the
+    /// file and closes it.
     ///
-    /// Every later use of any clone answers `Busy`.
+    /// Later uses of any clone return `Busy`.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.stopped().await;
         self.database().close().await
     }
 
-    /// Makes everything written so far survive the loss of power.
+    /// Makes everything written so far survive a power loss.
     ///
-    /// Servers, keys, grants and administrators' acts do so already when their method returns;
-    /// audit rows, events, catalogs and leases survive the end of the process only. On PostgreSQL
-    /// everything does, as far as its administrator has it so.
+    /// Servers, keys, grants and administrative acts do so when their method returns; audit rows,
+    /// events, catalogs and leases survive only the end of the process. On PostgreSQL everything
+    /// survives, as far as its administrator has configured it.
     pub async fn sync(&self) -> Result<(), StoreError> {
         match self.database() {
             Database::Sqlite(store) => store.sync().await,
@@ -104,18 +108,27 @@ impl Store {
         }
     }
 
-    /// Tells whether rows could be written now, as far as locks are concerned.
+    /// Checks whether rows could be written now, as far as locks are concerned.
     pub async fn probe_write(&self) -> Result<(), StoreError> {
         const WHAT: &str = "take the right to write";
         let transaction = self.database().begin(WHAT, Durability::Process).await?;
         transaction.rollback().await
     }
 
-    /// Refuses every write while the file is not where it was: it would be lost with the process.
+    /// Refuses every write while the file is missing: it would be lost with the process.
     pub fn set_gone(&self, gone: bool) {
         match self.database() {
             Database::Sqlite(store) => store.set_gone(gone),
             Database::Postgres(_) => {}
+        }
+    }
+
+    /// Waits until the disk has not confirmed a write to the database's file: what was written before it
+    /// may be lost, and nothing is written any more. Never returns for a server, whose disk is its own.
+    pub async fn unconfirmed(&self) {
+        match self.database() {
+            Database::Sqlite(store) => store.unconfirmed().await,
+            Database::Postgres(_) => std::future::pending().await,
         }
     }
 
@@ -129,10 +142,11 @@ impl Store {
         self.database().file()
     }
 
-    /// Takes what was removed out of the log of writes, too; tells whether nothing is left of it.
+    /// Removes deleted data from the write-ahead log, too; returns whether nothing of it is left.
     ///
-    /// Methods that remove secrets do so already, unless somebody reads at that moment. PostgreSQL
-    /// overwrites what was removed when it vacuums, and keeps its log as its administrator has it.
+    /// Methods that delete secrets already do so, unless there is an active reader. PostgreSQL
+    /// overwrites deleted data when it vacuums, and keeps its log as configured by its
+    /// administrator.
     pub async fn scrub(&self) -> Result<bool, StoreError> {
         match self.database() {
             Database::Sqlite(store) => store.scrub().await,
@@ -140,16 +154,25 @@ impl Store {
         }
     }
 
+    /// Writes a file anew, so that no page has anything left that an earlier release removed or replaced;
+    /// false if the file is too large for that, or there is none.
+    pub async fn rewrite(&self) -> Result<bool, StoreError> {
+        match self.database() {
+            Database::Sqlite(store) => store.rewrite().await,
+            Database::Postgres(_) => Ok(false),
+        }
+    }
+
     pub(crate) fn database(&self) -> &Database {
         &self.shared.database
     }
 
-    /// Returns what stands for this gateway in rows.
+    /// Returns the number of this gateway in rows.
     fn number(&self) -> i64 {
         self.shared.gateway.number
     }
 
-    /// Returns which start of this gateway it is.
+    /// Returns the number of this start of the gateway.
     fn boot(&self) -> i64 {
         self.shared.gateway.boot
     }

@@ -1,6 +1,6 @@
-//! An authorization server and an MCP server that trusts it, on one port of loopback: metadata
-//! (RFC 8414, 9728), registration, PKCE, `iss`, rotating refresh tokens, revocation, client
-//! credentials, scopes. Everybody who asks is signed in at once. Entry point: [`AuthServer::start`].
+//! An authorization server and an MCP server that trusts it, on one loopback port: metadata (RFC
+//! 8414, 9728), registration, PKCE, `iss`, rotating refresh tokens, revocation, client credentials,
+//! scopes. Every sign-in succeeds at once. Entry point: [`AuthServer::start`].
 
 mod grants;
 mod pages;
@@ -20,25 +20,25 @@ use self::wire::{Answer, Asked};
 pub struct AuthOptions {
     /// Whether clients may register themselves.
     pub registration: bool,
-    /// Whether registered clients get a secret, which they must show.
+    /// Whether registered clients get a secret, which they must send.
     pub secrets: bool,
-    /// URLs that are taken for client ids; none if the server takes no such thing.
+    /// URLs that are accepted as client ids (client id metadata documents); empty if unsupported.
     pub documents: Vec<String>,
     /// Clients that were registered by hand: id and secret.
     pub clients: Vec<(String, String)>,
     /// How long a token lasts, in seconds.
     pub token_seconds: u64,
-    /// What the answer of a sign-in says about who gives it.
+    /// The `iss` parameter in the response to a sign-in.
     pub issuer_said: IssuerSaid,
-    /// Whether the person refuses.
+    /// Whether the user denies the sign-in.
     pub denies: bool,
-    /// Whether the metadata say that PKCE is taken.
+    /// Whether the metadata advertise PKCE.
     pub pkce: bool,
-    /// Where the metadata say that tokens are given, if that is elsewhere.
+    /// The token endpoint in the metadata, if it is elsewhere.
     pub token_endpoint: Option<String>,
-    /// Whether the MCP server says nothing at all to who shows no token.
+    /// Whether the MCP server does not respond to requests without a token.
     pub silent: bool,
-    /// Which address of loopback both are at.
+    /// The loopback address of both servers.
     pub host: &'static str,
 }
 
@@ -60,14 +60,14 @@ impl Default for AuthOptions {
     }
 }
 
-/// What the answer of a sign-in says about who gives it.
+/// The `iss` parameter in the response to a sign-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IssuerSaid {
-    /// The truth.
+    /// The right issuer.
     Right,
-    /// Somebody else's name.
+    /// Another issuer.
     Wrong,
-    /// Nothing, although the metadata promise it.
+    /// Missing, although the metadata promise it.
     Nothing,
 }
 
@@ -123,12 +123,12 @@ impl AuthServer {
         &self.authority
     }
 
-    /// Makes every refresh token worthless.
+    /// Invalidates every refresh token.
     pub fn revoke_refresh_tokens(&self) {
         self.inner.book().refresh.clear();
     }
 
-    /// Makes every access token worthless, as if its time were over.
+    /// Invalidates every access token, as if it had expired.
     pub fn expire_access_tokens(&self) {
         self.inner.book().access.clear();
     }
@@ -138,20 +138,20 @@ impl AuthServer {
         self.inner.book().registered.clear();
     }
 
-    /// Has the MCP server trust another authorization server from now on, and no token of the old.
+    /// Makes the MCP server trust another authorization server, and no tokens of the old one.
     pub fn move_issuer(&self) {
         let mut book = self.inner.book();
         book.tenant += 1;
         book.access.clear();
     }
 
-    /// Has the MCP server name this as its authorization server from now on, whatever it is.
+    /// Makes the MCP server name this authorization server, even if it is invalid.
     pub fn name_issuer(&self, issuer: &str) {
         self.inner.book().named = Some(issuer.to_owned());
     }
 
-    /// Has a document under `/.well-known/forged` pose as the metadata of another authorization
-    /// server, with endpoints here; as the metadata of nobody, if the name is empty.
+    /// Serves a document under `/.well-known/forged` that claims to be the metadata of another
+    /// authorization server, with endpoints here; without an issuer, if the name is empty.
     pub fn pose_as(&self, issuer: &str) {
         self.inner.book().posed = Some(issuer.to_owned());
     }
@@ -167,7 +167,7 @@ impl AuthServer {
         self.inner.book().requests.clone()
     }
 
-    /// Counts the requests so far that begin like this.
+    /// Counts the requests so far that have this prefix.
     pub fn count(&self, beginning: &str) -> usize {
         let requests = self.requests();
         requests
@@ -176,7 +176,7 @@ impl AuthServer {
             .count()
     }
 
-    /// Returns every secret that was ever given out: codes, tokens, secrets of clients.
+    /// Returns every secret that was ever issued: codes, tokens, client secrets.
     pub fn secrets(&self) -> Vec<String> {
         self.inner.book().given.clone()
     }
@@ -190,7 +190,7 @@ impl AuthServer {
 impl Drop for AuthServer {
     fn drop(&mut self) {
         self.inner.over.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         drop(std::net::TcpStream::connect(&self.authority));
     }
 }

@@ -1,10 +1,12 @@
 //! A TCP proxy that can be cut: connections are closed and new ones refused, or bytes stay where they are
-//! as on a network that drops them. Plain threads. Entry point: [`Cut::to`].
+//! as on a network that drops them, or something is done at a given piece of what clients send. Plain
+//! threads. Entry point: [`Cut::to`].
 
+use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -27,6 +29,23 @@ pub struct Cut {
 struct Shared {
     mode: AtomicU8,
     open: Mutex<Vec<TcpStream>>,
+    /// Pieces that clients have sent.
+    pieces: AtomicUsize,
+    trap: Mutex<Option<Trap>>,
+}
+
+/// What is done at a piece.
+struct Trap {
+    /// How many pieces there are then.
+    at: usize,
+    is_passed_on: bool,
+    act: Box<dyn FnOnce() + Send>,
+}
+
+impl fmt::Debug for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a trap at piece {}", self.at)
+    }
 }
 
 impl Cut {
@@ -37,6 +56,8 @@ impl Cut {
         let shared = Arc::new(Shared {
             mode: AtomicU8::new(PASSES),
             open: Mutex::new(Vec::new()),
+            pieces: AtomicUsize::new(0),
+            trap: Mutex::new(None),
         });
         let accepting = shared.clone();
         thread::spawn(move || accept(&listener, port, &accepting));
@@ -56,6 +77,27 @@ impl Cut {
     /// Holds all bytes back, in both directions.
     pub fn stall(&self) {
         self.shared.mode.store(STALLS, Ordering::SeqCst);
+    }
+
+    /// Returns how many pieces clients have sent; one is what a single read gives, mostly one message.
+    pub fn pieces(&self) -> usize {
+        self.shared.pieces.load(Ordering::SeqCst)
+    }
+
+    /// Does something when the `number`-th piece from now comes, counted from 1. The piece itself is passed
+    /// on before or is lost, and its connection ends.
+    pub fn at_piece(&self, number: usize, is_passed_on: bool, act: impl FnOnce() + Send + 'static) {
+        let trap = Trap {
+            at: self.pieces() + number,
+            is_passed_on,
+            act: Box::new(act),
+        };
+        *self.shared.trap() = Some(trap);
+    }
+
+    /// Takes back what was to be done.
+    pub fn disarm(&self) {
+        self.shared.trap().take();
     }
 
     /// Passes everything on again.
@@ -82,6 +124,17 @@ impl Shared {
         }
     }
 
+    fn trap(&self) -> MutexGuard<'_, Option<Trap>> {
+        self.trap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a piece of a client's and returns what is to be done at it.
+    fn sprung(&self) -> Option<Trap> {
+        let mut trap = self.trap();
+        let count = self.pieces.fetch_add(1, Ordering::SeqCst) + 1;
+        trap.take_if(|trap| count >= trap.at)
+    }
+
     fn mode(&self) -> u8 {
         self.mode.load(Ordering::SeqCst)
     }
@@ -99,22 +152,29 @@ fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
             continue;
         };
         let pairs = [
-            (near.try_clone(), far.try_clone()),
-            (far.try_clone(), near.try_clone()),
+            (near.try_clone(), far.try_clone(), Sender::Client),
+            (far.try_clone(), near.try_clone(), Sender::Server),
         ];
         let mut open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.extend([near, far]);
         drop(open);
-        for (from, to) in pairs {
+        for (from, to, sender) in pairs {
             if let (Ok(from), Ok(to)) = (from, to) {
                 let shared = shared.clone();
-                thread::spawn(move || pump(from, to, &shared));
+                thread::spawn(move || pump(from, to, sender, &shared));
             }
         }
     }
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
+/// Whose bytes are passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sender {
+    Client,
+    Server,
+}
+
+fn pump(mut from: TcpStream, mut to: TcpStream, sender: Sender, shared: &Shared) {
     from.set_read_timeout(Some(LOOK)).ok();
     let mut buffer = [0; 16 * 1024];
     loop {
@@ -129,7 +189,17 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
         while shared.mode() == STALLS {
             thread::sleep(LOOK);
         }
-        if to.write_all(&buffer[..count]).is_err() {
+        let trap = match sender {
+            Sender::Client => shared.sprung(),
+            Sender::Server => None,
+        };
+        let is_passed_on = trap.as_ref().is_none_or(|trap| trap.is_passed_on);
+        let is_gone = is_passed_on && to.write_all(&buffer[..count]).is_err();
+        if let Some(trap) = trap {
+            (trap.act)();
+            break;
+        }
+        if is_gone {
             break;
         }
     }

@@ -38,14 +38,14 @@ usage: fixture [--era legacy|modern|dual] [--asks everywhere|handshake|at-start]
   --until-eof   ends when stdin does
 ";
 
-/// Where tools ask their clients.
+/// When tools send requests to their clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
-    /// In both generations.
+    /// In both eras.
     Everywhere,
-    /// In that of the handshake, by requests.
+    /// In the handshake era, as requests.
     Handshake,
-    /// There too, and for roots as soon as it is greeted.
+    /// Like `Handshake`, and for roots directly after the handshake.
     AtStart,
 }
 
@@ -66,17 +66,17 @@ impl Asks {
     }
 }
 
-/// What a request is answered with; `None` if the answer never comes.
+/// The response to a request; `None` if there is none.
 type Answer = Option<Result<Value, RpcError>>;
 
-/// Returns the argument vector of a fixture that speaks these generations.
+/// Returns the argument vector of a fixture of these eras.
 pub fn argv(era: Era) -> Vec<String> {
     let program = bin::fixture();
     let program = program.to_str().expect("paths of a build are UTF-8");
     [program, "--era", era.name()].map(str::to_owned).to_vec()
 }
 
-/// Returns the argument vector of a fixture that asks its clients there.
+/// Returns the argument vector of a fixture whose tools send such requests.
 pub fn asking(era: Era, asks: Asks) -> Vec<String> {
     let mut argv = argv(era);
     argv.extend(["--asks", asks.name()].map(str::to_owned));
@@ -88,7 +88,7 @@ pub fn serve(era: Era, kind: Kind) -> Served {
     serve_asking(era, kind, Asks::Everywhere)
 }
 
-/// Starts a fixture that is reached over HTTP and asks its clients there.
+/// Starts a fixture over HTTP whose tools send such requests.
 pub fn serve_asking(era: Era, kind: Kind, asks: Asks) -> Served {
     let mut argv = asking(era, asks);
     let http = ["--http", "0", "--kind", kind.name(), "--until-eof"];
@@ -144,7 +144,7 @@ fn listen(link: &Link) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes one message of a client's; what it leads to is said on the link.
+/// Handles one message of a client; replies go to the link.
 fn receive(link: Link, line: &[u8]) {
     let Ok(Incoming { id, method, params }) = serde_json::from_slice::<Incoming<'_>>(line) else {
         return;
@@ -154,7 +154,7 @@ fn receive(link: Link, line: &[u8]) {
     let id: Option<Value> = id.and_then(|raw| serde_json::from_str(raw.get()).ok());
     match (method, id) {
         (Some(method), Some(id)) => {
-            // A call may take its time and ask the client; the next line must be read meanwhile.
+            // A call may take long and ask the client, so it must not block reading.
             thread::spawn(move || link.reply(&id, answer(&link, &id, &method, &params)));
         }
         (Some(method), None) if method == "notifications/initialized" => asking::greeted(link),
@@ -206,7 +206,7 @@ fn answer(link: &Link, id: &Value, method: &str, params: &Value) -> Answer {
     }))
 }
 
-/// Adds what a result of the stateless era must carry.
+/// Adds the required members of a result of the stateless era.
 fn dress(result: &mut Value, method: &str) {
     if result["resultType"].is_null() {
         result["resultType"] = json!("complete");

@@ -28,15 +28,6 @@ pub struct Archive {
     architecture: String,
 }
 
-/// What a registry is given of an image: its configuration, and its one layer as it is.
-#[derive(Debug)]
-pub struct Content {
-    /// The configuration.
-    pub config: Vec<u8>,
-    /// The layer, not compressed.
-    pub layer: Vec<u8>,
-}
-
 #[derive(Debug, Clone)]
 enum Entry {
     Folder(u32),
@@ -127,23 +118,14 @@ impl Archive {
 
     /// Writes the archive.
     pub fn save(&self, to: &Path) -> io::Result<()> {
-        let Content { config, layer } = self.content();
+        let (config, layer) = self.parts();
         let manifest =
             json!([{"Config": "config.json", "RepoTags": [self.name], "Layers": ["layer.tar"]}]);
         let mut tar = Tar(Vec::new());
         tar.add("manifest.json", manifest.to_string().as_bytes(), 0o644);
-        tar.add("config.json", &config, 0o644);
+        tar.add("config.json", config.to_string().as_bytes(), 0o644);
         tar.add("layer.tar", &layer, 0o644);
         File::create(to)?.write_all(&tar.finish())
-    }
-
-    /// Returns what a registry is given.
-    pub fn content(&self) -> Content {
-        let (config, layer) = self.parts();
-        Content {
-            config: config.to_string().into_bytes(),
-            layer,
-        }
     }
 
     /// Returns the image's configuration and its one layer.

@@ -1,8 +1,9 @@
-//! The parts Gantry's tests are made of: a scripted MCP server (`evilpeer`), the server that the
-//! conformance suites expect (`fixture`), an authorization server (`authserver`), a maker of process
-//! trees (`treegen`), databases ([`postgres`]), a proxy that can be cut ([`cut`]), and eyes on `/proc`.
-//! Plain threads, no runtime: a test that waits for this crate to compile is a test that is not run.
-//! Images of it are made by [`image`], and pushed to a real registry by [`registry`]. Start at [`Evilpeer`], [`fixture`], [`procs`] and [`journal`].
+//! The parts of Gantry's tests: a scripted MCP server (`evilpeer`), the server that the conformance
+//! suites expect (`fixture`), an authorization server (`authserver`), a generator of process trees
+//! (`treegen`), databases ([`postgres`]), a proxy that can be cut ([`cut`]), and readers of
+//! `/proc`. Plain threads without a runtime keep the crate quick to compile. [`image`] builds
+//! images of it, and [`registry`] pushes them to a real registry. Start at [`Evilpeer`],
+//! [`fixture`], [`procs`] and [`journal`].
 
 pub mod authserver;
 pub mod bin;
@@ -12,6 +13,7 @@ pub mod fixture;
 pub mod image;
 pub mod journal;
 pub mod mcp_registry;
+pub mod otlp;
 pub mod peer;
 pub mod postgres;
 pub mod probes;

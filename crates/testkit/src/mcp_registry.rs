@@ -14,21 +14,21 @@ use crate::web::{Connection, Request};
 /// How a registry behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistryMood {
-    /// As the API says.
+    /// According to the API.
     Honest,
-    /// As the API says, but only as `/v0`.
+    /// According to the API, but only as `/v0`.
     Old,
     /// Every page has a next one.
     Endless,
     /// The next page is this one.
     Circles,
-    /// It takes the connection and says nothing.
+    /// It accepts the connection and does not respond.
     Silent,
-    /// An answer that does not end.
+    /// A response without an end.
     Flood,
-    /// This answer to every request: status and body.
+    /// This response to every request: status and body.
     Says(u16, String),
-    /// It sends everybody elsewhere.
+    /// It redirects every request.
     Redirects(String),
 }
 
@@ -49,7 +49,7 @@ impl McpRegistryServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (known, asked) = shared.clone();
-                // A connection that fails is its client's to see.
+                // A failed connection is visible to its client.
                 thread::spawn(move || {
                     let mut connection = Connection::new(stream)?;
                     while let Some(request) = connection.read()? {
@@ -72,7 +72,7 @@ impl McpRegistryServer {
         format!("http://{}", self.address)
     }
 
-    /// Returns what it was asked for.
+    /// Returns the requests so far.
     pub fn asked(&self) -> Vec<String> {
         let asked = self.asked.lock();
         asked.unwrap_or_else(PoisonError::into_inner).clone()

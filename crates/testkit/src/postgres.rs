@@ -1,9 +1,9 @@
-//! A PostgreSQL server for tests, and a database of its own for each.
+//! A PostgreSQL server for tests, and a separate database for each test.
 //!
-//! One cluster serves all tests of this user on this machine, whatever process they run in: the first
-//! that needs it makes it, in a folder below the system's one for temporary files, and it ends by itself
-//! some seconds after the last has gone. It syncs nothing to disk. Connections are trusted, over a Unix
-//! socket and over the loopback. Entry point: [`PgDatabase::new`].
+//! All tests of this user on this machine share one cluster, in any process: the first test that
+//! needs it creates it in the system's temporary folder, and it stops some seconds after its last
+//! use. It syncs nothing to disk. Connections need no password, over a Unix socket and over
+//! loopback. Entry point: [`PgDatabase::new`].
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use crate::wait::eventually;
 
-/// How long a cluster may take to be made and started, on a busy machine.
+/// The timeout for creating and starting a cluster, on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// Runs the server until nobody has used it for ten seconds. It ignores what ends its starter, and
-/// stops only while it holds the lock that who starts or joins it takes.
+/// Runs the server until it was unused for ten seconds. Signals to the process that started it do
+/// not reach it, and it only stops while it holds the lock that users take to start or join it.
 const KEEPER: &str = r#"
 cd "$1" || exit 1
 trap '' HUP INT TERM
@@ -48,7 +48,7 @@ while kill -0 "$server" 2>/dev/null; do
 done
 "#;
 
-/// A database of a test's own, dropped with it.
+/// The database of one test, dropped with this value.
 #[derive(Debug)]
 pub struct PgDatabase {
     name: String,
@@ -58,17 +58,17 @@ struct Cluster {
     folder: PathBuf,
     programs: PathBuf,
     port: u16,
-    /// Held for as long as this process lives.
+    /// Held as long as this process lives.
     _use: File,
 }
 
 impl PgDatabase {
-    /// Makes an empty database, starting the server first if none runs.
+    /// Creates an empty database; starts the server if necessary.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("t{}_{number}", std::process::id());
-        // One of that name is of a process that was killed.
+        // A database of that name belongs to a killed process.
         run_sql(
             "postgres",
             &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
@@ -100,7 +100,35 @@ impl PgDatabase {
         &self.name
     }
 
-    /// Runs statements as the server's administrator and returns what they answer, a row a line.
+    /// Flushes the server to disk and returns the files of this database and of the shared
+    /// write-ahead log. Readable by root and the server's user.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.sql("CHECKPOINT");
+        let own = "SELECT oid FROM pg_database WHERE datname = current_database()";
+        let data = cluster().folder.join("data");
+        let folders = [data.join("base").join(self.sql(own)), data.join("pg_wal")];
+        let entries = folders.iter().flat_map(|folder| {
+            let entries = fs::read_dir(folder).expect("the server's files can be listed");
+            entries.filter_map(|entry| Some(entry.ok()?.path()))
+        });
+        entries.filter(|path| path.is_file()).collect()
+    }
+
+    /// Returns all of it as `pg_dump` writes it.
+    pub fn dump(&self) -> Vec<u8> {
+        let cluster = cluster();
+        let made = Command::new(cluster.programs.join("pg_dump"))
+            .args(["-U", "gantry", "-h"])
+            .arg(&cluster.folder)
+            .args(["-p", &cluster.port.to_string(), "-d", &self.name])
+            .output();
+        let made = made.expect("pg_dump is installed: `.ci/needs` brings it");
+        let said = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.success(), "pg_dump: {said}");
+        made.stdout
+    }
+
+    /// Runs statements as the server's administrator and returns their rows, one per line.
     pub fn sql(&self, statements: &str) -> String {
         run_sql(&self.name, statements)
     }
@@ -115,7 +143,7 @@ impl Default for PgDatabase {
 impl Drop for PgDatabase {
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // What is left goes with the cluster.
+        // If this fails, it is removed with the cluster.
         psql("postgres", &drop).output().ok();
     }
 }
@@ -160,7 +188,7 @@ fn cluster() -> &'static Cluster {
 }
 
 impl Cluster {
-    /// Uses the cluster that runs, or makes and starts one.
+    /// Joins the running cluster, or creates and starts one.
     fn join() -> Self {
         let programs = programs();
         let uid = rustix::process::getuid().as_raw();
@@ -211,7 +239,8 @@ fn programs() -> PathBuf {
         .expect("PostgreSQL is installed: `.ci/needs` brings it")
 }
 
-/// Returns what runs a program as the user whom the server runs as: it refuses to be root's.
+/// Returns the command prefix to run a program as the server's user: the server refuses to run as
+/// root.
 fn as_owner() -> &'static [&'static str] {
     if rustix::process::getuid().is_root() {
         &[
@@ -256,7 +285,7 @@ fn start(programs: &Path, folder: &Path) -> u16 {
         chown(&data, user, group).expect("root may give it away");
         chown(folder, user, group).expect("root may give it away");
     }
-    // An order of texts that is not that of their bytes, as most servers have it.
+    // A collation that differs from byte order, as on most servers.
     let made = owned(&programs.join("initdb"), folder)
         .args(["-U", "gantry", "--auth=trust", "--no-sync", "-E", "UTF8"])
         .args([
@@ -282,7 +311,7 @@ fn start(programs: &Path, folder: &Path) -> u16 {
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("a descriptor can be copied"))
         .stderr(log)
-        // Whoever ends the test that happened to start it does not end it.
+        // Signals to the test that started it must not end it.
         .process_group(0);
     drop(keeper.spawn().expect("a shell can be started"));
     let up = eventually(START, || answers(programs, folder, port));

@@ -1,9 +1,9 @@
-//! Attacks from inside: a program of more than a hundred probes that a server in a sandbox must not be able
-//! to do, and the world outside that they are judged by.
+//! Attacks from inside: a program with more than a hundred probes of things that a sandboxed server
+//! must not be able to do, and the outside world by which they are judged.
 //!
-//! [`build`] compiles the program (`probes/*.c`, static: it runs in a root with nothing else in it, and in
-//! gVisor); [`World`] is what it attacks; [`World::judge`] looks at what became of it. A probe is judged by
-//! its effect outside; what it says itself is for the table in `docs/isolation.md`.
+//! [`build`] compiles the program (`probes/*.c`, static: it runs in an otherwise empty root, and in
+//! gVisor); [`World`] is the target; [`World::judge`] checks the effects. A probe is judged by its
+//! effects outside; its own output is for the table in `docs/isolation.md`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Eyes on `/proc`: who is alive, whose child, holding what. Never signals anything. A process
-//! that ends while it is being looked at counts as gone. Entry points: [`with_marker`] and
+//! Reads `/proc`: which processes are alive, their parents, and their resources. Never sends
+//! signals. A process that ends while it is read counts as gone. Entry points: [`with_marker`] and
 //! [`wait_gone`].
 
 use std::fs;
@@ -12,7 +12,7 @@ use crate::wait;
 /// The environment variable by which [`with_marker`] knows the processes of a test.
 pub const MARKER_VARIABLE: &str = "GANTRY_TEST_MARKER";
 
-/// How long a number does not change that rests.
+/// How long a number must stay the same to count as stable.
 const RESTS: Duration = Duration::from_millis(100);
 
 /// One process as `/proc` shows it.
@@ -80,7 +80,7 @@ pub fn children_of(pid: u32) -> Vec<Process> {
         .collect()
 }
 
-/// Returns all processes below a process that are still tied to it by parenthood.
+/// Returns all descendants of a process that are still connected to it through their parents.
 pub fn descendants_of(pid: u32) -> Vec<Process> {
     let all: Vec<Process> = pids().filter_map(look).collect();
     let mut found: Vec<Process> = Vec::new();
@@ -107,8 +107,8 @@ pub fn alive(pid: u32) -> bool {
     look(pid).is_some_and(|process| !matches!(process.state, 'Z' | 'X'))
 }
 
-/// Returns how many files the process has open, 0 if it is gone. Panics if that may not be looked at: of
-/// a process that cannot be dumped, as a gateway is, only root may.
+/// Returns how many files the process has open, 0 if it is gone. Panics without permission: for a
+/// non-dumpable process, such as a gateway, only root has it.
 pub fn open_fds(pid: u32) -> usize {
     match fs::read_dir(file(pid, "fd")) {
         Ok(open) => open.flatten().count(),
@@ -117,12 +117,25 @@ pub fn open_fds(pid: u32) -> usize {
     }
 }
 
+/// Returns how many files the process has open whose paths do not contain a word, such as that of
+/// the gateway's store, which opens its second reader at the first concurrent queries.
+pub fn open_fds_beside(pid: u32, word: &str) -> usize {
+    let open = fs::read_dir(file(pid, "fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let paths = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    paths
+        .filter(|path| !path.to_string_lossy().contains(word))
+        .count()
+}
+
 fn is_gone(error: &io::Error) -> bool {
     const NO_SUCH_PROCESS: i32 = 3;
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(NO_SUCH_PROCESS)
 }
 
-/// Returns how many files the process has open once their number has rested for a moment, or as it is
+/// Returns how many files the process has open once the number is stable for a moment, or its value
 /// after `limit`.
 pub fn resting_fds(pid: u32, limit: Duration) -> usize {
     let mut last = open_fds(pid);
@@ -162,7 +175,7 @@ pub fn written_bytes(pid: u32) -> u64 {
     figure(pid, "io", "wchar:")
 }
 
-/// Returns how often the process has written, whatever and however much, 0 if it is gone.
+/// Returns the number of write operations of the process, 0 if it is gone.
 pub fn writes(pid: u32) -> u64 {
     figure(pid, "io", "syscw:")
 }

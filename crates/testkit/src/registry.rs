@@ -23,6 +23,8 @@ pub const USER: (&str, &str) = ("ann", "hunter2");
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+/// The file in its folder that the registry logs every request to.
+const LOG: &str = "log";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A registry that runs until it is dropped.
@@ -97,19 +99,20 @@ impl ImageRegistry {
             RegistryAccess::Open => String::new(),
         };
         let config = format!(
-            "version: 0.1\nlog:\n  level: error\n  accesslog:\n    disabled: true\n\
-             storage:\n  filesystem:\n    rootdirectory: {root}/storage\n\
-             http:\n  addr: {address}\n{auth}"
+            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    \
+             rootdirectory: {root}/storage\nhttp:\n  addr: {address}\n{auth}"
         );
         let file = folder.join("config.yml");
         fs::write(&file, config).expect("a temporary file");
         fs::write(folder.join("passwords"), PASSWORDS).expect("a temporary file");
+        let log = fs::File::create(folder.join(LOG)).expect("a temporary file");
+        let errors = log.try_clone().expect("an open file");
         let process = Command::new("docker-registry")
             .arg("serve")
             .arg(&file)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
             .spawn();
         Self {
             address,
@@ -124,6 +127,11 @@ impl ImageRegistry {
         self.address
     }
 
+    /// Returns the whole name of `repository:tag` here, whether or not it was pushed.
+    pub fn image(&self, name: &str) -> String {
+        format!("{}/{name}", self.address)
+    }
+
     /// Pushes an image as `repository:tag`; returns its whole name.
     pub fn push(&self, name: &str, image: &Archive) -> String {
         let (config, layer) = image.parts();
@@ -136,7 +144,7 @@ impl ImageRegistry {
         let config = config.to_string().into_bytes();
         let described = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()});
         for blob in layers.iter().chain([&config]) {
-            self.push_blob(repository, blob).expect("a blob is taken");
+            self.push_blob(repository, blob);
         }
         let layers: Vec<Value> = layers.iter().map(|layer| described(LAYER, layer)).collect();
         let manifest = json!({
@@ -145,24 +153,36 @@ impl ImageRegistry {
             "config": described(CONFIG, &config),
             "layers": layers,
         });
-        let path = format!("/v2/{repository}/manifests/{tag}");
-        let manifest = manifest.to_string().into_bytes();
-        let answer = self.request("PUT", &path, MANIFEST, &manifest);
-        assert_eq!(answer.expect("a manifest is taken").status, 201, "{path}");
-        format!("{}/{repository}:{tag}", self.address)
+        self.push_manifest(repository, tag, MANIFEST, manifest.to_string().as_bytes())
     }
 
-    fn push_blob(&self, repository: &str, blob: &[u8]) -> io::Result<()> {
+    /// Pushes a manifest or an index under a tag; returns the whole name of the image.
+    pub fn push_manifest(&self, repository: &str, tag: &str, kind: &str, bytes: &[u8]) -> String {
+        let path = format!("/v2/{repository}/manifests/{tag}");
+        let answer = self.request("PUT", &path, kind, bytes);
+        assert_eq!(answer.expect("a manifest is taken").status, 201, "{path}");
+        self.image(&format!("{repository}:{tag}"))
+    }
+
+    /// Pushes a layer or a configuration.
+    pub fn push_blob(&self, repository: &str, blob: &[u8]) {
         let path = format!("/v2/{repository}/blobs/uploads/");
-        let begun = self.request("POST", &path, "", &[])?;
+        let begun = self.request("POST", &path, "", &[]);
+        let begun = begun.expect("an upload begins");
         assert_eq!(begun.status, 202, "{path}");
         let place = begun.location;
         let place = place.split_once("/v2/").map_or("", |(_, rest)| rest);
         let mark = if place.contains('?') { '&' } else { '?' };
         let path = format!("/v2/{place}{mark}digest={}", digest(blob));
-        let done = self.request("PUT", &path, "application/octet-stream", blob)?;
-        assert_eq!(done.status, 201, "{path}");
-        Ok(())
+        let done = self.request("PUT", &path, "application/octet-stream", blob);
+        assert_eq!(done.expect("a blob is taken").status, 201, "{path}");
+    }
+
+    /// Returns how often a tag was requested.
+    pub fn requests_for(&self, tag: &str) -> usize {
+        let log = fs::read_to_string(self.folder.join(LOG)).unwrap_or_default();
+        let path = format!("/manifests/{tag} ");
+        log.lines().filter(|line| line.contains(&path)).count()
     }
 
     /// Sends one request on a connection of its own.

@@ -1,5 +1,5 @@
-//! Programs that ignore signals, without a line of unsafe code: a shell sets the signals to be
-//! ignored and then becomes the program, and what is ignored stays so across `exec`.
+//! Programs that ignore signals, without unsafe code: a shell ignores the signals and then executes
+//! the program, which inherits that across `exec`.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -6,59 +6,67 @@
 use std::collections::HashMap;
 
 use gantry_model::caller::UserTrust;
-use gantry_model::grant::{Grant, ToolFilter};
+use gantry_model::grant::{Grant, Principal, ToolFilter};
 use gantry_model::id::AgentName;
-use gantry_store::{AgentRow, AgentTools, GrantRow, Principal, StoreError};
+use gantry_model::limits::RateLimits;
+use gantry_store::{AgentRow, AgentTools, GrantRow, StoreError};
 
+use super::grants::read;
 use super::{Access, KeyView};
 use crate::clock::unix_ms;
 use crate::error::EngineError;
 
-/// An agent as it may be shown.
+/// The public view of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentView {
     /// Its name.
     pub name: AgentName,
-    /// What a person says of it.
+    /// Its label.
     pub label: String,
     /// When it was first known, in milliseconds since 1970.
     pub created_ms: u64,
-    /// What was granted to it.
+    /// Its own grants, without those for its keys or for all agents.
     pub grants: Vec<Grant>,
-    /// What it sees of the tools among that.
+    /// The filter over its granted tools.
     pub filter: ToolFilter,
-    /// Whether the user ids it gives are believed.
+    /// Whether its user ids are trusted.
     pub users: UserTrust,
+    /// What all its keys together may use.
+    pub limits: RateLimits,
     /// Its valid keys.
     pub keys: Vec<KeyView>,
 }
 
-/// An agent that is to be made.
+/// An agent to create.
 #[derive(Debug, Clone)]
 pub struct NewAgent {
     /// Its name.
     pub name: AgentName,
-    /// What a person says of it.
+    /// Its label.
     pub label: String,
-    /// What it may use; nothing without any.
+    /// Its own grants; without any it may use only what is granted to all agents.
     pub grants: Vec<Grant>,
-    /// What it sees of the tools among that.
+    /// The filter over its granted tools.
     pub filter: ToolFilter,
-    /// Whether the user ids it gives are believed.
+    /// Whether its user ids are trusted.
     pub users: UserTrust,
+    /// What all its keys together may use.
+    pub limits: RateLimits,
 }
 
-/// What is to be another about an agent; what is `None` stays.
+/// A change of an agent; members that are `None` stay.
 #[derive(Debug, Clone, Default)]
 pub struct AgentChange {
-    /// What a person says of it.
+    /// Its label.
     pub label: Option<String>,
-    /// What it may use, instead of all it may use now.
+    /// Its own grants, replacing the current ones.
     pub grants: Option<Vec<Grant>>,
-    /// What it sees of the tools among that.
+    /// The filter over its granted tools.
     pub filter: Option<ToolFilter>,
-    /// Whether the user ids it gives are believed.
+    /// Whether its user ids are trusted.
     pub users: Option<UserTrust>,
+    /// What all its keys together may use.
+    pub limits: Option<RateLimits>,
 }
 
 impl Access {
@@ -70,6 +78,7 @@ impl Access {
             grants: granted(&row.name, &grants),
             filter: filter_of(&row.tools).unwrap_or_default(),
             users: row.users,
+            limits: row.limits,
             keys: keys
                 .iter()
                 .filter(|key| key.agent == row.name)
@@ -87,10 +96,14 @@ impl Access {
             project: self.project.clone(),
             tools: tools_of(&new.filter),
             users: new.users,
+            limits: new.limits,
             name: new.name,
             label: new.label,
             created_ms: unix_ms(),
         };
+        for grant in &new.grants {
+            self.has_group(grant).await?;
+        }
         let grants = self.grant_rows(&row.name, &new.grants);
         let _one = self.changing.lock().await;
         self.store.put_agent(&row, &grants).await.map_err(|error| {
@@ -125,8 +138,16 @@ impl Access {
         if let Some(users) = change.users {
             row.users = users;
         }
+        if let Some(limits) = change.limits {
+            row.limits = limits;
+        }
         let grants = match change.grants {
-            Some(grants) => self.grant_rows(name, &grants),
+            Some(grants) => {
+                for grant in &grants {
+                    self.has_group(grant).await?;
+                }
+                self.grant_rows(name, &grants)
+            }
             None => {
                 let all = self.store.grants(&self.project).await?;
                 all.into_iter().filter(|row| is_of(row, name)).collect()
@@ -136,7 +157,7 @@ impl Access {
         self.reload().await
     }
 
-    /// Removes an agent and ends its keys; false if there was none.
+    /// Removes an agent and its keys; false if there was none.
     pub(crate) async fn remove_agent(&self, name: &AgentName) -> Result<bool, EngineError> {
         let _one = self.changing.lock().await;
         self.keep_an_admin(|caller| caller.agent == *name)?;
@@ -147,22 +168,17 @@ impl Access {
             agents.remove(name);
             agents
         });
+        self.count_callers();
         Ok(known)
     }
 
     fn grant_rows(&self, agent: &AgentName, grants: &[Grant]) -> Vec<GrantRow> {
-        let row = |grant: &Grant| GrantRow {
-            project: self.project.clone(),
-            principal: Principal::Agent(agent.clone()),
-            server: grant.server().to_owned(),
-            item: grant.item().to_owned(),
-            alias: grant.alias().map(str::to_owned),
-        };
+        let row = |grant: &Grant| self.row(Principal::Agent(agent.clone()), grant);
         grants.iter().map(row).collect()
     }
 }
 
-/// Reads a filter as it is stored; one that cannot be read is no filter that lets anything through.
+/// Reads a stored filter; an unreadable one allows nothing.
 pub(super) fn filter_of(tools: &AgentTools) -> Option<ToolFilter> {
     ToolFilter::new(&tools.include, &tools.exclude).ok()
 }
@@ -180,6 +196,5 @@ fn is_of(row: &GrantRow, agent: &AgentName) -> bool {
 
 fn granted(agent: &AgentName, rows: &[GrantRow]) -> Vec<Grant> {
     let mine = rows.iter().filter(|row| is_of(row, agent));
-    mine.filter_map(|row| Grant::new(&row.server, &row.item, row.alias.as_deref()).ok())
-        .collect()
+    mine.filter_map(read).collect()
 }

@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 use super::Access;
 use crate::clock::unix_ms;
 
-/// How long the wall clock goes unobserved while a key is to expire.
+/// How often the wall clock is checked while a key can expire.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Access {
-    /// Ends expired keys until told to stop.
+    /// Ends expired keys until stopped.
     pub(crate) async fn watch_expiry(self: Arc<Self>, stop: CancellationToken) {
         let mut changes = self.changes();
         loop {
@@ -34,7 +34,7 @@ impl Access {
         }
     }
 
-    /// Ends the keys that have expired by `now_ms`; returns when to look again, if there is a reason.
+    /// Ends the keys that have expired by `now_ms`; returns when to check again, if necessary.
     pub(super) fn end_expired(&self, now_ms: u64) -> Option<Duration> {
         let mut next = None;
         let mut ended = false;

@@ -1,7 +1,10 @@
 //! The keys in memory, found by the digest of their text or by their id.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use gantry_model::address_range::AddressRange;
 use gantry_model::caller::Caller;
 use gantry_model::id::KeyId;
 
@@ -9,24 +12,28 @@ use crate::clock::unix_ms;
 
 pub(super) type KeyDigest = [u8; 32];
 
-/// All keys there are, expired ones among them.
+/// All keys, including expired ones.
 #[derive(Clone, Default)]
 pub(super) struct Keys {
     entries: HashMap<KeyDigest, KeyEntry>,
     digests: HashMap<KeyId, KeyDigest>,
 }
 
-/// One key, and whom it speaks for.
+/// One key, and its caller.
 #[derive(Clone)]
 pub(super) struct KeyEntry {
     pub(super) digest: KeyDigest,
     pub(super) caller: Caller,
     pub(super) expires_ms: Option<u64>,
+    /// From where it may be used; from everywhere if there is none.
+    pub(super) sources: Arc<[AddressRange]>,
+    /// The minute in which a use was last noted.
+    pub(super) used_minute: Arc<AtomicU64>,
 }
 
 impl KeyEntry {
-    /// Tells whether the key has not expired by the clock as it is now. What was started with it may
-    /// have ended all the same: the clock may have been set back since.
+    /// Returns whether the key has not expired by the current clock. Its calls may have ended
+    /// nevertheless: the clock may have been set back.
     pub(super) fn has_time(&self) -> bool {
         self.expires_ms.is_none_or(|at_ms| unix_ms() < at_ms)
     }
@@ -58,7 +65,7 @@ impl Keys {
         self.entries.is_empty()
     }
 
-    /// Takes keys out.
+    /// Removes keys.
     pub(super) fn remove(&mut self, goes: impl Fn(&Caller) -> bool) {
         self.entries.retain(|_, entry| !goes(&entry.caller));
         let entries = &self.entries;

@@ -1,5 +1,5 @@
-//! Refused attempts: the first of a kind is written at once, those that follow within a minute are
-//! counted into its row. A kind is a key, an act and a code; the target is that of the first. The
+//! Refused attempts: the first of a kind is written immediately, those that follow within a minute
+//! are counted in its row. A kind is a key, an act and a code; the target is that of the first. The
 //! count is written at every power of ten, when acts are listed, and at the end. Entry point:
 //! `Refused::note`.
 
@@ -15,10 +15,10 @@ use crate::clock::unix_ms;
 
 /// How long attempts of one kind are counted into one row.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Kinds that are counted apart; all others share one.
+/// Kinds that are counted separately; all others share one.
 const KINDS: usize = 512;
 
-/// Which key, act and code; all empty for those that share one count.
+/// Key, act and code; all empty for the shared count.
 type RefusalKey = (String, String, String);
 
 pub(super) struct Refused {
@@ -28,15 +28,15 @@ pub(super) struct Refused {
 
 struct RefusalCount {
     since: Instant,
-    /// Its row, once that is written.
+    /// Its row, once written.
     row: Option<u64>,
-    /// Attempts in all.
+    /// The number of attempts.
     all: u64,
-    /// Those that the row does not say yet.
+    /// Attempts that are not written yet.
     more: u64,
 }
 
-/// What is to be written of an attempt.
+/// What to write for an attempt.
 enum RefusalWrite {
     Row(RefusalKey),
     Count(u64, u64),
@@ -86,7 +86,7 @@ impl Refused {
     fn count(&self, kind: RefusalKey, now: Instant) -> RefusalWrite {
         let mut kinds = self.lock();
         if kinds.len() >= KINDS && !kinds.contains_key(&kind) {
-            // What is over and written can go.
+            // Expired and written counts are removed.
             kinds.retain(|_, count| now - count.since < WINDOW || count.more > 0);
         }
         let kind = match kinds.len() >= KINDS && !kinds.contains_key(&kind) {
@@ -108,7 +108,8 @@ impl Refused {
                 let left = kinds.get(&kind);
                 let left = left.and_then(|count| Some((count.row?, count.more)));
                 if let Some((id, more)) = left.filter(|(_, more)| *more > 0) {
-                    // The row of the window before gets its count; this attempt belongs to the next.
+                    // The row of the previous window gets its count; this attempt belongs to the
+                    // next.
                     if let Some(count) = kinds.get_mut(&kind) {
                         (count.since, count.all, count.more) = (now, 1, 0);
                     }
@@ -126,7 +127,7 @@ impl Refused {
         }
     }
 
-    /// Writes every count that its row does not say yet.
+    /// Writes every count that is not written yet.
     pub(super) async fn settle(&self) {
         let due: Vec<(u64, u64)> = {
             let mut kinds = self.lock();

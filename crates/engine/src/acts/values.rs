@@ -8,10 +8,10 @@ use gantry_model::secret::REDACTED;
 use gantry_model::spec::ServerSpec;
 use serde_json::{Map, Value, json};
 
-use crate::access::{AgentChange, AgentView, KeyView, NewAgent, NewKey};
+use crate::access::{AgentChange, AgentView, KeyChange, KeyView, MadeKey, NewAgent, NewKey};
 use crate::credentials::Vault;
 
-/// Makes values that may be kept.
+/// Creates values for the log.
 #[derive(Clone)]
 pub(crate) struct Values {
     vault: Vault,
@@ -30,33 +30,36 @@ impl Values {
         )
     }
 
-    /// Returns what stands on record of a spec.
+    /// Returns the logged value of a spec.
     pub(crate) fn spec(&self, spec: &ServerSpec) -> Value {
         let whole = serde_json::to_string(spec).expect("a spec is always expressible as JSON");
         let mut shown = spec.clone();
         shown.launch.mask(|secret| self.fingerprint(secret));
         let mut value = serde_json::to_value(&shown).expect("a spec is always expressible as JSON");
-        // Tells of a change in what is not shown.
+        // Shows that a hidden value has changed.
         value["fingerprint"] = self.fingerprint(&whole).into();
         value
     }
 }
 
-/// Returns what stands on record of an agent.
+/// Returns the logged value of an agent.
 pub(crate) fn agent(agent: &AgentView) -> Value {
     let mut keys: Vec<String> = agent.keys.iter().map(|key| key.id.to_string()).collect();
     keys.sort();
     let mut value = described(&agent.label, &agent.grants, &agent.filter, agent.users);
     value["keys"] = keys.into();
+    value["limits"] = json!(agent.limits);
     value
 }
 
-/// Returns what an agent is to be.
+/// Returns the logged value of a new agent.
 pub(crate) fn new_agent(agent: &NewAgent) -> Value {
-    described(&agent.label, &agent.grants, &agent.filter, agent.users)
+    let mut value = described(&agent.label, &agent.grants, &agent.filter, agent.users);
+    value["limits"] = json!(agent.limits);
+    value
 }
 
-/// Returns what of an agent is to be another.
+/// Returns the logged value of an agent's change.
 pub(crate) fn change(change: &AgentChange) -> Value {
     let mut value = Map::new();
     if let Some(label) = &change.label {
@@ -71,6 +74,9 @@ pub(crate) fn change(change: &AgentChange) -> Value {
     if let Some(users) = change.users {
         value.insert("trusted_user_ids".into(), users.is_trusted().into());
     }
+    if let Some(limits) = &change.limits {
+        value.insert("limits".into(), json!(limits));
+    }
     Value::Object(value)
 }
 
@@ -82,11 +88,7 @@ fn described(label: &str, list: &[Grant], tools: &ToolFilter, users: UserTrust) 
 }
 
 fn grants(list: &[Grant]) -> Value {
-    let shown = list.iter().map(|grant| match grant.alias() {
-        Some(alias) => format!("{} as {alias}", grant.pattern()),
-        None => grant.pattern(),
-    });
-    shown.collect()
+    list.iter().map(Grant::pattern).collect()
 }
 
 fn filter(tools: &ToolFilter) -> Value {
@@ -96,20 +98,44 @@ fn filter(tools: &ToolFilter) -> Value {
     json!({"include": texts(&mut tools.include()), "exclude": texts(&mut tools.exclude())})
 }
 
-/// Returns what stands on record of a key.
+/// Returns the logged value of a key.
 pub(crate) fn key(key: &KeyView) -> Value {
     json!({
         "kind": kind(key.kind), "role": key.kind.role(), "agent": key.agent.as_str(),
-        "label": key.label, "expires_ms": key.expires_ms,
+        "label": key.label, "expires_ms": key.expires_ms, "sources": key.sources, "limits": key.limits,
     })
 }
 
-/// Returns what a key is to be.
+/// Returns the logged value of a new key.
 pub(crate) fn new_key(key: &NewKey) -> Value {
     json!({
         "kind": kind(key.kind), "role": key.kind.role(), "agent": key.agent.as_str(),
-        "label": key.label, "expires_ms": key.expires_ms,
+        "label": key.label, "expires_ms": key.expires_ms, "sources": key.sources, "limits": key.limits,
     })
+}
+
+/// Returns what of a key is to be another.
+pub(crate) fn key_change(change: &KeyChange) -> Value {
+    let mut value = Map::new();
+    if let Some(label) = &change.label {
+        value.insert("label".into(), label.as_str().into());
+    }
+    if let Some(sources) = &change.sources {
+        value.insert("sources".into(), json!(sources));
+    }
+    if let Some(limits) = &change.limits {
+        value.insert("limits".into(), json!(limits));
+    }
+    Value::Object(value)
+}
+
+/// Returns what stands on record of a key that replaces another.
+pub(crate) fn rotated(made: &MadeKey, old: &KeyView) -> Value {
+    let mut value = key(old);
+    value["expires_ms"] = made.expires_ms.into();
+    value["replaces"] = old.id.to_string().into();
+    value["replaced_expires_ms"] = old.expires_ms.into();
+    value
 }
 
 fn kind(kind: KeyKind) -> &'static str {
@@ -119,7 +145,7 @@ fn kind(kind: KeyKind) -> &'static str {
     }
 }
 
-/// Returns what differs between two values, of both.
+/// Returns the differing parts of two values.
 pub(crate) fn difference(before: &Value, after: &Value) -> (Value, Value) {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         return (before.clone(), after.clone());

@@ -24,17 +24,18 @@ use crate::clock::unix_ms;
 
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(2);
-/// How often it is looked whether folder, database and segment are still there and can be written.
+/// How often to check that folder, database and segment exist and can be written.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// A database without space for so long gets what the journal took ahead of need.
+/// After this time without space, the database gets the space that the journal allocated in
+/// advance.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(10);
-/// With less than this the database soon cannot be written.
+/// With less free space the database soon cannot be written.
 const LITTLE_SPACE: u64 = 1 << 20;
 const RETENTION_EVERY: Duration = Duration::from_mins(10);
 /// Few enough that an import never waits long for the writer.
 const DROPPED_AT_ONCE: u32 = 1000;
 
-/// What the task remembers between two turns.
+/// The state of the task between two iterations.
 pub(super) struct TaskState {
     retry_after: Duration,
     import_at: Instant,
@@ -47,7 +48,7 @@ pub(super) struct TaskState {
 
 #[cfg(test)]
 impl TaskState {
-    /// Returns the turn in which everything is due.
+    /// Returns the state in which everything is due.
     pub(super) fn due() -> Self {
         let now = Instant::now();
         Self {
@@ -62,7 +63,7 @@ impl TaskState {
 }
 
 impl Audit {
-    /// Keeps the audit going until `stop`, then imports the rest; tells of damage that it finds.
+    /// Runs until `stop`, then imports the rest; reports new damage.
     pub(crate) async fn run(self, stop: CancellationToken, tell: impl Fn(&JournalDamage)) {
         let now = Instant::now();
         let mut turn = TaskState {
@@ -75,7 +76,7 @@ impl Audit {
         };
         loop {
             self.shared.damage.take_news().iter().for_each(&tell);
-            // Stop first; whoever wakes us only wants the turn earlier than the clock.
+            // Stop first; a wake-up only makes the iteration earlier.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -99,13 +100,13 @@ impl Audit {
         }
     }
 
-    /// Imports the rest for good.
+    /// Imports the rest before the end.
     async fn finish(&self) -> Result<(), AuditError> {
         self.import_now().await?;
         self.shared.importer.lock().await.retire().await
     }
 
-    /// Writes the refusals that were counted since the last time.
+    /// Writes the refusals counted since the last time.
     pub(super) fn write_refusals(&self) {
         let due = self.refusals().due(Instant::now());
         for mut encoded in due {
@@ -119,7 +120,7 @@ impl Audit {
         }
     }
 
-    /// Allocates the next segment ahead of need, and tells when calls are refused for want of it.
+    /// Allocates the next segment in advance, and reports when calls are refused for lack of one.
     async fn provide(&self, turn: &mut TaskState) {
         if self.shared.journal.wants_segment() {
             let journal = Arc::clone(&self.shared.journal);
@@ -145,14 +146,14 @@ impl Audit {
         turn.refusing = refusing.is_some();
     }
 
-    /// Looks whether folder, database and segment are still there and can be written.
+    /// Checks that folder, database and segment exist and can be written.
     pub(super) async fn check(&self, turn: &mut TaskState) {
         if Instant::now() < turn.check_at {
             return;
         }
         turn.check_at = Instant::now() + CHECK_EVERY;
         let audit = self.clone();
-        // Looking at files blocks, if only for a moment.
+        // File access blocks, if only for a moment.
         let found = tokio::task::spawn_blocking(move || {
             let shared = &audit.shared;
             let gone = shared.places.gone();
@@ -195,7 +196,8 @@ impl Audit {
         })
     }
 
-    /// Remembers since when the database has no space, and gives it some in the end; tells whether it did.
+    /// Tracks since when the database has no space, and eventually frees some; returns whether it
+    /// did.
     fn make_space(&self, turn: &mut TaskState, imported: &Result<(), AuditError>) -> bool {
         let full = matches!(imported, Err(AuditError::Store(StoreError::Full { .. })));
         if !full {
@@ -212,7 +214,7 @@ impl Audit {
         }
         let mut imported = self.import(RowPolicy::Ended).await;
         if self.make_space(turn, &imported) {
-            // At once: what was given back is for the import before it is anybody else's.
+            // Immediately: the released space is for the import.
             imported = self.import(RowPolicy::Ended).await;
         }
         match imported {
@@ -234,7 +236,8 @@ impl Audit {
         }
     }
 
-    /// Drops what is too old, unless the clock is too far ahead to tell. A run drops so much at most.
+    /// Deletes rows that are too old, unless the clock is too far ahead. One run deletes a limited
+    /// number.
     pub(super) async fn drop_old(&self, turn: &mut TaskState) {
         let now = Instant::now();
         self.look_at_clock(now);
@@ -242,7 +245,7 @@ impl Audit {
             return;
         }
         match self.drop_some(now).await {
-            // There may be more: go on in the next turn, after the import.
+            // There may be more: continue in the next iteration, after the import.
             Ok(true) => turn.retention_at = now,
             Ok(false) => {
                 turn.retention_at = now + RETENTION_EVERY;
@@ -255,7 +258,7 @@ impl Audit {
         }
     }
 
-    /// Tells when the clock becomes too far ahead to go by, and when it is so no longer.
+    /// Reports when the clock becomes too far ahead, and when it no longer is.
     fn look_at_clock(&self, now: Instant) {
         let turned = self.retention().look(unix_ms(), now);
         match turned {
@@ -271,7 +274,7 @@ impl Audit {
         }
     }
 
-    /// Drops some of what is too old; tells whether there may be more for this run.
+    /// Deletes some of the rows that are too old; returns whether there may be more in this run.
     async fn drop_some(&self, now: Instant) -> Result<bool, StoreError> {
         let store = &self.shared.store;
         if !self.retention().is_known() {
@@ -280,7 +283,8 @@ impl Audit {
                 None => {
                     let newest_ms = store.call_usage().await?.newest_ms;
                     let believed = newest_ms.unwrap_or_else(unix_ms);
-                    // Remembered at once: rows of a clock that jumped may be the newest at the next start.
+                    // Stored immediately: rows of a clock that jumped may be the newest at the next
+                    // start.
                     store.put_clock(believed).await?;
                     believed
                 }
@@ -293,14 +297,12 @@ impl Audit {
             return Ok(false);
         };
         store.put_clock(reached).await?;
-        let retention = u64::try_from(self.shared.policy.retention.as_millis());
-        let before = clock_ms.saturating_sub(retention.unwrap_or(u64::MAX));
-        let dropped = store.drop_calls_before(before, DROPPED_AT_ONCE).await?;
-        let may_go_on = self.retention().count(dropped);
-        Ok(may_go_on && dropped == u64::from(DROPPED_AT_ONCE))
+        let step = self.drop_step(clock_ms, DROPPED_AT_ONCE).await?;
+        let may_go_on = self.retention().count(step.dropped);
+        Ok(may_go_on && step.has_more)
     }
 
-    /// Takes removed secrets out of the database's log where a reader was in the way before.
+    /// Removes deleted secrets from the database's log, if a reader prevented that before.
     async fn scrub(&self) {
         if let Err(error) = self.shared.store.scrub().await {
             tracing::debug!(error = chain(&error), "the database's log is emptied later");

@@ -9,23 +9,23 @@ use gantry_model::hex::hex;
 use gantry_model::secret::{Redactor, mask_members};
 use sha2::{Digest, Sha256};
 
-use super::policy::{AuditPolicy, Bodies};
+use super::policy::{Bodies, BodyLimit};
 use super::record::cut;
 
-/// How much behind the cut is looked at: a secret must be seen whole to be found.
+/// How many bytes after the cut are examined: a secret must be complete to be found.
 const MARGIN: usize = 8 << 10;
 
-/// Returns what the policy keeps of a JSON body.
+/// Returns the part of a JSON body that the policy keeps.
 pub(super) fn keep<'a>(
-    policy: &AuditPolicy,
+    limit: BodyLimit,
     redactor: &Redactor,
     body: Option<&'a [u8]>,
 ) -> Option<Cow<'a, str>> {
     let body = body?;
-    match policy.bodies {
+    match limit.bodies {
         Bodies::Off => None,
         Bodies::Hash => Some(Cow::Owned(hash(body))),
-        Bodies::Redacted => Some(redacted(redactor, body, policy.body_bytes)),
+        Bodies::Redacted => Some(redacted(redactor, body, limit.body_bytes)),
     }
 }
 
@@ -33,8 +33,8 @@ fn redacted<'a>(redactor: &Redactor, body: &'a [u8], longest: usize) -> Cow<'a, 
     let margin = MARGIN.max(redactor.longest());
     let window = beginning(body, longest + margin);
     let cleaned = redactor.redact_json(window);
-    // The end of the window may be the beginning of a secret, and what was redacted before it may
-    // have brought it nearer: as much as a secret can take goes, however short the rest is.
+    // The end of the window may be the start of a secret, and redaction may have moved it: the
+    // length of the longest secret is dropped, however short the rest is.
     let whole = window.len() == body.len();
     let safe = if whole {
         cleaned.len()
@@ -47,7 +47,7 @@ fn redacted<'a>(redactor: &Redactor, body: &'a [u8], longest: usize) -> Cow<'a, 
     }
 }
 
-/// Returns as much of a body as is looked at; the rest of a long one is not even read.
+/// Returns the part of a body that is examined; the rest of a long one is not read.
 fn beginning(body: &[u8], longest: usize) -> &str {
     let window = &body[..body.len().min(longest)];
     match std::str::from_utf8(window) {
@@ -78,12 +78,8 @@ mod tests {
     use super::super::policy::HASH_BYTES;
     use super::*;
 
-    fn policy(bodies: Bodies, body_bytes: usize) -> AuditPolicy {
-        AuditPolicy {
-            bodies,
-            body_bytes,
-            ..AuditPolicy::default()
-        }
+    fn policy(bodies: Bodies, body_bytes: usize) -> BodyLimit {
+        BodyLimit { bodies, body_bytes }
     }
 
     fn redactor() -> Redactor {
@@ -94,7 +90,7 @@ mod tests {
     fn keeps_what_the_policy_says() {
         let kept = |bodies| {
             keep(
-                &policy(bodies, 4096),
+                policy(bodies, 4096),
                 &Redactor::default(),
                 Some(br#"{"a":1}"#),
             )
@@ -105,7 +101,7 @@ mod tests {
         assert_eq!(kept(Bodies::Hash).as_deref(), Some(digest));
         assert_eq!(digest.len(), HASH_BYTES);
         assert_eq!(
-            keep(&policy(Bodies::Hash, 4096), &Redactor::default(), None),
+            keep(policy(Bodies::Hash, 4096), &Redactor::default(), None),
             None
         );
     }
@@ -115,7 +111,7 @@ mod tests {
         let body = r#"{"password":"hunter2hunter2","note":"s3cr3t-value-of-the-server","b":"ä"}"#;
         for longest in 0..body.len() + 40 {
             let kept = keep(
-                &policy(Bodies::Redacted, longest),
+                policy(Bodies::Redacted, longest),
                 &redactor(),
                 Some(body.as_bytes()),
             );
@@ -135,7 +131,7 @@ mod tests {
         for filler in 0..secret.len() {
             let body = format!("\"{}{}\"", "x".repeat(filler), secret.repeat(800));
             let kept = keep(
-                &policy(Bodies::Redacted, 4096),
+                policy(Bodies::Redacted, 4096),
                 &redactor(),
                 Some(body.as_bytes()),
             );

@@ -1,8 +1,8 @@
-//! Decides what is missing from a journal, from what its segments say of each other, what the mark
-//! says of the last one, and what the store says of all.
+//! Decides what is missing from a journal, from the links between its segments, the mark of the
+//! last one, and the state in the store.
 //!
-//! Pure functions, no I/O. A kill leaves a torn end behind the mark and nothing else; whatever is
-//! missing before the mark was removed. Entry points: `missing`, `limits` and `held`.
+//! Pure functions, no I/O. A kill leaves only a torn end after the mark; anything missing before
+//! the mark was removed. Entry points: `missing`, `limits` and `held`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(super) struct ReadableSegment {
     pub(super) usage: Usage,
 }
 
-/// Something that is wrong with the journal.
+/// A damage of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) kind: DamageKind,
@@ -28,8 +28,8 @@ pub(super) struct Finding {
     pub(super) held: SegmentCalls,
 }
 
-/// How many calls the segments from `first` to `last` held, at most; those of them that have a row
-/// are not lost.
+/// How many calls the segments from `first` to `last` contained, at most; calls with a row are not
+/// lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentCalls {
     pub(super) first: u64,
@@ -37,16 +37,16 @@ pub(super) struct SegmentCalls {
     pub(super) calls: Option<u64>,
 }
 
-/// How far a segment's records must be whole.
+/// Up to where a segment's records must be intact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct WholeUpTo {
     /// Before this offset everything was written.
     pub(super) end: u64,
-    /// So many bytes of it never could be.
+    /// How many bytes of it could never be written.
     pub(super) failed: u64,
 }
 
-/// Returns the segments that must be there and are not; `set_aside` are known to be damaged.
+/// Returns the segments that must exist but are missing; `set_aside` are known to be damaged.
 pub(super) fn missing(
     state: &JournalState,
     mark: Option<&Mark>,
@@ -59,7 +59,7 @@ pub(super) fn missing(
     let is_needed = |id: u64| first_needed.is_none_or(|first| id >= first) && !is_there(id);
     let mut found = BTreeMap::new();
     for (id, link) in linked(present) {
-        // A database that is new never had what came before.
+        // A new database never knew the earlier segments.
         let begins =
             state.position.is_none() && linked(present).next().map(|first| first.0) == Some(id);
         if link.previous > 0 && !begins && is_needed(link.previous) {
@@ -102,7 +102,7 @@ pub(super) fn missing(
     findings
 }
 
-/// Returns how far each segment's records must be whole.
+/// Returns up to where each segment's records must be intact.
 pub(super) fn limits(mark: Option<&Mark>, present: &[ReadableSegment]) -> BTreeMap<u64, WholeUpTo> {
     let mut limits: BTreeMap<u64, WholeUpTo> = linked(present)
         .map(|(_, link)| {
@@ -123,7 +123,8 @@ pub(super) fn limits(mark: Option<&Mark>, present: &[ReadableSegment]) -> BTreeM
     limits
 }
 
-/// Returns how many calls one segment held; with those next to it if nothing tells them apart.
+/// Returns how many calls one segment contained; together with its neighbours if they cannot be
+/// distinguished.
 pub(super) fn held(
     state: &JournalState,
     mark: Option<&Mark>,
@@ -139,14 +140,14 @@ pub(super) fn held(
         (None, Some(mark)) if mark.current == segment => {
             alone(segment, Some(mark.calls + MARK_EVERY))
         }
-        // It was made ahead and never used.
+        // It was allocated in advance and never used.
         (None, Some(mark)) if mark.current < segment => alone(segment, Some(0)),
         (None, Some(mark)) => between(state, present, mark.current - 1, mark.calls_before),
         (None, None) => alone(segment, None),
     }
 }
 
-/// Returns the link of a new segment behind everything that a former gateway left.
+/// Returns the link of a new segment after everything that an earlier gateway process left.
 pub(super) fn continued(
     state: &JournalState,
     mark: Option<&Mark>,
@@ -196,8 +197,8 @@ const fn alone(segment: u64, calls: Option<u64>) -> SegmentCalls {
     }
 }
 
-/// Returns what the segments until `last` held, from the nearest one on of which it is known how
-/// many calls there were before it; `end` is how many there were after `last`.
+/// Returns the number of calls in the segments until `last`, from the nearest one whose preceding
+/// count is known; `end` is the count after `last`.
 fn between(state: &JournalState, present: &[ReadableSegment], last: u64, end: u64) -> SegmentCalls {
     let before = linked(present).take_while(|(id, _)| *id < last).last();
     let before = before.map(|(id, link)| (id, link.calls_before));
@@ -218,6 +219,7 @@ mod tests {
     use gantry_store::{JournalPosition, JournalRun};
 
     use super::super::journal::Position;
+    use super::super::mark::SegmentsLeft;
     use super::*;
 
     const IDENTITY: u32 = 5;
@@ -259,6 +261,7 @@ mod tests {
             calls: 8,
             calls_before: 10 * (current - 1),
             failed: 0,
+            left: SegmentsLeft::InUse,
         }
     }
 

@@ -1,14 +1,14 @@
-//! Codes that appear in audit rows only: no response carries them, since there was nobody to answer
+//! Codes that appear only in audit rows: no response has them, since there was no client to answer,
 //! or the response was the server's own.
 
-/// A code that stands in a row only.
+/// A code that appears only in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowCode {
     /// The client cancelled the call, or went away.
     Cancelled,
-    /// The gateway was told to stop at once while the call was with the server.
+    /// The gateway was stopped immediately while the server handled the call.
     CutOff,
-    /// The gateway ended before the call did, and had no time to say so.
+    /// The gateway ended before the call did, and could not record it.
     Died,
     /// The call was given up inside the gateway.
     Dropped,

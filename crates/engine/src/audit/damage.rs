@@ -1,7 +1,7 @@
-//! Damage of the journal that nobody has acknowledged, as health and doctor show it.
+//! Unacknowledged damage of the journal, as shown by health and doctor.
 //!
-//! Found at start or by the import, counted when the import has read everything that is left, then
-//! stored and reported once. Entry point: `DamageLog`.
+//! Found at the start or by the import, counted when the import has read everything that is left,
+//! then stored and reported once. Entry point: `DamageLog`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::chain::Finding;
 use super::journal::Position;
 use crate::clock::unix_ms;
 
-/// The damage that is open; shared by the import, which finds it, and the health report.
+/// The unacknowledged damage; shared by the import, which finds it, and the health report.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DamageLog {
     shared: Arc<Mutex<Shared>>,
@@ -24,19 +24,19 @@ struct Shared {
     found: Vec<Finding>,
     /// Stored and not acknowledged.
     open: Vec<JournalDamage>,
-    /// Stored and not told yet.
+    /// Stored but not reported yet.
     news: Vec<JournalDamage>,
 }
 
 impl DamageLog {
-    /// Begins with what is known from before.
+    /// Starts with the known damage.
     pub(super) fn new(open: Vec<JournalDamage>) -> Self {
         let log = Self::default();
         log.lock().open = open;
         log
     }
 
-    /// Adds what was found; of one segment only the first finding counts.
+    /// Adds a finding; only the first one of a segment counts.
     pub(super) fn add(&self, finding: Finding) {
         let mut shared = self.lock();
         let known = |segment: u64| {
@@ -53,7 +53,7 @@ impl DamageLog {
         shared.found.push(finding);
     }
 
-    /// Returns everything that is open; what is not counted yet has no number of calls.
+    /// Returns all open damage; the number of calls is missing if not counted yet.
     pub(super) fn open(&self) -> Vec<JournalDamage> {
         let shared = self.lock();
         let now = unix_ms();
@@ -64,18 +64,18 @@ impl DamageLog {
         shared.open.iter().cloned().chain(found).collect()
     }
 
-    /// Tells whether anything is open.
+    /// Returns whether there is no open damage.
     pub(super) fn is_empty(&self) -> bool {
         let shared = self.lock();
         shared.open.is_empty() && shared.found.is_empty()
     }
 
-    /// Returns what was stored since the last time.
+    /// Returns the damage stored since the last call.
     pub(super) fn take_news(&self) -> Vec<JournalDamage> {
         std::mem::take(&mut self.lock().news)
     }
 
-    /// Counts and stores what was found. Everything that is left was imported before.
+    /// Counts and stores the findings. Everything that is left must be imported before.
     pub(super) async fn settle(&self, store: &Store) -> Result<(), StoreError> {
         let found = self.lock().found.clone();
         if found.is_empty() {
@@ -99,7 +99,7 @@ impl DamageLog {
         let open = store.journal_damage().await?;
         let mut shared = self.lock();
         shared.found.retain(|finding| !found.contains(finding));
-        // What somebody has acknowledged before is not open again.
+        // Damage that was acknowledged before is not opened again.
         settled.retain(|damage| open.contains(damage));
         for damage in &settled {
             tracing::error!(segment = damage.segment, "{damage}");
@@ -109,7 +109,7 @@ impl DamageLog {
         Ok(())
     }
 
-    /// Has everything that is stored acknowledged; returns how much that was.
+    /// Acknowledges all stored damage; returns how much there was.
     pub(super) async fn acknowledge(&self, store: &Store, by: &str) -> Result<u64, StoreError> {
         let count = store.acknowledge_journal_damage(by, unix_ms()).await?;
         let open = store.journal_damage().await?;

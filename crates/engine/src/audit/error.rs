@@ -1,4 +1,4 @@
-//! Why the audit cannot do what was asked; all of it is the gateway's own fault.
+//! Errors of the audit; all of them are the gateway's responsibility.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum AuditError {
     Open {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -27,18 +27,18 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// The journal has reached its bound, because the database does not take its rows.
+    /// The journal has reached its limit, because the database does not accept its rows.
     #[error("the audit journal in `{}` has reached its bound of {limit_bytes} bytes: calls are refused until the database takes its rows", path.display())]
     Behind {
         /// The folder.
         path: PathBuf,
-        /// The bound.
+        /// The limit.
         limit_bytes: u64,
     },
-    /// What calls are recorded in was removed or replaced while the gateway runs.
+    /// A file for recording calls was removed or replaced while the gateway runs.
     #[error("`{}` was removed or replaced while the gateway runs: calls are refused, since they cannot be recorded", path.display())]
     Gone {
-        /// What is gone.
+        /// The file or folder.
         path: PathBuf,
     },
     /// The journal cannot be written.
@@ -50,7 +50,7 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// The disk did not confirm what was written, and what it holds is unknown from here on.
+    /// The disk did not confirm a write, and its content is unknown from now on.
     #[error("the disk did not confirm the audit journal in `{}`: no further call is accepted", path.display())]
     Sync {
         /// The folder.
@@ -68,8 +68,17 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// The database did not take or give rows.
-    #[error("the audit's database does not answer")]
+    /// The key that the audit is signed with cannot be used.
+    #[error("the audit's signing key `{}` cannot be used", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The database did not accept or return rows.
+    #[error("the audit database does not answer")]
     Store(#[source] StoreError),
 }
 
@@ -83,6 +92,7 @@ impl Diagnose for AuditError {
             Self::Write { .. } => "audit.write",
             Self::Sync { .. } => "audit.sync",
             Self::Read { .. } => "audit.read",
+            Self::Key { .. } => "audit.key",
             Self::Store(_) => "audit.store",
         }
     }
@@ -116,6 +126,11 @@ impl Diagnose for AuditError {
             }
             Self::Sync { path, .. } => format!(
                 "check the disk under `{}`, then restart the gateway: it replays what the disk holds",
+                path.display()
+            ),
+            Self::Key { path, .. } => format!(
+                "bring `{}` back from a backup, readable by its owner only; if it is lost, remove the file: \
+                 the gateway makes another, and the chain goes on with that",
                 path.display()
             ),
             Self::Store(error) => format!(

@@ -1,5 +1,5 @@
-//! Mints call ids: in the order of the calls, and never the same one twice, across restarts included.
-//! They begin with the time, but a clock that is set back moves none before an older one (fault P13).
+//! Creates call ids: in the order of the calls, and unique across restarts. They start with the
+//! time, but a clock that is set back does not reorder them (fault P13).
 //!
 //! Lock-free; entry point `CallIds::next`.
 
@@ -11,13 +11,13 @@ use gantry_model::id::CallId;
 const COUNTER_BITS: u32 = 40;
 const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
 
-/// Mints the ids of calls; one per gateway process.
+/// Creates the ids of calls; one per gateway process.
 #[derive(Debug)]
 pub(crate) struct CallIds {
-    /// Random per boot: an id of this process is never one of a process that died.
+    /// Random per boot: ids never repeat those of an earlier process.
     boot: u64,
     counter: AtomicU64,
-    /// The latest time that an id began with.
+    /// The latest time used in an id.
     latest_ms: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ impl CallIds {
         }
     }
 
-    /// Makes a generator whose ids all come after the newest that is known.
+    /// Creates a generator whose ids all come after the newest known one.
     pub(crate) fn after(newest: Option<CallId>) -> Self {
         let ids = Self::new();
         let next = newest.map_or(0, |id| id.unix_ms() + 1);
@@ -56,7 +56,7 @@ impl Default for CallIds {
     }
 }
 
-/// Returns 64 bits that nobody outside this process can guess.
+/// Returns 64 unpredictable bits.
 ///
 /// The standard library keys its hasher from the operating system's randomness.
 pub(super) fn random_bits() -> u64 {

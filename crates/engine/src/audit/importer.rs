@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
-use gantry_store::{CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Store};
+use gantry_store::{
+    CallDetails, CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Place, Store,
+};
 use parking_lot::Mutex;
 
 mod join;
@@ -19,60 +21,66 @@ use super::chain::{Finding, SegmentCalls, WholeUpTo};
 use super::codes::RowCode;
 use super::damage::DamageLog;
 use super::error::AuditError;
+use super::evidence::{Batch, ChainWriter};
 use super::journal::{Journal, Position};
 use super::policy::Durability;
 use super::scan::{Chunk, scan};
 use crate::clock::unix_ms;
 use join::{IntentLocation, Joined};
 
+/// Calls that are settled at once.
+const SETTLED_AT_ONCE: u32 = 500;
+
 /// Which calls get a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowPolicy {
-    /// Those that ended.
+    /// Ended calls.
     Ended,
-    /// Those that are open as well.
+    /// Open calls as well.
     Open,
 }
 
 /// Calls whose outcome could not be written; their rows will say so.
 pub(super) type LostOutcomes = Arc<Mutex<Vec<CallId>>>;
 
-/// What stands between the journal and the database.
+/// The state of the import from the journal to the database.
 #[derive(Debug)]
 pub(super) struct JournalImporter {
     journal: Arc<Journal>,
     keeper: RowWriter,
-    /// Everything before this was read.
+    /// Everything before this position was read.
     at: Position,
-    /// Where this process's own records begin, while there are some of a former one before it.
+    /// Where this process's own records begin, while there are earlier ones before them.
     former_until: Option<Position>,
     own: u64,
     open: HashMap<CallId, OpenCall>,
     lost: LostOutcomes,
     damage: DamageLog,
-    /// How far the segments of the former gateway must be whole, and what they held.
+    /// Up to where the segments of the earlier process must be intact, and how many calls they
+    /// contained.
     former: BTreeMap<u64, (WholeUpTo, SegmentCalls)>,
-    /// Bytes that were written and are no record any more, by segment and offset.
+    /// Written bytes that are no longer valid records, by segment and offset.
     holes: BTreeMap<(u64, u64), u64>,
-    /// Where this process's run begins, until the database knows.
+    /// The start of this process's run, until the database knows it.
     run: Option<JournalRun>,
 }
 
-/// What the import begins with.
+/// The initial state of the import.
 #[derive(Debug)]
 pub(super) struct PriorState {
     /// How far the journal is imported.
     pub(super) position: Position,
     /// The first segment of this process.
     pub(super) own: u64,
-    /// How far the segments before it must be whole, and what they held.
+    /// Up to where the earlier segments must be intact, and how many calls they contained.
     pub(super) segments: BTreeMap<u64, (WholeUpTo, SegmentCalls)>,
 }
 
-/// Where rows go.
+/// Writes rows to the database.
 #[derive(Debug)]
 struct RowWriter {
     store: Store,
+    chain: Arc<tokio::sync::Mutex<ChainWriter>>,
     journal: Arc<Journal>,
     durability: Durability,
     /// The position that the database has.
@@ -80,16 +88,37 @@ struct RowWriter {
     on_saved: OnSaved,
 }
 
-/// Hears of rows that are in the database now.
-#[derive(Default)]
-pub(super) struct OnSaved(Option<Box<SavedHook>>);
+/// The hook for stored rows.
+pub(super) enum OnSaved {
+    /// Nobody does yet: they are kept for who will, up to a bound.
+    Nobody(Vec<CallRow>),
+    /// The hook does.
+    Hook(Box<SavedHook>),
+}
 
-/// What is done with rows that are in the database now.
+/// How many rows are kept for a hook that is still to come: those of calls that a former gateway left.
+const MOST_EARLY: usize = 4096;
+
+impl OnSaved {
+    fn tell(&mut self, rows: &[CallRow<&str>]) {
+        match self {
+            Self::Hook(hook) if !rows.is_empty() => hook(rows),
+            Self::Hook(_) => {}
+            Self::Nobody(early) => {
+                let room = MOST_EARLY - early.len();
+                early.extend(rows.iter().take(room).map(CallRow::owned));
+            }
+        }
+    }
+}
+
+/// Called with rows that were stored in the database.
 pub(crate) type SavedHook = dyn Fn(&[CallRow<&str>]) + Send + Sync;
 
 impl std::fmt::Debug for OnSaved {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("OnSaved").field(&self.0.is_some()).finish()
+        let is_hooked = matches!(self, Self::Hook(_));
+        f.debug_tuple("OnSaved").field(&is_hooked).finish()
     }
 }
 
@@ -99,12 +128,14 @@ struct OpenCall {
     at: Position,
     /// The database has a `running` row of it.
     stored: bool,
+    /// Where the chain has that row.
+    place: Option<Place>,
 }
 
 impl JournalImporter {
-    /// Makes a folder that goes on where the former gateway's ended.
+    /// Creates an importer that continues where the earlier process stopped.
     pub(super) fn new(
-        store: Store,
+        (store, chain): (Store, Arc<tokio::sync::Mutex<ChainWriter>>),
         journal: Arc<Journal>,
         durability: Durability,
         former: PriorState,
@@ -118,10 +149,11 @@ impl JournalImporter {
         };
         let keeper = RowWriter {
             store,
+            chain,
             journal: Arc::clone(&journal),
             durability,
             saved: position,
-            on_saved: OnSaved::default(),
+            on_saved: OnSaved::Nobody(Vec::new()),
         };
         Self {
             journal,
@@ -138,14 +170,17 @@ impl JournalImporter {
         }
     }
 
-    /// Has every row that is stored from now on told to `hook`.
-    pub(super) fn on_saved(&mut self, hook: Box<SavedHook>) {
-        self.keeper.on_saved = OnSaved(Some(hook));
+    /// Has every row that is stored from now on told to `hook`; returns those that were stored before.
+    pub(super) fn on_saved(&mut self, hook: Box<SavedHook>) -> Vec<CallRow> {
+        match std::mem::replace(&mut self.keeper.on_saved, OnSaved::Hook(hook)) {
+            OnSaved::Nobody(early) => early,
+            OnSaved::Hook(_) => Vec::new(),
+        }
     }
 
-    /// Imports everything that is written by now.
+    /// Imports everything written so far.
     ///
-    /// May be dropped while it waits: nothing is lost or done twice.
+    /// Cancel safe: nothing is lost or done twice.
     pub(super) async fn import(&mut self, show: RowPolicy) -> Result<(), AuditError> {
         if let Some(error) = self.journal.gone() {
             return Err(error);
@@ -167,7 +202,7 @@ impl JournalImporter {
         }
     }
 
-    /// Leaves an empty journal behind if everything in it is imported and no call is open.
+    /// Leaves an empty journal if everything is imported and no call is open.
     pub(super) async fn retire(&mut self) -> Result<(), AuditError> {
         if !self.open.is_empty() {
             return Ok(());
@@ -184,9 +219,9 @@ impl JournalImporter {
         Ok(())
     }
 
-    /// Has the database know that this journal is in use, so that it is missed if it goes.
+    /// Records in the database that this journal is in use, so that its loss would be noticed.
     async fn begin_run(&mut self) -> Result<(), AuditError> {
-        // Without a mark, a missing one would later be taken for damage.
+        // Without a mark, a missing one would later count as damage.
         let Some(run) = self.run.filter(|_| self.journal.mark_now()) else {
             return Ok(());
         };
@@ -197,7 +232,7 @@ impl JournalImporter {
         Ok(())
     }
 
-    /// Imports what a former gateway left and ends its open calls.
+    /// Imports the records of an earlier process and ends its open calls.
     async fn import_former(&mut self, until: Position) -> Result<(), AuditError> {
         self.read_until(until).await?;
         let now = unix_ms();
@@ -210,15 +245,27 @@ impl JournalImporter {
             .values()
             .map(|call| cut_off(&call.row, RowCode::Died, now))
             .collect();
-        self.keeper.save(&rows, self.at).await?;
+        self.keeper.save(Batch::repeated(&rows), self.at).await?;
         self.open.clear();
-        self.keeper
-            .store
-            .settle_running(CallStatus::Unknown, RowCode::Died.code(), now)
-            .await
-            .map_err(AuditError::Store)?;
+        self.settle_running(now).await?;
         self.former_until = None;
         Ok(())
+    }
+
+    /// Ends the calls that former starts of this gateway left running, and whose records are imported.
+    async fn settle_running(&mut self, now_ms: u64) -> Result<(), AuditError> {
+        loop {
+            let left = self.keeper.store.left_running(SETTLED_AT_ONCE).await;
+            let left = left.map_err(AuditError::Store)?;
+            let rows: Vec<_> = left
+                .iter()
+                .map(|call| cut_off(&call.row, RowCode::Died, now_ms))
+                .collect();
+            if rows.is_empty() {
+                return Ok(());
+            }
+            self.keeper.save(Batch::repeated(&rows), self.at).await?;
+        }
     }
 
     async fn read_until(&mut self, bound: Position) -> Result<(), AuditError> {
@@ -250,7 +297,7 @@ impl JournalImporter {
         Ok(chunk)
     }
 
-    /// Notes what is no record although one was written there; before the chunk's segment is cleared.
+    /// Records gaps where valid records were written; before the chunk's segment is cleared.
     fn note_gaps(&mut self, chunk: &Chunk, bound: Position) {
         let segment = chunk.segment();
         let limit = match self.former.get(&segment) {
@@ -290,7 +337,7 @@ impl JournalImporter {
         });
     }
 
-    /// Fetches the rows of calls that end in the chunk but whose intents were imported long ago.
+    /// Fetches the rows of calls that end in the chunk but whose intents were imported earlier.
     async fn look_up_orphans(
         &self,
         joined: &Joined,
@@ -316,12 +363,19 @@ impl JournalImporter {
         orphans: &HashMap<CallId, CallRow>,
     ) -> Result<(), AuditError> {
         let mut rows = Vec::with_capacity(joined.ended.len() + joined.whole.len());
+        let mut replaced = Vec::new();
+        let mut may_repeat = self.former_until.is_some();
         rows.extend(joined.whole.iter().filter_map(|mark| chunk.whole(*mark)));
         for (begun, outcome) in &joined.ended {
             let row = match begun {
                 IntentLocation::Here(intent) => chunk.intent(*intent),
-                IntentLocation::Open => self.open.get(&outcome.id).map(|call| call.row.borrowed()),
+                IntentLocation::Open => {
+                    let call = self.open.get(&outcome.id);
+                    replaced.extend(call.and_then(|call| call.place));
+                    call.map(|call| call.row.borrowed())
+                }
                 IntentLocation::Before => {
+                    may_repeat = true;
                     let at = chunk.position(*outcome);
                     orphan(orphans.get(&outcome.id), outcome.id, at)
                 }
@@ -334,7 +388,12 @@ impl JournalImporter {
         let held = self.open.iter().filter(unstored).map(|(_, call)| call.at);
         let begun = joined.begun.values().map(|mark| chunk.position(*mark));
         let first = held.chain(begun).min().unwrap_or(chunk.next);
-        self.keeper.save(&rows, first.min(chunk.next)).await?;
+        let batch = Batch {
+            rows: &rows,
+            replaced,
+            may_repeat,
+        };
+        self.keeper.save(batch, first.min(chunk.next)).await?;
         drop(rows);
         for id in &joined.closed {
             self.open.remove(id);
@@ -342,8 +401,14 @@ impl JournalImporter {
         for (id, mark) in &joined.begun {
             if let Some(row) = chunk.intent(*mark) {
                 let (row, at) = (row.owned(), chunk.position(*mark));
-                let stored = false;
-                self.open.insert(*id, OpenCall { row, at, stored });
+                let (stored, place) = (false, None);
+                let call = OpenCall {
+                    row,
+                    at,
+                    stored,
+                    place,
+                };
+                self.open.insert(*id, call);
             }
         }
         self.at = chunk.next;
@@ -354,12 +419,12 @@ impl JournalImporter {
             0
         };
         self.journal.imported(own);
-        // An open call must not keep a segment alive: a `running` row stands in for its intent.
+        // An open call must not keep a segment: a `running` row replaces its intent.
         let current = self.at.segment;
         self.store_open(|call| call.at.segment < current).await
     }
 
-    /// Stores a `running` row of the open calls that are wanted and have none yet.
+    /// Stores a `running` row of the selected open calls that have none yet.
     async fn store_open(&mut self, wanted: impl Fn(&OpenCall) -> bool) -> Result<(), AuditError> {
         let is_wanted = |call: &&OpenCall| !call.stored && wanted(call);
         let (now, later): (Vec<_>, Vec<_>) = self
@@ -371,10 +436,18 @@ impl JournalImporter {
             return Ok(());
         }
         let rows: Vec<_> = now.iter().map(|call| call.row.borrowed()).collect();
+        let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
         let position = later.iter().map(|call| call.at).min().unwrap_or(self.at);
-        self.keeper.save(&rows, position).await?;
-        for call in self.open.values_mut() {
-            call.stored |= wanted(call);
+        let batch = Batch {
+            rows: &rows,
+            replaced: Vec::new(),
+            may_repeat: self.former_until.is_some(),
+        };
+        let places = self.keeper.save(batch, position).await?;
+        for (id, place) in ids.iter().zip(places) {
+            if let Some(call) = self.open.get_mut(id) {
+                (call.stored, call.place) = (true, place);
+            }
         }
         Ok(())
     }
@@ -392,7 +465,13 @@ impl JournalImporter {
         let unstored = |(id, call): &(&CallId, &OpenCall)| !call.stored && !lost.contains(id);
         let held = self.open.iter().filter(unstored).map(|(_, call)| call.at);
         let position = held.min().unwrap_or(self.at);
-        self.keeper.save(&rows, position).await?;
+        let places = lost.iter().filter_map(|id| self.open.get(id)?.place);
+        let batch = Batch {
+            replaced: places.collect(),
+            rows: &rows,
+            may_repeat: false,
+        };
+        self.keeper.save(batch, position).await?;
         self.open.retain(|id, _| !lost.contains(id));
         let mut all = self.lost.lock();
         all.retain(|id| !lost.contains(id));
@@ -401,25 +480,30 @@ impl JournalImporter {
 }
 
 impl RowWriter {
-    /// Stores rows, and the position before which the database now has everything.
-    async fn save(&mut self, rows: &[CallRow<&str>], position: Position) -> Result<(), AuditError> {
-        // Without rows, only leaving a segment is worth a transaction.
+    /// Stores rows, and the position up to which the database is complete.
+    ///
+    /// Returns where the chain has each row.
+    async fn save(
+        &mut self,
+        batch: Batch<'_, '_>,
+        position: Position,
+    ) -> Result<Vec<Option<Place>>, AuditError> {
+        let rows = batch.rows;
+        // Without rows, only the change of a segment is worth a transaction.
         if rows.is_empty() && position.segment == self.saved.segment {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.store
-            .import_calls(rows, position.stored())
-            .await
-            .map_err(AuditError::Store)?;
-        if let Some(hook) = self.on_saved.0.as_ref().filter(|_| !rows.is_empty()) {
-            hook(rows);
-        }
+        let mut chain = self.chain.lock().await;
+        let places = chain.import(batch, position.stored()).await;
+        drop(chain);
+        let places = places.map_err(AuditError::Store)?;
+        self.on_saved.tell(rows);
         if self.durability == Durability::Disk && position.segment != self.saved.segment {
             self.store.sync().await.map_err(AuditError::Store)?;
         }
         self.saved = position;
         self.journal.forget_before(position.segment);
-        Ok(())
+        Ok(places)
     }
 
     /// Stores that everything before the position is imported and that nothing follows.
@@ -454,7 +538,7 @@ fn cut_off(row: &CallRow, code: RowCode, now_ms: u64) -> CallRow<&str> {
     }
 }
 
-/// Returns the row that an outcome without intent completes, if it is not complete already.
+/// Returns the row that an outcome without an intent completes, unless it is already complete.
 fn orphan(known: Option<&CallRow>, id: CallId, at: Position) -> Option<CallRow<&str>> {
     match known {
         Some(row) => {
@@ -462,7 +546,7 @@ fn orphan(known: Option<&CallRow>, id: CallId, at: Position) -> Option<CallRow<&
             is_open.then(|| row.borrowed())
         }
         None => {
-            // The intent was damaged. Better a row that says little than a call without one.
+            // The intent was damaged. An incomplete row is better than none.
             tracing::warn!(call = %id, "a call's beginning is missing in the audit journal");
             Some(nameless(id, at))
         }
@@ -482,6 +566,7 @@ fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
         run: None,
         step: None,
         trace: None,
+        parent_span: None,
         surface: "",
         server: "",
         server_id: None,
@@ -499,5 +584,6 @@ fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
         output: None,
         output_bytes: 0,
         repeats: 1,
+        details: CallDetails::default(),
     }
 }

@@ -28,12 +28,12 @@ mod space;
 pub(super) use disk_share::make_room;
 use space::SpaceState;
 
-/// The import is woken early when this many records wait for it.
+/// The import is woken early when this many records wait.
 const MANY: u64 = 4096;
-/// How much `relaxed` gathers before it writes.
+/// How many bytes `relaxed` collects before it writes.
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// A place in the journal; the order of places is the order of the audit.
+/// A position in the journal; the order of positions is the order of the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) segment: u64,
@@ -41,17 +41,17 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Returns the place as the number by which rows are ordered.
+    /// Returns the position as the number by which rows are ordered.
     pub(super) const fn sequence(self) -> u64 {
         (self.segment << 28) | (self.offset / record::ALIGNMENT as u64)
     }
 
-    /// Returns the number before which no row of a segment is.
+    /// Returns the smallest number of a row in a segment.
     pub(super) const fn first_sequence(segment: u64) -> u64 {
         segment << 28
     }
 
-    /// Returns where a segment's records begin.
+    /// Returns the start of a segment's records.
     pub(super) const fn start_of(segment: u64) -> Self {
         Self {
             segment,
@@ -60,37 +60,37 @@ impl Position {
     }
 }
 
-/// What a record needs beside its own bytes.
+/// What a record needs besides its own bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Sets the room for the outcome aside.
+    /// Reserves the space for the outcome.
     Intent,
-    /// Uses the room that its intent set aside.
+    /// Uses the space that its intent reserved.
     Outcome,
     /// Needs nothing more.
     Whole,
 }
 
-/// What a journal goes on from.
+/// The state from which a journal continues.
 #[derive(Debug)]
 pub(super) struct Beginning {
     /// The first segment of this process.
     pub(super) first: u64,
-    /// The segments of a former gateway that are not imported yet.
+    /// The segments of an earlier process that are not imported yet.
     pub(super) left: VecDeque<Arc<Segment>>,
-    /// The number that is in the header of every segment.
+    /// The number in the header of every segment.
     pub(super) identity: u32,
-    /// What the first segment says of the former gateway's last one.
+    /// The first segment's link to the earlier process's last one.
     pub(super) link: ChainLink,
-    /// The database needs space on the same file system.
+    /// Whether the database is on the same file system.
     pub(super) shares_disk: bool,
 }
 
-/// The journal that this process writes.
+/// The journal of this process.
 #[derive(Debug)]
 pub(super) struct Journal {
     directory: Directory,
-    /// How many empty segments are kept where there is room for them.
+    /// How many empty segments are kept if there is space.
     reserve: usize,
     segment_bytes: u64,
     journal_bytes: u64,
@@ -98,19 +98,19 @@ pub(super) struct Journal {
     identity: u32,
     shares_disk: bool,
     mark: MarkFile,
-    /// The room that an open call holds for its outcome.
+    /// The space that an open call reserves for its outcome.
     promise: u64,
     largest: u64,
     state: Mutex<SpaceState>,
     disk: Option<GroupSync>,
-    /// Wakes the background task: many records wait, or a segment is wanted.
+    /// Wakes the background task: many records wait, or a segment is needed.
     pub(super) wake: Notify,
     woken: AtomicBool,
     appended: AtomicU64,
     imported: AtomicU64,
 }
 
-/// How the journal is, for the health report.
+/// The state of the journal, for the health report.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) refusing: Option<AuditError>,
@@ -119,9 +119,9 @@ pub(super) struct Condition {
 }
 
 impl Journal {
-    /// Starts a journal behind what a former gateway left.
+    /// Starts a journal after the records of an earlier process.
     ///
-    /// Without space it starts as well, and refuses calls until there is some.
+    /// It starts even without space, and then refuses calls until there is some.
     pub(super) fn start(
         directory: Directory,
         policy: &AuditPolicy,
@@ -168,7 +168,7 @@ impl Journal {
         self.directory.path()
     }
 
-    /// Appends an encoded record; returns the segment it stands in.
+    /// Appends an encoded record; returns its segment.
     pub(super) fn append(
         &self,
         encoded: &mut [u8],
@@ -197,7 +197,7 @@ impl Journal {
         appended
     }
 
-    /// Waits until what was appended to `segment` is as safe as promised.
+    /// Waits until the records appended to `segment` have the promised durability.
     pub(super) async fn settle(&self, segment: Arc<Segment>) -> Result<(), AuditError> {
         match &self.disk {
             None => Ok(()),
@@ -208,7 +208,19 @@ impl Journal {
         }
     }
 
-    /// Has what was appended to `segment` made safe soon, without waiting for it.
+    /// Waits until the disk fails to confirm an appended record, and returns the error.
+    pub(super) async fn disk_failed(&self) -> AuditError {
+        let source = match &self.disk {
+            Some(disk) => disk.failed().await,
+            None => std::future::pending().await,
+        };
+        AuditError::Sync {
+            path: self.path().to_owned(),
+            source,
+        }
+    }
+
+    /// Requests durability of the records appended to `segment`, without waiting.
     pub(super) fn settle_soon(&self, segment: Arc<Segment>) {
         if let Some(disk) = &self.disk {
             disk.request(segment);
@@ -247,7 +259,7 @@ impl Journal {
         Ok(segment)
     }
 
-    /// Writes down how far the journal is written; tells whether that could ever be.
+    /// Writes the mark; returns whether that ever succeeded.
     pub(super) fn mark_now(&self) -> bool {
         let (number, mark) = {
             let mut state = self.lock();
@@ -275,7 +287,7 @@ impl Journal {
         Ok(segment)
     }
 
-    /// Writes what `relaxed` has gathered.
+    /// Writes the records that `relaxed` has collected.
     pub(super) fn flush(&self) -> Result<(), AuditError> {
         self.write_gathered(&mut self.lock())
     }
@@ -295,7 +307,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the place before which everything is written.
+    /// Returns the position before which everything is written.
     pub(super) fn stable(&self) -> Position {
         self.lock().stable()
     }
@@ -316,12 +328,12 @@ impl Journal {
         state.link.calls_before + state.calls
     }
 
-    /// Returns where the records of a segment of this process end, if another one is in use by now.
+    /// Returns where the records of a segment of this process end, if it is no longer in use.
     pub(super) fn end_of(&self, segment: u64) -> Option<u64> {
         self.lock().ends.get(&segment).copied()
     }
 
-    /// Returns how many calls began in a segment that is in use now, or was just before it.
+    /// Returns how many calls began in the current segment or the one before it.
     pub(super) fn calls_in(&self, segment: u64) -> Option<u64> {
         let state = self.lock();
         if state.current.id == segment {
@@ -330,23 +342,24 @@ impl Journal {
         (state.link.previous == segment).then_some(state.link.previous_calls)
     }
 
-    /// Keeps a segment's file when its records are imported; returns the name that it will have.
+    /// Keeps a segment's file when its records are imported; returns its future name.
     pub(super) fn keep_damaged(&self, segment: u64) -> String {
         self.lock().damaged.insert(segment);
         self.directory.name_aside(segment)
     }
 
-    /// Refuses calls from here on, because what they are recorded in is gone; or no longer.
+    /// Refuses calls from now on, because a file for recording them is missing; `None` accepts them
+    /// again.
     pub(super) fn set_gone(&self, what: Option<&Path>) {
         self.lock().gone = what.map(Arc::from);
     }
 
-    /// Returns what is gone, if calls are refused for that.
+    /// Returns the missing file, if calls are refused for that.
     pub(super) fn gone(&self) -> Option<AuditError> {
         self.lock().gone_error()
     }
 
-    /// Looks whether somebody removed or cut off the segment in use; then another one is used.
+    /// Checks whether the current segment was removed or truncated; then switches to another one.
     pub(super) fn inspect_current(&self) -> Option<(u64, DamageKind)> {
         let current = Arc::clone(&self.lock().current);
         if current.is_nowhere() {
@@ -372,7 +385,7 @@ impl Journal {
         (!known).then_some((current.id, kind))
     }
 
-    /// Returns the oldest segment that may hold records from `from` on.
+    /// Returns the oldest segment that may contain records from `from` on.
     pub(super) fn segment_from(&self, from: u64) -> Option<Arc<Segment>> {
         let state = self.lock();
         state
@@ -383,7 +396,7 @@ impl Journal {
             .cloned()
     }
 
-    /// Lets the segments before `id` go, or be used again; all their rows are in the database.
+    /// Releases the segments before `id` for deletion or reuse; all their rows are in the database.
     pub(super) fn forget_before(&self, id: u64) {
         loop {
             let mut state = self.lock();
@@ -410,19 +423,19 @@ impl Journal {
         }
     }
 
-    /// Tells that `count` more records are in the database.
+    /// Records that `count` more records are in the database.
     pub(super) fn imported(&self, count: u64) {
         self.imported.fetch_add(count, Ordering::Relaxed);
         self.woken.store(false, Ordering::Relaxed);
     }
 
-    /// Tells whether it takes records now.
+    /// Returns whether it accepts records now.
     pub(super) fn is_writable(&self) -> bool {
         let failed = self.disk.as_ref().and_then(GroupSync::failure);
         failed.is_none() && self.refusing(&self.lock()).is_none()
     }
 
-    /// Returns how the journal is.
+    /// Returns the state of the journal.
     pub(super) fn condition(&self) -> Condition {
         let state = self.lock();
         let refusing = match self.disk.as_ref().and_then(GroupSync::failure) {
@@ -441,7 +454,7 @@ impl Journal {
         }
     }
 
-    /// Returns how often the disk was made to confirm.
+    /// Returns how many syncs were done.
     #[cfg(test)]
     pub(super) fn syncs(&self) -> u64 {
         self.disk.as_ref().map_or(0, GroupSync::rounds)

@@ -16,18 +16,18 @@ use rustix::fs::{Mode, OFlags};
 
 use super::journal::Position;
 
-/// The mark is written after so many records at the latest.
+/// The mark is written after at most this many records.
 pub(super) const MARK_EVERY: u64 = 16;
 
 const MAGIC: &[u8; 8] = b"gantryM1";
 const BYTES: usize = 64;
 
-/// How far the journal was written.
+/// The mark: how far the journal was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The journal's identity.
     pub(super) journal: u32,
-    /// Everything before this place was written.
+    /// Everything before this position was written.
     pub(super) stable: Position,
     /// The segment in use.
     pub(super) current: u64,
@@ -37,6 +37,19 @@ pub(super) struct Mark {
     pub(super) calls_before: u64,
     /// How many bytes of the segment in use could not be written.
     pub(super) failed: u64,
+    /// Whether that segment must be there.
+    pub(super) left: SegmentsLeft,
+}
+
+/// Which segments a gateway leaves in the journal's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SegmentsLeft {
+    /// Unknown: the mark was written by an earlier release.
+    Unknown,
+    /// At least the one in use.
+    InUse,
+    /// None, because everything was imported when the gateway stopped.
+    None,
 }
 
 /// The file of the mark.
@@ -54,12 +67,12 @@ struct MarkWritten {
     failing: bool,
 }
 
-/// Returns where the mark of a journal's folder is.
+/// Returns the path of the mark for a journal's folder.
 pub(super) fn path_of(journal: &Path) -> PathBuf {
     journal.with_file_name("marks").join("journal.mark")
 }
 
-/// Reads the mark that a former gateway left; `None` if there is none that can be read.
+/// Reads the mark of an earlier process; `None` if it is missing or unreadable.
 pub(super) fn read(path: &Path) -> io::Result<Option<Mark>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -74,7 +87,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Mark>> {
 }
 
 impl MarkFile {
-    /// Names the file; it is made with the first mark.
+    /// Sets the path; the file is created with the first mark.
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -82,8 +95,8 @@ impl MarkFile {
         }
     }
 
-    /// Writes a mark, unless one with a higher number is there already; tells whether the file has
-    /// one of this process.
+    /// Writes a mark, unless one with a higher number exists; returns whether the file has one of
+    /// this process.
     pub(super) fn write(&self, number: u64, mark: &Mark) -> bool {
         let mut written = self.written.lock();
         if number <= written.newest {
@@ -148,6 +161,12 @@ impl Mark {
         for (at, number) in (16..).step_by(8).zip(numbers) {
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
+        let left: u32 = match self.left {
+            SegmentsLeft::Unknown => 0,
+            SegmentsLeft::InUse => 1,
+            SegmentsLeft::None => 2,
+        };
+        bytes[56..60].copy_from_slice(&left.to_le_bytes());
         let checksum = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -168,6 +187,11 @@ impl Mark {
             calls: number(40)?,
             calls_before: number(48)?,
             failed: u64::from(word(12)?),
+            left: match word(56)? {
+                1 => SegmentsLeft::InUse,
+                2 => SegmentsLeft::None,
+                _ => SegmentsLeft::Unknown,
+            },
         };
         valid.then_some(mark)
     }
@@ -193,11 +217,16 @@ mod tests {
             calls: 250,
             calls_before: 1 << 40,
             failed: 96,
+            left: SegmentsLeft::InUse,
         };
         let file = MarkFile::new(path.clone());
         assert!(file.write(2, &mark));
         assert!(file.write(1, &Mark { calls: 240, ..mark }));
         assert_eq!(read(&path).unwrap(), Some(mark));
+        for left in [SegmentsLeft::Unknown, SegmentsLeft::None] {
+            let mark = Mark { left, ..mark };
+            assert_eq!(Mark::parse(&mark.bytes()), Some(mark));
+        }
         std::fs::write(&path, [0; BYTES]).unwrap();
         assert_eq!(read(&path).unwrap(), None);
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The files and folders that must stay what they are.
+/// The files and folders that must not be replaced.
 #[derive(Debug)]
 pub(super) struct Places(Vec<Place>);
 
@@ -18,13 +18,13 @@ struct Place {
     path: PathBuf,
     device: u64,
     number: u64,
-    /// Keeps a folder's number from being given to another one. The database is never opened: closing
-    /// it here would drop the locks that SQLite holds.
+    /// Prevents the reuse of a folder's inode. The database is never opened: closing it here would
+    /// drop the locks that SQLite holds.
     _held: Option<File>,
 }
 
 impl Places {
-    /// Remembers what is there now.
+    /// Remembers the current files.
     pub(super) fn of(journal: &Path, database: Option<&Path>) -> io::Result<Self> {
         let mut places = Vec::new();
         let folder = journal
@@ -35,12 +35,12 @@ impl Places {
         for path in wanted {
             places.push(Place::of(path)?);
         }
-        // An engine without a data folder of its own has no lock.
+        // An engine without its own data folder has no lock.
         places.extend(lock.and_then(|lock| Place::of(&lock).ok()));
         Ok(Self(places))
     }
 
-    /// Returns the first that is no longer there, or is another one.
+    /// Returns the first file that is missing or was replaced.
     pub(super) fn gone(&self) -> Option<&Path> {
         let gone = self.0.iter().find(|place| place.is_gone());
         gone.map(|place| place.path.as_path())
@@ -62,7 +62,7 @@ impl Place {
     fn is_gone(&self) -> bool {
         match std::fs::metadata(&self.path) {
             Ok(found) => (found.dev(), found.ino()) != (self.device, self.number),
-            // Any other error says nothing about what is there.
+            // Any other error says nothing about existence.
             Err(error) => matches!(
                 error.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

@@ -1,6 +1,8 @@
-//! What the operator may choose about the audit: how safe, how much, how long.
+//! The configuration of the audit: durability, bodies, retention.
 
 use std::time::Duration;
+
+use gantry_model::settings::{AuditSettings, BodyPolicy};
 
 use super::record;
 
@@ -17,7 +19,7 @@ pub enum Durability {
 }
 
 /// What is kept of arguments and results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Bodies {
     /// Nothing but their sizes.
     Off,
@@ -28,21 +30,47 @@ pub enum Bodies {
     Redacted,
 }
 
-/// What the operator chose about the audit.
+/// What is kept of the bodies of one project's calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BodyLimit {
+    pub(super) bodies: Bodies,
+    pub(super) body_bytes: usize,
+}
+
+impl BodyLimit {
+    /// Returns what a project keeps: what it chose, and never more than the gateway.
+    pub(super) fn within(self, chosen: &AuditSettings) -> Self {
+        let bodies = match chosen.bodies {
+            None => self.bodies,
+            Some(BodyPolicy::Off) => Bodies::Off,
+            Some(BodyPolicy::Hash) => Bodies::Hash,
+            Some(BodyPolicy::Redacted) => Bodies::Redacted,
+        };
+        let body_bytes = chosen
+            .body_bytes
+            .map_or(self.body_bytes, |bytes| bytes as usize);
+        Self {
+            bodies: bodies.min(self.bodies),
+            body_bytes: body_bytes.min(self.body_bytes),
+        }
+    }
+}
+
+/// The configuration of the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditPolicy {
     /// When a record counts as written.
     pub durability: Durability,
-    /// What is kept of arguments and results.
+    /// Which part of arguments and results is kept.
     pub bodies: Bodies,
     /// How many bytes of each body are kept, at most 64 KiB.
     pub body_bytes: usize,
-    /// How big one file of the journal is.
+    /// The size of one file of the journal.
     pub segment_bytes: u64,
-    /// How big the journal may grow while the database is away.
+    /// The maximum size of the journal while the database is unavailable.
     pub journal_bytes: u64,
-    /// How many empty files the journal keeps in reserve while the disk has room for them: with these calls
-    /// are recorded for a while on a disk that is full.
+    /// How many empty files the journal keeps in reserve if there is space: with these, calls can
+    /// be recorded for a while on a full disk.
     pub reserve: usize,
     /// How long rows are kept.
     pub retention: Duration,
@@ -69,14 +97,22 @@ impl Default for AuditPolicy {
 pub(super) const HASH_BYTES: usize = 71;
 
 impl AuditPolicy {
-    /// Brings the sizes into the bounds that the journal's form allows.
+    /// Limits the sizes to what the journal's format allows.
     pub(super) fn bounded(mut self) -> Self {
         self.body_bytes = self.body_bytes.min(record::LONGEST_BODY);
         let smallest = 4 * record::largest_record(self.stored_body_bytes());
         self.segment_bytes = self.segment_bytes.clamp(smallest, 1 << 30);
-        // Two segments are the least the journal can work with.
+        // The journal needs at least two segments.
         self.journal_bytes = self.journal_bytes.max(2 * self.segment_bytes);
         self
+    }
+
+    /// Returns what is kept of bodies where a project chose nothing.
+    pub(super) fn body_limit(&self) -> BodyLimit {
+        BodyLimit {
+            bodies: self.bodies,
+            body_bytes: self.body_bytes,
+        }
     }
 
     /// Returns how many bytes one recorded body can take.

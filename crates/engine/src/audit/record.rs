@@ -1,40 +1,42 @@
-//! The form of one journal record: a sealed header of 32 bytes, then length-prefixed fields.
+//! The format of a journal record: a sealed header of 32 bytes, then length-prefixed fields.
 //!
-//! A record is valid only where it was written: its first word and its checksum are sealed with
-//! the segment's random salt and the record's offset, so that neither a leftover nor a body made
-//! to look like a record passes for one. Never does I/O; entry points `encode_*`, `seal`, `read`, `decode`.
+//! A record is valid only where it was written: its first word and its checksum depend on the
+//! segment's random salt and the record's offset, so that neither a leftover nor a forged body
+//! counts as a record. Never does I/O; entry points `encode_*`, `seal`, `read`, `decode`.
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::{CallId, ServerId};
-use gantry_store::{CallRow, CallStatus};
+use gantry_store::{CallRow, CallStatus, ErrorKind, UserSource};
+
+use super::measured::Measurements;
 
 mod fields;
 
 use fields::{Fields, USER_TRUSTED, put_intent, put_outcome};
 
-/// Records begin at multiples of this.
+/// Records start at multiples of this.
 pub(super) const ALIGNMENT: usize = 16;
 /// The bytes before a record's fields.
 pub(super) const HEADER: usize = 32;
 /// The longest body that any policy allows.
 pub(super) const LONGEST_BODY: usize = 64 << 10;
-/// The largest record that any policy allows: a former gateway may have had another.
+/// The largest record that any policy allows: an earlier process may have had another policy.
 const LARGEST: usize = largest_record(LONGEST_BODY) as usize;
-/// Version 1 had no id of the server.
-const VERSION: u8 = 2;
+/// Version 1 had no id of the server, version 2 no details of a call.
+const VERSION: u8 = 3;
 
-/// What a record tells.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A call is about to be sent.
     Intent,
     /// How that call ended.
     Outcome,
-    /// A call that was refused, whole in one record.
+    /// A refused call, complete in one record.
     Whole,
 }
 
-/// What is known of a call before it is sent; bodies are already redacted and cut.
+/// The properties of a call before it is sent; bodies are already redacted and truncated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IntentFields<'a> {
     pub(super) id: CallId,
@@ -48,6 +50,7 @@ pub(super) struct IntentFields<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) run: Option<&'a str>,
     pub(super) step: Option<&'a str>,
+    /// The call's place in its trace, as a `traceparent`.
     pub(super) trace: Option<&'a str>,
     pub(super) server: &'a str,
     pub(super) server_id: Option<ServerId>,
@@ -56,10 +59,14 @@ pub(super) struct IntentFields<'a> {
     pub(super) schema_version: Option<&'a str>,
     pub(super) input: Option<&'a str>,
     pub(super) input_bytes: u64,
+    pub(super) policy_revision: Option<u64>,
+    pub(super) grant: Option<&'a str>,
+    pub(super) parent: Option<&'a str>,
+    pub(super) user_source: Option<UserSource>,
 }
 
 impl IntentFields<'_> {
-    /// Returns the byte that says where a call came in, and whether its user id is believed.
+    /// Returns the byte with the surface of a call, and whether its user id is trusted.
     fn origin(&self) -> u8 {
         match self.user_trust {
             UserTrust::Asserted => self.surface,
@@ -68,7 +75,7 @@ impl IntentFields<'_> {
     }
 }
 
-/// How a call ended; bodies are already redacted and cut.
+/// The outcome of a call; bodies are already redacted and truncated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutcomeFields<'a> {
     pub(super) id: CallId,
@@ -78,20 +85,22 @@ pub(super) struct OutcomeFields<'a> {
     pub(super) error: Option<&'a str>,
     pub(super) output: Option<&'a str>,
     pub(super) output_bytes: u64,
+    pub(super) measured: Measurements,
+    pub(super) error_kind: Option<ErrorKind>,
 }
 
-/// A record read back; its texts are those of the bytes it was read from.
+/// A decoded record; its texts are borrowed from the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry<'a> {
-    /// A call that was about to be sent, as a row that is still running.
+    /// An intent, as a row that is still running.
     Intent(CallRow<&'a str>),
-    /// How a call ended.
+    /// An outcome.
     Outcome(Ending<'a>),
-    /// A whole row.
+    /// A complete row.
     Whole(CallRow<&'a str>),
 }
 
-/// The read-back end of a call.
+/// The decoded outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ending<'a> {
     pub(super) status: CallStatus,
@@ -100,6 +109,8 @@ pub(super) struct Ending<'a> {
     pub(super) error: Option<&'a str>,
     pub(super) output: Option<&'a str>,
     pub(super) output_bytes: u64,
+    pub(super) measured: Measurements,
+    pub(super) error_kind: Option<ErrorKind>,
 }
 
 /// The random part of a segment's seal.
@@ -109,7 +120,7 @@ pub(super) struct Salt(pub(super) u64);
 impl Salt {
     /// Returns the first word of every record in the segment.
     fn magic(self) -> u32 {
-        // Never zero: untouched space must not look like a record.
+        // Never zero: unused space must not look like a record.
         (self.0 as u32) | 1
     }
 
@@ -119,12 +130,12 @@ impl Salt {
     }
 }
 
-/// Returns the most bytes that an outcome can take, bodies of `body_bytes` included.
+/// Returns the maximum size of an outcome, including bodies of `body_bytes`.
 pub(super) const fn largest_outcome(body_bytes: usize) -> u64 {
     padded(HEADER + fields::LONGEST_OUTCOME + body_bytes) as u64
 }
 
-/// Returns the most bytes that any record can take.
+/// Returns the maximum size of any record.
 pub(super) const fn largest_record(body_bytes: usize) -> u64 {
     let repeats = 8;
     largest_outcome(body_bytes) + padded(repeats + fields::LONGEST_INTENT + body_bytes) as u64
@@ -134,7 +145,7 @@ const fn padded(length: usize) -> usize {
     length.next_multiple_of(ALIGNMENT)
 }
 
-/// Encodes an intent into `buffer`, all but its seal.
+/// Encodes an intent into `buffer`, without its seal.
 pub(super) fn encode_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
     begin(
         buffer,
@@ -147,14 +158,15 @@ pub(super) fn encode_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
     finish(buffer);
 }
 
-/// Encodes an outcome into `buffer`, all but its seal.
+/// Encodes an outcome into `buffer`, without its seal.
 pub(super) fn encode_outcome(buffer: &mut Vec<u8>, outcome: &OutcomeFields<'_>) {
     begin(buffer, Kind::Outcome, outcome.status, 0, outcome.id);
     put_outcome(buffer, outcome);
     finish(buffer);
 }
 
-/// Encodes a whole row into `buffer`, all but its seal; `repeats` is how many calls it stands for.
+/// Encodes a complete row into `buffer`, without its seal; `repeats` is how many calls it stands
+/// for.
 pub(super) fn encode_whole(
     buffer: &mut Vec<u8>,
     intent: &IntentFields<'_>,
@@ -174,36 +186,36 @@ pub(super) fn encode_whole(
     finish(buffer);
 }
 
-/// Changes how many calls an encoded whole row stands for.
+/// Changes how many calls an encoded complete row stands for.
 pub(super) fn set_repeats(encoded: &mut [u8], repeats: u64) {
     encoded[HEADER..HEADER + 8].copy_from_slice(&repeats.to_le_bytes());
     write_checksum(encoded);
 }
 
-/// Seals an encoded record for the one place where it will be written.
+/// Seals an encoded record for its position.
 pub(super) fn seal(encoded: &mut [u8], salt: Salt, offset: u64) {
     let checksum = word(encoded, 8) ^ salt.seal(offset);
     encoded[0..4].copy_from_slice(&salt.magic().to_le_bytes());
     encoded[8..12].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Makes a sealed record as it was before, so that it can go to another place.
+/// Removes the seal of a record, so that it can be moved.
 pub(super) fn unseal(encoded: &mut [u8]) {
     write_checksum(encoded);
 }
 
-/// What stands at a place in a segment.
+/// What was found at a position in a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A valid record of this kind and call, and how many bytes it takes with its padding.
+    /// A valid record of this kind and call, and its length including padding.
     Record(Kind, CallId, usize),
-    /// Something that may be a record, of which only the beginning is in `bytes`.
+    /// A possible record of which only the beginning is in `bytes`.
     Incomplete,
     /// No record.
     Nothing,
 }
 
-/// Reads what stands at the beginning of `bytes`, which lie at `offset` of the segment.
+/// Reads the record at the beginning of `bytes`, which are at `offset` of the segment.
 pub(super) fn read(bytes: &[u8], salt: Salt, offset: u64) -> Found {
     if bytes.len() < HEADER {
         return Found::Incomplete;
@@ -228,23 +240,23 @@ pub(super) fn read(bytes: &[u8], salt: Salt, offset: u64) -> Found {
     }
 }
 
-/// Takes a record apart that `read` has found; `None` if its fields are none.
+/// Decodes a record found by `read`; `None` if its fields are invalid.
 pub(super) fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     let record = bytes.get(..word(bytes, 4) as usize)?;
     let (kind, version, status, surface) = (record[12], record[13], record[14], record[15]);
-    if !matches!(version, 1 | VERSION) {
+    if !(1..=VERSION).contains(&version) {
         return None;
     }
     let (id, status) = (id_of(record), status_of(status)?);
     let mut fields = Fields(&record[HEADER..]);
     Some(match Kind::of(kind)? {
         Kind::Intent => Entry::Intent(fields.row(id, surface, version)?),
-        Kind::Outcome => Entry::Outcome(fields.ending(status)?),
+        Kind::Outcome => Entry::Outcome(fields.ending(status, version)?),
         Kind::Whole => {
             let repeats = fields.number()?;
             let mut row = fields.row(id, surface, version)?;
             row.repeats = repeats;
-            fields.ending(status)?.complete(&mut row);
+            fields.ending(status, version)?.complete(&mut row);
             Entry::Whole(row)
         }
     })
@@ -270,7 +282,7 @@ fn write_checksum(encoded: &mut [u8]) {
     encoded[8..12].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Covers everything but the first word and the checksum itself.
+/// Returns the checksum of everything but the first word and the checksum itself.
 fn checksum(record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(word(record, 4));
     hasher.update(&record[12..]);
@@ -287,7 +299,7 @@ pub(super) fn cut(text: &str, longest: usize) -> &str {
 }
 
 impl<'a> Ending<'a> {
-    /// Writes how the call ended into its row.
+    /// Completes the row with the outcome.
     pub(super) fn complete(self, row: &mut CallRow<&'a str>) {
         row.status = self.status;
         row.ended_ms = Some(row.started_ms.saturating_add(self.duration_us / 1000));
@@ -296,6 +308,11 @@ impl<'a> Ending<'a> {
         row.error = self.error;
         row.output = self.output;
         row.output_bytes = self.output_bytes;
+        row.details.phases = self.measured.phases;
+        row.details.attempts = self.measured.attempts;
+        row.details.input_check = self.measured.input_check;
+        row.details.output_check = self.measured.output_check;
+        row.details.error_kind = self.error_kind;
     }
 }
 

@@ -1,8 +1,8 @@
-//! Keeps a flood of refusals from filling the audit.
+//! Prevents a flood of refusals from filling the audit.
 //!
-//! The first twenty a second with the same project, agent, server, tool and code get a row each; the
-//! others of that second are counted into one row. The count in the database is at most one import
-//! behind. Writes nothing itself; entry points: `Refusals::judge` and `Refusals::due`.
+//! The first twenty a second with the same project, agent, server, tool and code get a row each;
+//! the others of that second are counted in one row. The count in the database is at most one
+//! import behind. Writes nothing itself; entry points: `Refusals::judge` and `Refusals::due`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use tokio::time::Instant;
 
 use super::record;
 
-/// How many refusals of one kind get a row of their own in one window.
+/// How many refusals of one kind get their own row in one window.
 const ROWS_EACH: u64 = 20;
 const WINDOW: Duration = Duration::from_secs(1);
-/// How many kinds are told apart; beyond, the tool no longer counts.
+/// How many kinds are distinguished; beyond that, the tool is ignored.
 const KINDS: usize = 1024;
 
-/// What becomes of a refusal.
+/// How a refusal is recorded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RefusalVerdict {
-    /// It gets a row of its own.
+    /// In its own row.
     Row,
-    /// It is the first to be counted: its row, given to `count`, stands for those that follow.
+    /// It is the first to be counted: its row, passed to `count`, stands for those that follow.
     Count(RefusalKind),
     /// It was counted.
     Counted,
 }
 
-/// What makes refusals alike.
+/// The properties by which refusals are grouped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RefusalKind {
     project: Box<str>,
@@ -47,7 +47,7 @@ struct Window {
 
 #[derive(Debug)]
 struct Counted {
-    /// An encoded whole row.
+    /// An encoded complete row.
     encoded: Vec<u8>,
     repeats: u64,
     written: u64,
@@ -62,7 +62,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Decides what becomes of a refusal.
+    /// Decides how a refusal is recorded.
     pub(super) fn judge(
         &mut self,
         (project, agent): (&str, &str),
@@ -102,8 +102,8 @@ impl Refusals {
         }
     }
 
-    /// Remembers the encoded row that stands for the refusals of a kind from here on; false if
-    /// another was quicker, so that there will be no such row.
+    /// Stores the encoded row for further refusals of a kind; false if another was faster, so that
+    /// there will be no such row.
     pub(super) fn count(&mut self, kind: &RefusalKind, encoded: Vec<u8>) -> bool {
         let counted = Counted {
             encoded,
@@ -127,7 +127,7 @@ impl Refusals {
         }
     }
 
-    /// Returns the rows to write now, and forgets the windows that are over.
+    /// Returns the rows to write now, and removes the windows that are over.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut due = std::mem::take(&mut self.ended);
         self.windows.retain(|_, window| {
@@ -138,7 +138,7 @@ impl Refusals {
         due
     }
 
-    /// Takes back a row that could not be written.
+    /// Returns a row that could not be written.
     pub(super) fn put_back(&mut self, mut encoded: Vec<u8>) {
         record::unseal(&mut encoded);
         // Bounded: while nothing can be written, calls are refused without a row anyway.

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use super::chain::{self, Finding, ReadableSegment, SegmentCalls, WholeUpTo};
 use super::damage::DamageLog;
 use super::error::AuditError;
+use super::evidence::ChainWriter;
 use super::ids::random_bits;
 use super::importer::{JournalImporter, LostOutcomes, PriorState, RowPolicy};
 use super::journal::{Beginning, Journal, Position};
@@ -72,8 +73,12 @@ pub(super) async fn open(
         own,
         segments: survey.segments,
     };
-    let importer = JournalImporter::new(
+    let chain = Arc::new(tokio::sync::Mutex::new(ChainWriter::open(
+        path.parent().unwrap_or(path),
         store.clone(),
+    )?));
+    let importer = JournalImporter::new(
+        (store.clone(), Arc::clone(&chain)),
         Arc::clone(&journal),
         policy.durability,
         former,
@@ -85,6 +90,7 @@ pub(super) async fn open(
         journal,
         policy,
         importer: tokio::sync::Mutex::new(importer),
+        chain,
         refusals: Mutex::new(Refusals::default()),
         lost,
         damage,
@@ -93,6 +99,7 @@ pub(super) async fn open(
         store_error: Mutex::new(None),
         cutting_off: AtomicBool::new(false),
         retention: Mutex::default(),
+        body_limits: Default::default(),
     };
     let audit = Audit {
         shared: Arc::new(shared),
@@ -104,10 +111,10 @@ pub(super) async fn open(
     Ok(audit)
 }
 
-/// What was found in the journal's folder.
+/// The state of the journal's folder.
 struct FolderScan {
     identity: u32,
-    /// The newest segment that there is, or was.
+    /// The newest segment that exists or existed.
     newest: u64,
     left: VecDeque<Arc<Segment>>,
     link: super::segment::ChainLink,
@@ -116,8 +123,8 @@ struct FolderScan {
 }
 
 impl FolderScan {
-    /// Opens the segments that are not imported yet, removes the others, and compares all of them with
-    /// what the store and the mark know.
+    /// Opens the segments that are not imported yet, removes the others, and compares all of them
+    /// with the store and the mark.
     fn of(directory: &Directory, state: &JournalState, mark: Option<Mark>) -> io::Result<Self> {
         directory.remove_unfinished()?;
         let ids = directory.segments()?;
@@ -144,7 +151,7 @@ impl FolderScan {
                     left.push_back(Arc::new(segment));
                 }
                 Opened::Unreadable if known.is_none() && directory.is_blank(id)? => {
-                    // A gateway of an earlier release ended while it made the segment.
+                    // A gateway of an earlier release ended while it created the segment.
                     directory.remove(id)?;
                 }
                 Opened::Unreadable => {
@@ -186,8 +193,8 @@ impl FolderScan {
     }
 }
 
-/// Tells whether a segment belongs to this journal. One of an earlier release does until the database
-/// knows a chained one: everything before that is imported by then.
+/// Returns whether a segment belongs to this journal. One of an earlier release does until the
+/// database knows a chained one: by then everything before it is imported.
 fn is_ours(segment: &Segment, usage: Usage, state: &JournalState, identity: Option<u32>) -> bool {
     match usage {
         Usage::Unchained => state.identity.is_none(),
@@ -195,7 +202,7 @@ fn is_ours(segment: &Segment, usage: Usage, state: &JournalState, identity: Opti
     }
 }
 
-/// Tells whether the database is on the file system of the journal.
+/// Returns whether the database is on the file system of the journal.
 fn shares_disk(directory: &Directory, database: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let (device, _) = directory.identity()?;

@@ -4,47 +4,50 @@
 
 use std::time::Duration;
 
+use gantry_model::id::CallId;
 use tokio::time::Instant;
 
-/// How far the clock may be ahead of what is known of it: a machine that slept or was off.
+/// How far the clock may be ahead of the last known time: a machine may have slept or been off.
 pub(super) const AHEAD: Duration = Duration::from_hours(7 * 24);
-/// Rows that one run drops at most, whatever the clock says.
+/// The most rows that one run deletes, whatever the clock says.
 pub(super) const MOST_A_RUN: u64 = 100_000;
 
-/// What is known of the clock.
+/// The state of the clock.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
-    /// The last time that was believed, and when that was.
+    /// The last trusted time, and when it was read.
     believed: Option<(u64, Instant)>,
     /// How far the clock is ahead, if that is too far.
     ahead: Option<Duration>,
-    /// What the run under way has dropped.
+    /// How many rows the current run has deleted.
     dropped: u64,
+    /// How far the run under way has looked: the project, and its last call that was looked at.
+    pub(super) looked_at: Option<(String, CallId)>,
 }
 
-/// What a look at the clock changed.
+/// The result of checking the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClockChange {
     /// Nothing.
     Same,
     /// It is too far ahead now.
     Ahead(Duration),
-    /// It is not any more.
+    /// It no longer is.
     Back,
 }
 
 impl Retention {
-    /// Tells whether a time to measure against is known.
+    /// Returns whether a reference time is known.
     pub(super) fn is_known(&self) -> bool {
         self.believed.is_some()
     }
 
-    /// Takes a time that was believed before, by us or by the rows themselves.
+    /// Sets a reference time that was trusted before, or that of the newest row.
     pub(super) fn start(&mut self, at_ms: u64, now: Instant) {
         self.believed = Some((at_ms, now));
     }
 
-    /// Looks at the clock.
+    /// Checks the clock.
     pub(super) fn look(&mut self, clock_ms: u64, now: Instant) -> ClockChange {
         let Some((at_ms, since)) = self.believed else {
             return ClockChange::Same;
@@ -58,19 +61,19 @@ impl Retention {
         }
     }
 
-    /// Believes the clock, whatever was known of it.
+    /// Trusts the clock, whatever was known.
     pub(super) fn believe(&mut self, clock_ms: u64, now: Instant) {
         self.believed = Some((clock_ms, now));
         self.ahead = None;
     }
 
-    /// Believes the clock if it is not too far ahead; returns the time to remember.
+    /// Trusts the clock if it is not too far ahead; returns the time to store.
     pub(super) fn advance(&mut self, clock_ms: u64, now: Instant) -> Option<u64> {
         let (at_ms, _) = self.believed?;
         if self.ahead.is_some() {
             return None;
         }
-        // A clock that was set back is no news of what was reached.
+        // A clock that was set back does not reduce the reference time.
         let reached = clock_ms.max(at_ms);
         self.believed = Some((reached, now));
         Some(reached)
@@ -81,19 +84,20 @@ impl Retention {
         self.ahead
     }
 
-    /// Begins a run.
+    /// Starts a run.
     pub(super) fn begin(&mut self) {
         self.dropped = 0;
+        self.looked_at = None;
     }
 
-    /// Counts what was dropped, and tells whether the run may go on.
+    /// Counts deleted rows, and returns whether the run may continue.
     pub(super) fn count(&mut self, dropped: u64) -> bool {
         self.dropped = self.dropped.saturating_add(dropped);
         self.dropped < MOST_A_RUN
     }
 }
 
-/// Returns by how much a clock is ahead of where it must be, if that is too far.
+/// Returns how far a clock is ahead, if that is too far.
 fn ahead(at_ms: u64, waited: Duration, clock_ms: u64) -> Option<Duration> {
     let expected = Duration::from_millis(at_ms).saturating_add(waited);
     let by = Duration::from_millis(clock_ms).saturating_sub(expected);

@@ -11,16 +11,16 @@ use super::journal::{Journal, Position};
 use super::record::{self, ALIGNMENT, Entry, Found, Kind};
 use super::segment::Segment;
 
-/// How much is read at once; far more than the largest record.
+/// How many bytes are read at once; far more than the largest record.
 const CHUNK_BYTES: u64 = 1 << 20;
 /// About as many records as make one batch of rows.
 const CHUNK_RECORDS: usize = 4000;
 
-/// A piece of the journal and where its records are.
+/// A piece of the journal and the positions of its records.
 #[derive(Debug)]
 pub(super) struct Chunk {
     bytes: Vec<u8>,
-    /// Where `bytes` begin.
+    /// The position of `bytes`.
     start: Position,
     /// The valid records, in order.
     pub(super) marks: Vec<Mark>,
@@ -28,11 +28,11 @@ pub(super) struct Chunk {
     pub(super) next: Position,
     /// How many bytes between valid records were neither empty nor part of one.
     pub(super) damaged_bytes: u64,
-    /// From where to where there is no record, in order.
+    /// The ranges without records, in order.
     pub(super) gaps: Vec<(u64, u64)>,
 }
 
-/// Where a record is, and whose.
+/// The position of a record, and its call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     pub(super) kind: Kind,
@@ -59,8 +59,24 @@ pub(super) fn scan(journal: &Journal, from: Position, bound: Position) -> io::Re
     Ok(chunk)
 }
 
-/// Returns how many bytes hold nothing before the next step that holds something. Most of a segment
-/// was never written, and no record begins with zeroes only: its length is among them.
+/// Counts the records of a segment and returns from where to where there is none.
+pub(super) fn records_in(segment: &Segment) -> io::Result<(u64, Vec<(u64, u64)>)> {
+    let (mut records, mut gaps) = (0, Vec::new());
+    let mut at = Position::start_of(segment.id);
+    loop {
+        let mut chunk = Chunk::empty(at, at);
+        let reached_end = chunk.read(segment, segment.end())?;
+        records += chunk.marks.len() as u64;
+        gaps.append(&mut chunk.gaps);
+        if reached_end || chunk.next.offset <= at.offset {
+            return Ok((records, gaps));
+        }
+        at = chunk.next;
+    }
+}
+
+/// Returns how many bytes are empty before the next step with content. Most of a segment is unused,
+/// and no record starts with zeroes only: its length is among them.
 fn empty_bytes(bytes: &[u8]) -> usize {
     let (steps, _) = bytes.as_chunks::<ALIGNMENT>();
     let empty = steps.iter().take_while(|step| **step == [0; ALIGNMENT]);
@@ -79,7 +95,7 @@ impl Chunk {
         }
     }
 
-    /// Returns where a record stands in the journal.
+    /// Returns the position of a record.
     pub(super) fn position(&self, mark: Mark) -> Position {
         Position {
             segment: self.start.segment,
@@ -87,23 +103,23 @@ impl Chunk {
         }
     }
 
-    /// Returns the segment that the chunk is of.
+    /// Returns the segment of the chunk.
     pub(super) fn segment(&self) -> u64 {
         self.start.segment
     }
 
-    /// Returns what a record says.
+    /// Decodes a record.
     pub(super) fn entry(&self, mark: Mark) -> Entry<'_> {
         record::decode(&self.bytes[mark.at as usize..]).expect("the scan has decoded it")
     }
 
-    /// Reads on from `start`; tells whether the segment's end was reached.
+    /// Continues reading from `start`; returns whether the segment's end was reached.
     fn read(&mut self, segment: &Segment, end: u64) -> io::Result<bool> {
         let start = self.start.offset;
         let wanted = end.saturating_sub(start).min(CHUNK_BYTES);
         segment.read(start, wanted as usize, &mut self.bytes)?;
         let bytes = &self.bytes;
-        // A file that is shorter than it says was cut: what follows is gone.
+        // A file shorter than its header says was truncated.
         let cut = (bytes.len() as u64) < wanted;
         let last = start + wanted >= end || cut;
         let mut gaps: Vec<(u64, u64)> = Vec::new();
@@ -112,7 +128,7 @@ impl Chunk {
             _ => gaps.push((from, to)),
         };
         let mut at = 0;
-        // Behind the last record the leftovers of a reused file are no damage.
+        // Leftovers of a reused file after the last record are not damage.
         let mut doubtful = 0;
         while at < bytes.len() && self.marks.len() < CHUNK_RECORDS {
             match record::read(&bytes[at..], segment.salt, start + at as u64) {

@@ -1,9 +1,9 @@
-//! One file of the journal: preallocated, private, never followed through a link.
+//! One file of the journal: preallocated, private, never accessed through a link.
 //!
-//! A segment knows its id, its salt, its size, its journal and what the one before it held, all in a
-//! header that is kept twice. It appears under its name only when it is whole, so that one that is
-//! not was damaged. It does not know what its records mean. Entry points: `Directory`,
-//! `Segment::create`, `Segment::open`.
+//! A segment's header, which is stored twice, has its id, salt, size and journal, and the state of
+//! the one before it. A file gets its final name only when it is complete, so an incomplete one was
+//! damaged. Does not interpret records. Entry points: `Directory`, `Segment::create`,
+//! `Segment::open`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,12 +16,12 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use super::ids::random_bits;
 use super::record::Salt;
 
-/// The bytes of a header; a copy of it ends the file.
+/// The size of a header; a copy of it ends the file.
 pub(super) const HEADER: u64 = 64;
 const MAGIC: &[u8; 8] = b"gantryJ2";
-/// Of segments that are not chained, which earlier releases left.
+/// The magic of unchained segments, which earlier releases wrote.
 const UNCHAINED_MAGIC: &[u8; 8] = b"gantryJ1";
-/// Stands for «the segment before» in one that was never used.
+/// The "previous segment" of one that was never used.
 const UNUSED: u64 = u64::MAX;
 
 /// The folder that holds the segments.
@@ -38,16 +38,16 @@ pub(super) struct Segment {
     pub(super) salt: Salt,
     pub(super) size: u64,
     pub(super) file: File,
-    /// The identity of the journal that it is a part of.
+    /// The identity of its journal.
     pub(super) journal: u32,
-    /// Found to be damaged: its file is kept when its records are imported.
+    /// Whether it is damaged: its file is kept when its records are imported.
     pub(super) damaged: bool,
 }
 
-/// What a segment says of the one before it.
+/// The link of a segment to the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ChainLink {
-    /// The segment before; 0 if there was none.
+    /// The previous segment; 0 if there was none.
     pub(super) previous: u64,
     /// Everything before this offset of it was written by then.
     pub(super) previous_end: u64,
@@ -59,30 +59,30 @@ pub(super) struct ChainLink {
     pub(super) calls_before: u64,
 }
 
-/// What a segment is used for.
+/// The use of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usage {
     /// Written by an earlier release, which did not chain segments.
     Unchained,
-    /// Made ahead of need.
+    /// Allocated in advance.
     Spare,
-    /// In use, behind another one.
+    /// In use, after another one.
     Linked(ChainLink),
 }
 
-/// What stands under a segment's name.
+/// What was found under a segment's name.
 #[derive(Debug)]
 pub(super) enum Opened {
     /// A segment.
     Segment(Segment, Usage),
     /// The file of another segment.
     Foreign,
-    /// Something whose headers cannot be read.
+    /// A file with unreadable headers.
     Unreadable,
 }
 
 impl Directory {
-    /// Opens the folder, making it if it is missing; only its owner may look into it.
+    /// Opens the folder, creating it if it is missing; only its owner may access it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         match std::fs::DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -110,13 +110,13 @@ impl Directory {
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
-    /// Returns the device and the number of the folder that is open.
+    /// Returns the device and inode of the open folder.
     pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstat(&self.fd)?;
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Removes what a former gateway was making when it ended.
+    /// Removes files that an earlier process was creating when it ended.
     pub(super) fn remove_unfinished(&self) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.path)? {
             let name = entry?.file_name();
@@ -147,7 +147,7 @@ impl Directory {
         )?)
     }
 
-    /// Tells whether nothing was ever written into a segment's file.
+    /// Returns whether a segment's file is blank.
     pub(super) fn is_blank(&self, id: u64) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name_of(id), flags, Mode::empty())?;
@@ -156,14 +156,14 @@ impl Directory {
         Ok(bytes.iter().all(|byte| *byte == 0))
     }
 
-    /// Puts a damaged segment out of the way, for people to look at; returns its new name.
+    /// Renames a damaged segment, for inspection; returns its new name.
     pub(super) fn set_aside(&self, id: u64) -> io::Result<String> {
         let aside = self.name_aside(id);
         rustix::fs::renameat(&self.fd, name_of(id), &self.fd, &aside)?;
         Ok(aside)
     }
 
-    /// Returns the name that a damaged segment gets; what was set aside before keeps its own.
+    /// Returns the name for a damaged segment; earlier ones keep theirs.
     pub(super) fn name_aside(&self, id: u64) -> String {
         let first = format!("{}.damaged", name_of(id));
         let more = (2..).map(|count| format!("{first}-{count}"));
@@ -179,7 +179,7 @@ impl Directory {
 }
 
 impl Segment {
-    /// Makes a segment of `size` bytes, all of them allocated.
+    /// Creates a segment of `size` bytes, all of them allocated.
     pub(super) fn create(
         directory: &Directory,
         journal: u32,
@@ -208,7 +208,7 @@ impl Segment {
             )?)
         });
         if let Err(error) = made {
-            // What was half made must not hold the space that is missing.
+            // An incomplete file must not occupy the missing space.
             let removed = rustix::fs::unlinkat(&directory.fd, &unfinished, AtFlags::empty());
             if let Err(error) = removed {
                 tracing::warn!(segment = id, %error, "cannot remove an unfinished journal segment");
@@ -218,10 +218,10 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Makes a new segment of the file of this one, whose rows are all in the database.
+    /// Reuses the file of this segment, whose rows are all in the database, for a new one.
     ///
-    /// Its space stays allocated, and writing over pages in memory is cheaper than taking new ones.
-    /// The old records stay in it, but no longer pass for records: the salt is another.
+    /// Its space stays allocated, and overwriting pages in memory is cheaper than allocating new
+    /// ones. The old records stay in it, but are no longer valid, since the salt differs.
     pub(super) fn recycle(&self, directory: &Directory, journal: u32, id: u64) -> io::Result<Self> {
         let file = self.file.try_clone()?;
         let segment = Self {
@@ -238,18 +238,18 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Has the disk know the segment and its name before it is used.
+    /// Syncs the segment and its name before it is used.
     pub(super) fn settle(&self, directory: &Directory) -> io::Result<()> {
         self.file.sync_all()?;
         directory.sync()
     }
 
-    /// Takes the segment into use behind the one that `link` names.
+    /// Starts using the segment after the one in `link`.
     pub(super) fn link(&self, link: ChainLink) -> io::Result<()> {
         self.write_headers(Usage::Linked(link))
     }
 
-    /// Opens a segment that a former gateway left.
+    /// Opens a segment of an earlier process.
     pub(super) fn open(directory: &Directory, id: u64) -> io::Result<Opened> {
         // For writing, too: its file may be used again.
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -280,7 +280,7 @@ impl Segment {
         Ok(Opened::Unreadable)
     }
 
-    /// Gives the space from `offset` on back, as far as it is for records.
+    /// Releases the space from `offset` on, as far as it is for records.
     pub(super) fn release_from(&self, offset: u64) -> io::Result<()> {
         let from = offset.next_multiple_of(PAGE);
         let to = self.end() / PAGE * PAGE;
@@ -291,7 +291,7 @@ impl Segment {
         Ok(rustix::fs::fallocate(&self.file, flags, from, to - from)?)
     }
 
-    /// Returns a segment without any room, for the time before the first one can be allocated.
+    /// Returns a placeholder segment without space, until the first one can be allocated.
     pub(super) fn nowhere(id: u64) -> io::Result<Self> {
         let file = File::open("/dev/null")?;
         Ok(Self {
@@ -304,7 +304,7 @@ impl Segment {
         })
     }
 
-    /// Tells whether the segment is a stand-in without room.
+    /// Returns whether the segment is a placeholder without space.
     pub(super) fn is_nowhere(&self) -> bool {
         self.size == 2 * HEADER
     }
@@ -314,7 +314,7 @@ impl Segment {
         self.size - HEADER
     }
 
-    /// Writes a record at its own place.
+    /// Writes a record at its position.
     pub(super) fn write(&self, offset: u64, record: &[u8]) -> io::Result<()> {
         self.file.write_all_at(record, offset)
     }
@@ -359,7 +359,7 @@ impl Segment {
         self.file.write_all_at(&header, self.end())
     }
 
-    /// Takes the space by writing it, on file systems that cannot allocate.
+    /// Allocates the space by writing it, on file systems without allocation.
     fn fill(&self) -> io::Result<()> {
         let zeroes = vec![0; 64 << 10];
         let mut at = 0;
@@ -372,7 +372,7 @@ impl Segment {
     }
 }
 
-/// The header of a segment, taken apart.
+/// The decoded header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Header {
     id: u64,
@@ -382,12 +382,13 @@ struct Header {
     usage: Usage,
 }
 
-/// What is left out of the count of bytes that could not be written.
+/// The unit in which failed bytes are counted.
 const FAILED_UNIT: u64 = 4096;
 
 impl Header {
-    /// Magic, id, size, salt; then the journal, and of the segment before its id, end, calls, all
-    /// calls before this one in six bytes, and what failed in units; last the checksum of it all.
+    /// Encodes magic, id, size, salt; then the journal, and of the previous segment its id, end and
+    /// calls, all calls before this one in six bytes, and the failed bytes in units; last the
+    /// checksum.
     fn bytes(&self) -> [u8; HEADER as usize] {
         let link = match self.usage {
             Usage::Linked(link) => link,
@@ -451,10 +452,10 @@ impl Header {
     }
 }
 
-/// What space is given back in.
+/// The unit in which space is released.
 pub(super) const PAGE: u64 = 4096;
 
-/// Ends the name of a segment that is being made.
+/// The suffix of a segment that is being created.
 const UNFINISHED: &str = ".new";
 
 fn name_of(id: u64) -> String {

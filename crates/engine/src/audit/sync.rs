@@ -1,4 +1,4 @@
-//! Durability `disk`: one thread that syncs for everybody who waits at that moment.
+//! Durability `disk`: one thread that syncs for all waiting calls at once.
 //!
 //! A failed sync is not retried: the kernel may have dropped the pages, so from then on every wait
 //! fails. Entry point: `GroupSync::start`.
@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::segment::Segment;
 
-/// The handle of the syncing thread, which ends when the handle is dropped.
+/// The handle of the sync thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct GroupSync {
     shared: Arc<Shared>,
@@ -22,8 +23,9 @@ pub(super) struct GroupSync {
 struct Shared {
     queue: Mutex<Queue>,
     ready: Condvar,
-    /// The error number of the sync that failed, or 0.
+    /// The error number of the failed sync, or 0.
     failed: AtomicI32,
+    gave_up: CancellationToken,
     #[cfg(test)]
     rounds: std::sync::atomic::AtomicU64,
 }
@@ -46,7 +48,7 @@ impl GroupSync {
         Ok(Self { shared })
     }
 
-    /// Returns the error of the sync that failed, if one ever did.
+    /// Returns the error of the failed sync, if any.
     pub(super) fn failure(&self) -> Option<io::Error> {
         match self.shared.failed.load(Ordering::Acquire) {
             0 => None,
@@ -54,12 +56,19 @@ impl GroupSync {
         }
     }
 
+    /// Waits until a sync has failed and returns its error.
+    pub(super) async fn failed(&self) -> io::Error {
+        self.shared.gave_up.cancelled().await;
+        let lost = || io::Error::other("a sync failed");
+        self.failure().unwrap_or_else(lost)
+    }
+
     #[cfg(test)]
     pub(super) fn rounds(&self) -> u64 {
         self.shared.rounds.load(Ordering::Relaxed)
     }
 
-    /// Has `segment` synced soon, without waiting for it.
+    /// Requests a sync of `segment`, without waiting.
     pub(super) fn request(&self, segment: Arc<Segment>) {
         let mut queue = self.shared.lock();
         queue.mark(segment);
@@ -128,10 +137,11 @@ impl Shared {
                     tracing::error!(segment = segment.id, %error, "the disk did not confirm the audit journal");
                     self.failed
                         .store(error.raw_os_error().unwrap_or(-1), Ordering::Release);
+                    self.gave_up.cancel();
                 }
             }
             for waiter in waiting {
-                // Whoever no longer waits needs no answer.
+                // A caller that no longer waits needs no answer.
                 waiter.send(()).ok();
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use gantry_store::{CallDetails, Check, Phases};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -10,6 +11,7 @@ use super::*;
 
 mod chain;
 mod damage;
+mod evidence;
 mod space;
 
 /// An audit in a folder of its own.
@@ -60,11 +62,11 @@ impl Rig {
         Self::over(self.killed(), self.audit.shared.policy.clone()).await
     }
 
-    pub(super) async fn begin(&self) -> Ticket {
+    pub(super) async fn begin(&self) -> Ticket<'static> {
         self.try_begin().await.unwrap()
     }
 
-    pub(super) async fn try_begin(&self) -> Result<Ticket, AuditError> {
+    pub(super) async fn try_begin(&self) -> Result<Ticket<'static>, AuditError> {
         let id = self.ids.next(unix_now());
         self.audit.intent(&intent(id, &Context::default())).await
     }
@@ -127,6 +129,9 @@ pub(super) fn intent<'a>(id: CallId, context: &'a Context) -> Intent<'a> {
         started_ms: 1_789_000_000_000,
         input: Some(r#"{"path":"/etc/hosts","token":"abcdef"}"#),
         redactor: &NOTHING,
+        policy_revision: Some(9),
+        grant: Some(gantry_model::id::GrantId::from_random(5)),
+        user_source: Some(UserSource::Agent),
     }
 }
 
@@ -138,6 +143,8 @@ pub(super) fn ok<'a>() -> Outcome<'a> {
         output: Some(br#"{"content":[]}"#),
         duration: Duration::from_micros(1_500),
         redactor: &NOTHING,
+        measured: Measurements::default(),
+        error_kind: None,
     }
 }
 
@@ -149,6 +156,8 @@ fn statuses(rows: &[CallRow]) -> HashMap<CallStatus, usize> {
     counts
 }
 
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
 #[tokio::test]
 async fn a_row_says_everything_about_its_call() {
     let rig = Rig::new(AuditPolicy::default()).await;
@@ -157,17 +166,26 @@ async fn a_row_says_everything_about_its_call() {
         session: Some("s1".into()),
         run: Some("r1".into()),
         step: Some("4".into()),
-        trace: Some("00-aa-bb-01".into()),
+        trace: TraceParent::parse(&format!("00-{TRACE}-b7ad6b7169203331-01")),
+        trace_state: None,
+        parent: Some("call_1".into()),
     };
     let id = rig.ids.next(1_789_000_000_000);
     let ticket = rig.audit.intent(&intent(id, &context)).await.unwrap();
     assert_eq!(rig.row(id).await.status, CallStatus::Running);
+    let measured = Measured::begin(Duration::from_micros(7));
+    measured.add(Phase::Server, Duration::from_micros(300));
+    measured.input_checked(Check::Passed);
+    measured.sent();
+    measured.sent();
     let text = |text: &str| Some(text.to_owned());
     ticket
         .outcome(&Outcome {
             status: CallStatus::Error,
             code: Some("server.error"),
             error: Some("no such file"),
+            measured: measured.read(),
+            error_kind: Some(ErrorKind::Transport),
             ..ok()
         })
         .await;
@@ -183,7 +201,8 @@ async fn a_row_says_everything_about_its_call() {
         session: text("s1"),
         run: text("r1"),
         step: text("4"),
-        trace: text("00-aa-bb-01"),
+        trace: text(TRACE),
+        parent_span: None,
         surface: "mcp".to_owned(),
         server: "files".to_owned(),
         server_id: Some(gantry_model::id::ServerId::from_random(7)),
@@ -201,6 +220,21 @@ async fn a_row_says_everything_about_its_call() {
         output: text(r#"{"content":[]}"#),
         output_bytes: 14,
         repeats: 1,
+        details: CallDetails {
+            phases: Phases {
+                auth_us: Some(7),
+                server_us: Some(300),
+                ..Phases::default()
+            },
+            attempts: Some(2),
+            input_check: Some(Check::Passed),
+            output_check: None,
+            error_kind: Some(ErrorKind::Transport),
+            policy_revision: Some(9),
+            grant: text("grant_00000000000000000000000000000005"),
+            parent: text("call_1"),
+            user_source: Some(UserSource::Agent),
+        },
     };
     assert_eq!(row, expected);
     assert!(row.seq > 0);
@@ -416,7 +450,7 @@ async fn many_writers_one_import_no_row_lost_and_none_twice() {
             held
         });
     }
-    let held: Vec<Ticket> = writers.join_all().await.into_iter().flatten().collect();
+    let held: Vec<Ticket<'static>> = writers.join_all().await.into_iter().flatten().collect();
     let now = rig.rows().await;
     assert_eq!(
         statuses(&now),

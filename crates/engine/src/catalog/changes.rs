@@ -13,8 +13,8 @@ use crate::request::{ClientIdentity, Scope};
 use crate::server::catalog::ServerCatalog;
 use crate::server::profiles::InstanceOwner;
 
-/// Which change was the last of each list that a caller sees: whoever finds another number has to
-/// ask again, also for a list that was another only for a moment.
+/// The last change of each list that a caller sees: if a number differs, the list must be requested
+/// again, even if it was different only for a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListRevisions {
     /// Of the tools.
@@ -23,7 +23,7 @@ pub struct ListRevisions {
     pub prompts: u64,
     /// Of the resources and their templates.
     pub resources: u64,
-    /// Of what the caller may use, and so of all of them.
+    /// Of the caller's grants, and so of all lists.
     pub grants: u64,
 }
 
@@ -49,11 +49,11 @@ impl ListRevisions {
     }
 }
 
-/// The most servers that are remembered as gone.
+/// The most removed servers that are remembered.
 const MOST_GONE: usize = 1024;
 
 impl CatalogEntry {
-    /// Notes which of its lists are others than before this change.
+    /// Records which of its lists differ after this change.
     fn follow(&mut self, before: Option<&Self>, change: u64) {
         self.follow_own(before, change);
         let (own, listed) = (&self.catalog, self.listed);
@@ -77,7 +77,7 @@ impl CatalogEntry {
 }
 
 impl Snapshot {
-    /// Returns what comes after this when there are these servers.
+    /// Returns the next snapshot, with these servers.
     pub(super) fn with(&self, mut servers: Vec<CatalogEntry>, change: u64) -> Self {
         let known = self.servers.iter();
         let known: HashMap<_, _> = known.map(|entry| (&entry.handle.name, entry)).collect();
@@ -88,7 +88,7 @@ impl Snapshot {
         let stayed = |name: &&ServerName| now.contains(*name) && known.contains_key(*name);
         let before = self.servers.iter().map(|entry| &entry.handle.name);
         let after = servers.iter().map(|entry| &entry.handle.name);
-        // Of two that offer the same name, the first has it.
+        // Of two servers with the same item, the first provides it.
         let is_reordered = before.filter(stayed).ne(after.filter(stayed));
         for entry in &mut servers {
             let before = known.get(&entry.handle.name).copied();
@@ -110,7 +110,7 @@ impl Snapshot {
 }
 
 impl Catalog {
-    /// Returns which change was the last of each list that a client of a caller's sees.
+    /// Returns the last change of each list that a client of a caller sees.
     pub(crate) fn revisions(
         &self,
         caller: &Caller,

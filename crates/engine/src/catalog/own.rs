@@ -1,5 +1,5 @@
-//! Lists that only one client sees: those of its own instance of a server, where they differ from the
-//! common ones. Kept beside the common lists and shown to nobody else. Entry points:
+//! Lists that only one client sees: those of its own instance of a server, where they differ from
+//! the shared ones. Kept beside the shared lists and shown to no other client. Entry points:
 //! `CatalogEntry::with_own`, `Snapshot::seen_by`.
 
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use super::{CatalogEntry, ListRevisions, Snapshot};
 use crate::server::catalog::ServerCatalog;
 use crate::server::profiles::InstanceOwner;
 
-/// How many clients are remembered that have no lists of their own any more.
+/// How many clients without lists of their own are still remembered.
 const MOST_GONE: usize = 64;
 
-/// What one client sees of a server.
+/// One client's lists of a server.
 #[derive(Clone)]
 pub(super) struct OwnLists {
     owner: InstanceOwner,
-    /// Nothing once it sees the common lists again.
+    /// `None` once it sees the shared lists again.
     lists: Option<Arc<ServerCatalog>>,
     since: ListRevisions,
 }
 
 impl CatalogEntry {
-    /// Adds what single clients see.
+    /// Adds the lists of single clients.
     pub(crate) fn with_own(mut self, own: Vec<(InstanceOwner, Arc<ServerCatalog>)>) -> Self {
         let own = own.into_iter().map(|(owner, lists)| OwnLists {
             owner,
@@ -36,7 +36,7 @@ impl CatalogEntry {
         self.own.iter().find(|own| own.owner == *owner)
     }
 
-    /// Tells whether the same clients see the same lists of their own.
+    /// Returns whether the same clients see the same lists of their own.
     pub(super) fn has_own_lists_of(&self, other: &Self) -> bool {
         let there = |entry: &Self| entry.own.iter().filter(|own| own.lists.is_some()).count();
         there(self) == there(other)
@@ -55,7 +55,7 @@ impl CatalogEntry {
                 })
     }
 
-    /// Notes which lists of single clients are others than before this change.
+    /// Records which lists of single clients differ after this change.
     pub(super) fn follow_own(&mut self, before: Option<&Self>, change: u64) {
         let common = Arc::clone(&self.catalog);
         let seen_before = |owner: &InstanceOwner| {
@@ -83,14 +83,14 @@ impl CatalogEntry {
         self.own.extend(gone.into_iter().skip(skipped));
     }
 
-    /// Returns which change was the last of each list that a client sees.
+    /// Returns the last change of each list that a client sees.
     pub(super) fn since_for(&self, owner: Option<&InstanceOwner>) -> ListRevisions {
         let own = owner.and_then(|owner| self.own_lists(owner));
         own.map_or(self.since, |own| self.since.later(own.since))
     }
 }
 
-/// Returns which change was the last of each list: this one where they are others than before.
+/// Returns the last change of each list: this one where they differ.
 fn last(
     now: &ServerCatalog,
     before: Option<(&Arc<ServerCatalog>, ListRevisions)>,
@@ -109,7 +109,7 @@ fn last(
 }
 
 impl Snapshot {
-    /// Tells whether a client sees other lists than the common ones.
+    /// Returns whether a client sees other lists than the shared ones.
     pub(super) fn has_own_lists(&self, owner: &InstanceOwner) -> bool {
         let own = |entry: &CatalogEntry| {
             entry
@@ -119,7 +119,7 @@ impl Snapshot {
         self.servers.iter().any(own)
     }
 
-    /// Returns what a client sees.
+    /// Returns the snapshot as a client sees it.
     pub(super) fn seen_by(&self, owner: &InstanceOwner) -> Self {
         let servers = self.servers.iter().cloned().map(|mut entry| {
             let lists = entry.own_lists(owner).and_then(|own| own.lists.clone());

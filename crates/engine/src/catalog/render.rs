@@ -1,22 +1,22 @@
-//! Lists as bytes: every definition as its server wrote it, only the exposed name put in.
+//! Renders lists: every definition as its server wrote it, except for the exposed name.
 
 use bytes::Bytes;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, quote_into};
 
 use crate::schema;
 
-/// Under this key of `_meta` a list names the servers whose part is missing.
+/// The key of `_meta` under which a list names servers that are missing.
 const NOT_LISTED: &str = "io.gantry/not-listed";
 
 /// One entry of a list.
 pub(super) struct Row<'a> {
     pub(super) definition: &'a RawBuf,
-    /// The name to put in, if it is another than the server's own.
+    /// The exposed name, if it differs from the server's own.
     pub(super) name: Option<&'a str>,
 }
 
-/// Renders a page of a list's result; `missing` are servers that could not be listed, `next` is where
-/// the next page begins.
+/// Renders a page of a list's result; `missing` are servers that could not be listed, `next` is the
+/// cursor of the next page.
 pub(super) fn page<'a>(
     member: &str,
     rows: impl Iterator<Item = Row<'a>>,
@@ -70,7 +70,8 @@ fn write_row(out: &mut Vec<u8>, row: &Row<'_>) {
     write_named(out, shorn.to_buf().as_raw(), row.name);
 }
 
-/// A client of the handshake era refuses a whole list for an output schema that is of no object.
+/// Returns whether an output schema is not of type object, for which a client of the handshake era
+/// refuses the whole list.
 fn has_odd_output(definition: Raw<'_>) -> bool {
     definition.get("outputSchema").is_some_and(|schema| {
         !schema
@@ -79,7 +80,7 @@ fn has_odd_output(definition: Raw<'_>) -> bool {
     })
 }
 
-/// Writes a definition with another name in the very place of its own.
+/// Writes a definition with its name replaced in place.
 fn write_named(out: &mut Vec<u8>, definition: Raw<'_>, name: Option<&str>) {
     let text = definition.text();
     let own = definition.get("name").map(Raw::text);

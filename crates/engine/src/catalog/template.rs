@@ -1,12 +1,12 @@
 //! URI templates of resources (RFC 6570), as far as needed to decide whether a URI can be an
 //! expansion of one.
 //!
-//! Only finds the server that a URI belongs to; the server itself judges the URI. Matching takes time
-//! linear in the URI for each part of the template.
+//! Only finds the server of a URI; the server itself validates it. Matching takes time linear in
+//! the URI for each part of the template.
 
-/// The most parts of a template that is matched at all.
+/// The most parts of a supported template.
 const MOST_PARTS: usize = 64;
-/// The longest URI that is matched at all.
+/// The longest URI that is matched.
 const LONGEST_URI: usize = 4096;
 
 /// A template, split into its parts.
@@ -20,13 +20,13 @@ enum Part {
     Simple,
     /// `{+name}` and `{#name}`: anything.
     Reserved,
-    /// `{/name}`, `{.name}`, `{;name}`, `{?name}` and `{&name}`: nothing, or anything behind that
+    /// `{/name}`, `{.name}`, `{;name}`, `{?name}` and `{&name}`: nothing, or anything after that
     /// character.
     Behind(u8),
 }
 
 impl Template {
-    /// Reads a template; nothing if it is none, or has too many parts.
+    /// Parses a template; `None` if it is invalid, or has too many parts.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -48,13 +48,13 @@ impl Template {
         (parts.len() <= MOST_PARTS).then_some(Self(parts))
     }
 
-    /// Tells whether a URI can be an expansion of the template.
+    /// Returns whether a URI can be an expansion of the template.
     pub(crate) fn matches(&self, uri: &str) -> bool {
         let uri = uri.as_bytes();
         if uri.len() > LONGEST_URI {
             return false;
         }
-        // The places up to which the parts so far can reach.
+        // The positions that the parts so far can reach.
         let mut reached = vec![false; uri.len() + 1];
         reached[0] = true;
         for part in &self.0 {

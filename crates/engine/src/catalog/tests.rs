@@ -92,6 +92,7 @@ fn caller(grants: &[(&str, &str, Option<&str>)]) -> Caller {
         users: Default::default(),
         validity: Default::default(),
         token: None,
+        authenticated_in: std::time::Duration::ZERO,
     }
 }
 

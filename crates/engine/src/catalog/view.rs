@@ -1,9 +1,9 @@
-//! What one set of grants sees in one scope: names in both directions, and the lists as bytes.
+//! The view of one set of grants in one scope: names in both directions, and the lists as bytes.
 //!
-//! Built once and then only read; finding a tool takes one lookup. What the grants do not name is
-//! neither listed nor found (row 2.16): it resolves to `Unbound`, with its server. A server that is
-//! down is not listed, but a call by name still finds it, so that the error is «down» and not
-//! «unknown».
+//! Built once and then only read; finding a tool takes one lookup. Items without a grant are
+//! neither listed nor found (row 2.16): they resolve to `Unbound`, with their server. A server that
+//! is down is not listed, but a call by name still finds it, so that the error is "down" and not
+//! "unknown".
 
 mod build;
 mod linked;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use gantry_model::grant::{GrantSet, MethodClass, NormalUri, Verdict};
+use gantry_model::grant::{GrantSet, MethodClass, NormalUri};
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Raw, RawBuf};
 use gantry_model::mcp::ToolDef;
@@ -29,9 +29,9 @@ use crate::server::handle::ServerHandle;
 use crate::server::handshake::HandshakeInfo;
 use crate::tool::Tool;
 
-/// What a name that a client sent means to it.
+/// The meaning of a name that a client sent.
 pub(crate) enum Resolution {
-    /// A tool of a server's.
+    /// A tool of a server.
     Bound {
         server: Arc<ServerHandle>,
         tool: Arc<Tool>,
@@ -43,9 +43,9 @@ pub(crate) enum Resolution {
         server: Arc<ServerHandle>,
         item: String,
     },
-    /// It exists, and no grant names it.
+    /// It exists, but there is no grant for it.
     Unbound { server: ServerName, item: String },
-    /// There is no such thing.
+    /// It does not exist.
     Unknown,
 }
 
@@ -56,19 +56,19 @@ pub struct ListedTool {
     pub name: String,
     /// The server that offers it; `native` for tools that run inside the gateway.
     pub server: ServerName,
-    /// The server's own name for it.
+    /// The server's name for it.
     pub tool: String,
-    /// The name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What it does, for models.
+    /// The description for models.
     pub description: Option<String>,
     /// The schema of the arguments.
     pub input_schema: RawBuf,
     /// The schema of the structured result.
     pub output_schema: Option<RawBuf>,
-    /// Hints about its behaviour, which are not to be trusted.
+    /// Hints about its behaviour; not trustworthy.
     pub annotations: Option<RawBuf>,
-    /// A counter and the beginning of a hash: it changes whenever the definition does.
+    /// A counter and the beginning of a hash; changes with the definition.
     pub version: String,
 }
 
@@ -79,35 +79,35 @@ impl ListedTool {
     }
 }
 
-/// A tool and where it is.
+/// A tool and its location.
 #[derive(Clone)]
 enum Found {
     Tool { server: usize, tool: Arc<Tool> },
     Native(Arc<Native>),
 }
 
-/// What exists and is not the caller's.
+/// An existing item without a grant.
 struct NotGranted {
     server: ServerName,
     item: Arc<str>,
 }
 
-/// A template of resources and the server that offers it.
+/// A resource template and its server.
 struct Pattern {
     text: Arc<str>,
     template: Template,
     server: usize,
 }
 
-/// An entry of the lists of prompts, resources and templates: the server, the place in its own
-/// list, and the name to put in.
+/// An entry of the lists of prompts, resources and templates: the server, the index in its own
+/// list, and the exposed name.
 struct Listed {
     server: usize,
     place: usize,
     name: Option<Arc<str>>,
 }
 
-/// What one set of grants sees in one scope.
+/// The view of one set of grants in one scope.
 pub(crate) struct View {
     snapshot: Arc<Snapshot>,
     grants: Arc<GrantSet>,
@@ -118,7 +118,7 @@ pub(crate) struct View {
     listed_tools: Vec<(Arc<str>, Found)>,
     /// All of the caller's tools in order, and whether each is listed now.
     own_tools: Vec<(ToolId, bool)>,
-    /// Their names for each target, made when first asked for.
+    /// Their names for each target, created on first use.
     shaped_names: [OnceLock<Names>; 4],
     rules: Rules,
     prompts: HashMap<Box<str>, (usize, Arc<str>)>,
@@ -137,7 +137,7 @@ pub(crate) struct View {
     pages: [OnceLock<Bytes>; 4],
 }
 
-/// What a caller's endpoint can do.
+/// The capabilities of a caller's endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capabilities {
     /// There are tools.
@@ -154,18 +154,18 @@ pub struct Capabilities {
     pub logging: bool,
 }
 
-/// A resource that a server offers and that is not listed, since another offers the same URI.
+/// A resource that is not listed, since another server offers the same URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collision {
     /// The URI, or the template.
     pub uri: String,
-    /// The server that offers it too.
+    /// The server whose resource is hidden.
     pub server: ServerName,
     /// The server whose resource is listed.
     pub listed: ServerName,
 }
 
-/// Tells whether a server belongs to a scope.
+/// Returns whether a server belongs to a scope.
 pub(super) fn is_in(scope: &Scope, server: &ServerName) -> bool {
     match scope {
         Scope::All => true,
@@ -173,18 +173,18 @@ pub(super) fn is_in(scope: &Scope, server: &ServerName) -> bool {
     }
 }
 
-/// Tells whether a grant names the server at all.
+/// Returns whether any grant names the server.
 pub(super) fn may_use(grants: &GrantSet, server: &ServerName) -> bool {
-    grants.check(MethodClass::Lifecycle, server, None) == Verdict::Allowed
+    grants.shows(MethodClass::Lifecycle, server, None)
 }
 
 impl View {
-    /// Tells whether the view is that of these grants.
+    /// Returns whether the view belongs to these grants.
     pub(super) fn is_of(&self, grants: &Arc<GrantSet>) -> bool {
         Arc::ptr_eq(&self.grants, grants) || self.grants == *grants
     }
 
-    /// Returns names that met, for an administrator.
+    /// Returns warnings about name collisions, for an administrator.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -218,7 +218,7 @@ impl View {
     }
 
     /// Finds the server of a resource: by its lists, by its templates, or because only one server
-    /// could have it. The item is the URI to send, which is another if this one leads about.
+    /// could have it. The item is the URI to send, normalized if necessary.
     pub(crate) fn resolve_resource(&self, uri: &str) -> Resolution {
         if let Some(&server) = self.resources.get(uri) {
             // As the server itself writes it.
@@ -267,7 +267,8 @@ impl View {
         }
     }
 
-    /// Judges a name that is in no list: it may be another's, or of a server that is not listed.
+    /// Resolves a name that is in no list: it may be of another agent, or of a server that is not
+    /// listed.
     fn guess(
         &self,
         class: MethodClass,
@@ -317,7 +318,7 @@ impl View {
 
     fn allows(&self, class: MethodClass, server: usize, item: Option<&str>) -> bool {
         let name = &self.snapshot.servers[server].handle.name;
-        self.grants.check(class, name, item) == Verdict::Allowed
+        self.grants.shows(class, name, item)
     }
 
     /// Returns the caller's servers in this scope.
@@ -328,7 +329,7 @@ impl View {
         })
     }
 
-    /// Returns the listed tools with what a person or a model must know of them.
+    /// Returns the listed tools with their details.
     pub(crate) fn tools(&self) -> Vec<ListedTool> {
         let listed = self.listed_tools.iter().filter_map(|(name, found)| {
             let tool = found.tool();
@@ -352,8 +353,8 @@ impl View {
         listed.collect()
     }
 
-    /// Returns what an endpoint for this view can do. A server that was never listed may offer
-    /// anything.
+    /// Returns the capabilities of an endpoint for this view. A server that was never listed may
+    /// offer anything.
     pub(crate) fn capabilities(&self) -> Capabilities {
         let offers = |capability: &str| {
             let has = |entry: &CatalogEntry| {

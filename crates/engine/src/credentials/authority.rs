@@ -1,6 +1,6 @@
 //! The exchange with a server's authorization server: discovery, client registration, authorization
-//! URL, tokens. The OAuth itself is rmcp's; this module decides what is passed to it and what it may
-//! reach. Stores nothing. Entry point: [`Authority::find`].
+//! URL, tokens. rmcp implements OAuth; this module decides what is passed to it and which addresses
+//! it may reach. Stores nothing. Entry point: [`Authority::find`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 use url::form_urlencoded::byte_serialize;
 
-use super::TALK;
+use super::EXCHANGE_WAIT;
 use super::error::{SignInError, short};
 use super::http::Outbound;
 use super::issuer;
@@ -28,31 +28,32 @@ use super::token_store::Registration;
 use crate::http_client::Route;
 use crate::known_secrets::KnownSecrets;
 
-/// What authorization servers show people that this client is.
+/// The client name that authorization servers show to people.
 const CLIENT_NAME: &str = "Gantry";
-/// How long a server is asked for scopes whose authorization server the configuration names.
+/// Time limit for asking a server for its scopes when the configuration names the authorization
+/// server.
 const ASIDE: Duration = Duration::from_secs(5);
 
 /// The remote server that tokens are for.
 #[derive(Clone)]
 pub(crate) struct Target {
-    /// Its name.
+    /// The server's name.
     pub(crate) server: ServerName,
-    /// Where it is.
+    /// The server's URL.
     pub(crate) url: Url,
-    /// How it is signed in to.
+    /// The configured kind of sign-in.
     pub(crate) auth: RemoteAuth,
-    /// Reaches its authorization server, and no address that its spec does not allow.
+    /// The HTTP route to the authorization server, limited to the addresses that the spec allows.
     pub(crate) route: Route,
-    /// Whether its spec allows private addresses, any of them.
+    /// Whether the spec allows all private addresses.
     pub(crate) private: bool,
-    /// What is taken out of all that it says; tokens are added before they are sent.
+    /// The secrets to redact in the server's messages; tokens are added before they are sent.
     pub(crate) known: Arc<KnownSecrets>,
 }
 
 impl Target {
-    /// Returns what tokens are asked for. A query may hold a secret of the server's, which is no
-    /// business of an authorization server.
+    /// Returns the resource that tokens are requested for: the URL without its query, which may
+    /// contain a secret that the authorization server must not see.
     fn resource(&self) -> Url {
         let mut url = self.url.clone();
         url.set_query(None);
@@ -60,22 +61,22 @@ impl Target {
     }
 }
 
-/// An authorization server that was found, and the client that we are to it.
+/// A discovered authorization server, and the gateway's client there.
 pub(super) struct Authority {
     server: ServerName,
     manager: AuthorizationManager,
-    /// What the manager's requests go through, unless any address is allowed.
+    /// The HTTP client of the manager's requests, unless any address is allowed.
     outbound: Arc<Outbound>,
-    /// Where the OAuth client puts what it gets; from here it is sealed and kept.
+    /// Where the OAuth client stores its tokens; they are encrypted and stored from here.
     memory: InMemoryCredentialStore,
     metadata: AuthorizationMetadata,
-    /// Whether it is the server itself, which publishes nothing of itself (2025-03-26).
+    /// Whether the server is its own authorization server without metadata (2025-03-26).
     is_unpublished: bool,
 }
 
 impl Authority {
-    /// Finds a server's authorization server, by what the server said when it refused us if it did;
-    /// if the configuration names one, it is that one.
+    /// Finds a server's authorization server: the configured one, or else by the server's challenge
+    /// if it sent one.
     pub(super) async fn find(
         target: &Target,
         challenge: Option<&str>,
@@ -103,28 +104,32 @@ impl Authority {
         };
         let memory = InMemoryCredentialStore::new();
         manager.set_credential_store(memory.clone());
-        let late = |_elapsed| unusable(format!("it was not found within {TALK:?}"));
-        // What it says of itself, and not what others say that it says.
+        let late = |_elapsed| unusable(format!("it was not found within {EXCHANGE_WAIT:?}"));
+        // Metadata from its own address, not from a third party.
         let published = async |issuer: &str| {
             let asking = issuer::published(&outbound, issuer);
-            let published = timeout(TALK, asking).await.map_err(late)?;
+            let published = timeout(EXCHANGE_WAIT, asking).await.map_err(late)?;
             published.map_err(|why| unusable(outbound.refusal().unwrap_or(why)))
         };
-        // Bounded as a whole: a server may name any number of places to look at.
+        // One time limit for all: a server may name any number of addresses.
         let finding = manager.resolve_metadata_from_challenge(challenge);
         let (metadata, is_unpublished) = if let Some(issuer) = &target.auth.issuer {
-            // The server is asked for the scopes that it needs, and for nothing else.
+            // The server is asked only for the scopes it needs.
             match timeout(ASIDE, finding).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => debug!(server = %target.server, %error, "it names nobody"),
-                Err(_elapsed) => debug!(server = %target.server, "it names nobody in time"),
+                Ok(Err(error)) => {
+                    debug!(server = %target.server, %error, "the server names no authorization server")
+                }
+                Err(_elapsed) => {
+                    debug!(server = %target.server, "the server names no authorization server in time")
+                }
             }
             drop(outbound.refusal());
             (published(issuer).await?, false)
         } else {
-            let found = timeout(TALK, finding).await.map_err(late)?;
+            let found = timeout(EXCHANGE_WAIT, finding).await.map_err(late)?;
             let found = found.map_err(|error| unavailable(&target.server, &outbound, &error))?;
-            // What the server publishes itself, at its own address.
+            // Metadata that the server publishes at its own address.
             let is_own = matches!(
                 found.source,
                 AuthorizationMetadataSource::AuthorizationServerMetadata
@@ -134,7 +139,7 @@ impl Authority {
                 let is_unpublished = !found.source.is_discovered();
                 (found.metadata, is_unpublished)
             } else {
-                let nameless = "what it publishes does not say who it is (`issuer`)";
+                let nameless = "its metadata have no `issuer`";
                 let issuer = found.metadata.issuer;
                 let issuer = issuer.ok_or_else(|| unusable(nameless.to_owned()))?;
                 (published(&issuer).await?, false)
@@ -152,13 +157,13 @@ impl Authority {
         })
     }
 
-    /// Returns who it says it is.
+    /// Returns its issuer identifier.
     pub(super) fn issuer(&self) -> Option<&str> {
         self.metadata.issuer.as_deref()
     }
 
-    /// Becomes a client: the one of the configuration, else the URL of our own description if it
-    /// takes that, else the one that was registered before, else a new one.
+    /// Selects the client: the configured one, else the URL of Gantry's client metadata document if
+    /// it is supported, else the client registered earlier, else a newly registered one.
     pub(super) async fn enrol(
         &mut self,
         auth: &RemoteAuth,
@@ -169,7 +174,7 @@ impl Authority {
         if !self.is_unpublished && !self.takes_pkce() {
             return Err(SignInError::Unavailable {
                 server: self.server.clone(),
-                why: "its metadata do not say that it takes PKCE with `S256`".to_owned(),
+                why: "its metadata do not offer PKCE with `S256`".to_owned(),
             });
         }
         let made = |client_id: &str, client_secret: Option<&String>| Registration {
@@ -206,7 +211,7 @@ impl Authority {
         Ok(registration)
     }
 
-    /// Speaks as a client that was registered before.
+    /// Uses a client that was registered earlier.
     pub(super) fn speak_as(&mut self, registration: &Registration) -> Result<(), SignInError> {
         let mut config =
             OAuthClientConfig::new(&registration.client_id, &registration.redirect_uri);
@@ -218,8 +223,8 @@ impl Authority {
             .map_err(|error| self.unavailable(&error))
     }
 
-    /// Returns what to ask for: what was configured, else what the server says it needs, and in any
-    /// case what was granted before and what was missing since.
+    /// Returns the scopes to request: the configured ones, else those the server asks for, and in
+    /// any case those granted earlier and those found missing since.
     pub(super) async fn scopes(&self, configured: &[String], more: &[String]) -> Vec<String> {
         let mut scopes = configured.to_vec();
         if scopes.is_empty() {
@@ -239,17 +244,17 @@ impl Authority {
         scopes
     }
 
-    /// Returns the link that a person signs in at, and the state that its answer will carry.
+    /// Returns the authorization URL for a person, and the `state` that the answer will carry.
     pub(super) async fn link(&self, scopes: &[String]) -> Result<(String, String), SignInError> {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let link = self.manager.get_authorization_url(&scopes).await;
         let link = link.map_err(|error| self.unavailable(&error))?;
         let wrong = || SignInError::Unavailable {
             server: self.server.clone(),
-            why: "its authorization endpoint is no URL for a browser".to_owned(),
+            why: "its authorization endpoint is not a web address".to_owned(),
         };
         let url = Url::parse(&link).map_err(|_| wrong())?;
-        // What is handed to a browser must be a page. fault U9
+        // Only web pages are passed to a browser. fault U9
         if !matches!(url.scheme(), "https" | "http") {
             return Err(wrong());
         }
@@ -258,7 +263,8 @@ impl Authority {
         Ok((link.clone(), state.into_owned()))
     }
 
-    /// Exchanges the code of a sign-in for tokens; the answer must come from who was asked.
+    /// Exchanges the code of a sign-in for tokens. The answer must come from this authorization
+    /// server.
     pub(super) async fn redeem(
         &self,
         code: &str,
@@ -272,7 +278,7 @@ impl Authority {
         self.got().await
     }
 
-    /// Gets new tokens for old ones, as the client that they were given to.
+    /// Refreshes tokens, as the client that they were issued to.
     pub(super) async fn renew(
         &self,
         stored: StoredCredentials,
@@ -287,7 +293,7 @@ impl Authority {
             Err(AuthError::AuthorizationRequired) => {
                 Err(Renewal::Rejected("there is no refresh token".to_owned()))
             }
-            // It has forgotten the client that it gave us, so that no renewal will ever do.
+            // It no longer knows the client it registered, so a refresh can never succeed.
             Err(AuthError::TokenRefreshFailed(why)) if is_own_client && is_forgotten(&why) => {
                 Err(Renewal::Rejected(short(&why)))
             }
@@ -300,7 +306,7 @@ impl Authority {
         }
     }
 
-    /// Signs in as the gateway itself.
+    /// Gets a token by client credentials.
     pub(super) async fn credentials(
         &mut self,
         target: &Target,
@@ -324,8 +330,8 @@ impl Authority {
         self.got().await
     }
 
-    /// Has a token revoked, if the authorization server can (RFC 7009). Best effort: it is
-    /// forgotten here in any case.
+    /// Revokes a token if the authorization server supports it (RFC 7009). Best effort: the token
+    /// is deleted here in any case.
     pub(super) async fn revoke(&self, route: &Route, client: &Registration, token: &str) {
         let identity = match route.client().await {
             Ok(identity) => identity,
@@ -371,17 +377,17 @@ impl Authority {
             .ok()
     }
 
-    /// Returns what the OAuth client got.
+    /// Returns the tokens that the OAuth client received.
     async fn got(&self) -> Result<StoredCredentials, SignInError> {
         let nothing = || SignInError::Unavailable {
             server: self.server.clone(),
-            why: "it gave no token".to_owned(),
+            why: "its response has no token".to_owned(),
         };
         let stored = self.memory.load().await;
         stored.ok().flatten().ok_or_else(nothing)
     }
 
-    /// Says what the OAuth client said, unless it was never let to ask.
+    /// Converts an error of the OAuth client; reports a refused address if that was the cause.
     fn failed(&self, error: AuthError) -> SignInError {
         match self.outbound.refusal() {
             Some(why) => SignInError::Unavailable {
@@ -396,7 +402,7 @@ impl Authority {
         unavailable(&self.server, &self.outbound, error)
     }
 
-    /// Tells whether a client with a secret shows it in a header, which is the rule, or in the form.
+    /// Returns whether a client secret is sent in a header, which is the default, or in the form.
     fn takes_basic(&self) -> bool {
         let methods = [
             "revocation_endpoint_auth_methods_supported",
@@ -419,21 +425,21 @@ impl Authority {
     }
 }
 
-/// Why there are no new tokens.
+/// Why tokens were not refreshed.
 pub(super) enum Renewal {
-    /// The old ones are worth nothing any more.
+    /// The old tokens are invalid.
     Rejected(String),
-    /// It may work later.
+    /// The refresh may succeed later.
     Failed(SignInError),
 }
 
-/// Tells whether an authorization server knows nothing of the client that was shown to it.
+/// Returns whether the authorization server reports an unknown client.
 pub(super) fn is_forgotten(why: &str) -> bool {
     why.contains("invalid_client")
 }
 
-/// Says that an authorization server cannot be found, reached or used, and where it may not lead if
-/// that is why.
+/// Returns the error for an authorization server that cannot be found, reached or used; names the
+/// refused address if that was the cause.
 fn unavailable(server: &ServerName, outbound: &Outbound, error: &AuthError) -> SignInError {
     let refusal = outbound.refusal();
     SignInError::Unavailable {

@@ -1,4 +1,5 @@
-//! What can go wrong between a remote server, its authorization server and the person who signs in.
+//! Errors of a sign-in: between a remote server, its authorization server and the person who signs
+//! in.
 
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::ServerName;
@@ -14,23 +15,23 @@ pub enum SignInError {
     /// A person must sign in.
     #[error("server `{server}` needs a sign-in: {why}")]
     Needed {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Why now.
+        /// Why it is needed now.
         why: String,
     },
-    /// What was granted does not suffice for this request.
+    /// The granted scopes do not suffice for this request.
     #[error("server `{server}` wants more than was granted: scope `{scope}`")]
     Scope {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// What it wants.
+        /// The missing scope.
         scope: String,
     },
-    /// The server takes no sign-in.
+    /// The server does not use sign-ins.
     #[error("server `{server}` takes no sign-in: {why}")]
     NotTaken {
-        /// Which server.
+        /// The server.
         server: ServerName,
         /// Why not.
         why: &'static str,
@@ -38,27 +39,29 @@ pub enum SignInError {
     /// The authorization server cannot be found, reached or understood.
     #[error("the authorization server of `{server}` cannot be used: {why}")]
     Unavailable {
-        /// Which server.
+        /// The server.
         server: ServerName,
         /// What went wrong.
         why: String,
     },
-    /// The authorization server, or the person, said no.
+    /// The authorization server, or the person, refused.
     #[error("the sign-in to `{server}` was refused: {why}")]
     Refused {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// In whose words and why.
+        /// The reason given.
         why: String,
     },
-    /// The answer came from another authorization server than was asked.
-    #[error("the answer to the sign-in to `{server}` names `{received}`, asked was `{expected}`")]
+    /// The answer came from an unexpected authorization server.
+    #[error(
+        "the answer to the sign-in to `{server}` came from `{received}` instead of `{expected}`"
+    )]
     Issuer {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Who was asked.
+        /// The issuer that was asked.
         expected: String,
-        /// Who answered, as it says.
+        /// The issuer named in the answer.
         received: String,
     },
     /// The server names another authorization server than the configured client is bound to.
@@ -67,36 +70,36 @@ pub enum SignInError {
          configured client is not shown to"
     )]
     Moved {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Where the client was used first.
+        /// The authorization server that the client is bound to.
         was: String,
-        /// Who is named now.
+        /// The authorization server that is named now.
         now: String,
         /// The option of `gantry auth` that accepts the move.
         way: &'static str,
     },
-    /// Nothing says that the configured secret is for the authorization server that is named.
+    /// The configured secret is not known to belong to the authorization server that is named.
     #[error(
         "server `{server}` names the authorization server `{issuer}`, which is not at its own host, \
          and nothing says that the client secret is for that one"
     )]
     Unnamed {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Who is named.
+        /// The authorization server that is named.
         issuer: String,
     },
-    /// No sign-in waits for this answer.
-    #[error("no sign-in waits for this answer: it is unknown, was used already, or came too late")]
+    /// The answer matches no pending sign-in.
+    #[error("no sign-in matches this answer: it is unknown, already used, or too late")]
     Unknown,
-    /// Nothing can be sealed or opened.
+    /// The vault cannot encrypt or decrypt.
     #[error(transparent)]
     Vault(#[from] VaultError),
-    /// What was kept cannot be opened with the key there is.
+    /// Stored values cannot be decrypted with the current key.
     #[error("stored tokens of `{server}` cannot be decrypted")]
     Sealed {
-        /// Which server.
+        /// The server.
         server: ServerName,
     },
     /// The store failed.
@@ -105,7 +108,7 @@ pub enum SignInError {
 }
 
 impl SignInError {
-    /// Tells apart what the OAuth client said; never quotes a token.
+    /// Converts an error of the OAuth client; never quotes a token.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the OAuth client may add kinds; what needs no word of its own is one kind here"
@@ -140,7 +143,7 @@ impl SignInError {
         }
     }
 
-    /// Takes secrets out of what others said, should they have repeated one.
+    /// Redacts secrets in text from other parties.
     pub(super) fn hidden(mut self, redactor: &Redactor) -> Self {
         let texts: &mut [&mut String] = match &mut self {
             Self::Needed { why, .. }
@@ -164,13 +167,13 @@ impl SignInError {
         self
     }
 
-    /// Tells whether only a person can help.
+    /// Returns whether a person must act.
     pub(crate) fn needs_person(&self) -> bool {
         matches!(self, Self::Needed { .. })
     }
 }
 
-/// Returns the beginning of a text of others, on one line.
+/// Shortens a text from another party to one line.
 pub(super) fn short(text: &str) -> String {
     const LONGEST: usize = 300;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,6 +1,6 @@
-//! How the OAuth client reaches authorization servers: with the same client, and so under the same
-//! rules for addresses, as the server's own transport. Never follows a redirect by itself, reads no
-//! endless body. Entry point: [`Outbound`].
+//! The HTTP client of the OAuth library: the same client, and so the same address rules, as the
+//! server's own transport. Never follows a redirect to another origin; limits the size of bodies.
+//! Entry point: [`Outbound`].
 
 use std::time::Duration;
 
@@ -14,36 +14,36 @@ use rmcp::transport::{
 
 use crate::http_client::Route;
 
-/// Documents and answers of authorization servers are small.
+/// The longest body: documents and responses of authorization servers are small.
 const LONGEST_BODY: usize = 256 << 10;
-/// How many redirects within an origin are followed for a document.
+/// How many redirects within an origin are followed.
 const MOST_REDIRECTS: usize = 3;
-/// How long one request may take as a whole.
+/// Time limit of one request.
 const ANSWER: Duration = Duration::from_secs(15);
 
 /// Runs the requests of the OAuth client, one at a time.
 pub(super) struct Outbound {
     route: Route,
-    /// Why the last request was not even sent, which the OAuth client does not pass on.
+    /// Why the last request was not sent; the OAuth library does not pass this on.
     refusal: Mutex<Option<String>>,
 }
 
-/// What an answer must not be.
+/// Responses that are refused.
 #[derive(Debug, thiserror::Error)]
 enum OutboundError {
-    #[error("the answer is over 256 KiB")]
+    #[error("the response is over 256 KiB")]
     TooLong,
-    #[error("no answer within {ANSWER:?}")]
+    #[error("no response within {ANSWER:?}")]
     Silent,
-    #[error("it leads on and on, or elsewhere")]
+    #[error("too many redirects, or a redirect to another origin")]
     Redirect,
 }
 
-/// A whole answer.
+/// A complete response.
 type Answered = Result<http::Response<Vec<u8>>, OAuthHttpClientError>;
 
 impl Outbound {
-    /// Makes requests on the route of a server.
+    /// Creates the client for a server's route.
     pub(super) fn new(route: Route) -> Self {
         Self {
             route,
@@ -51,7 +51,7 @@ impl Outbound {
         }
     }
 
-    /// Returns why the last request was not sent, if it was an address that nobody may be led to.
+    /// Returns why the last request was not sent, if its address was refused.
     pub(super) fn refusal(&self) -> Option<String> {
         self.last().take()
     }
@@ -60,7 +60,7 @@ impl Outbound {
         self.refusal.lock()
     }
 
-    /// Gets a document; redirects count only within its origin.
+    /// Gets a document; follows redirects within its origin only.
     pub(super) async fn get(&self, url: &Url) -> Answered {
         let mut url = url.clone();
         for _ in 0..=MOST_REDIRECTS {
@@ -105,13 +105,13 @@ impl OAuthHttpClient for Outbound {
     }
 }
 
-/// Reads an answer to its end.
+/// Reads the whole body of a response.
 async fn whole(response: Response) -> Answered {
     let mut whole = http::Response::new(Vec::new());
     *whole.status_mut() = response.status();
     *whole.headers_mut() = response.headers().clone();
     let kind = response.headers().get(CONTENT_TYPE);
-    // A stream has no end, and nothing in it says how to sign in.
+    // An event stream has no end, and contains nothing about signing in.
     if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
         return Ok(whole);
     }

@@ -1,7 +1,7 @@
-//! Which authorization server is used: its metadata come from its own address and name only endpoints
-//! that a token may be sent to, and a configured client is used only with the authorization server it
-//! is bound to (ADR 007). Decides; stores nothing. Entry points: [`published`], [`check`] and
-//! [`judge`].
+//! Which authorization server is used: its metadata come from its own address and name only
+//! endpoints that a token may be sent to, and a configured client is used only with the
+//! authorization server it is bound to (ADR 007). Decides; stores nothing. Entry points:
+//! [`published`], [`check`] and [`judge`].
 
 use gantry_model::spec::{AuthKind, RemoteAuth};
 use reqwest::Url;
@@ -13,37 +13,38 @@ use super::error::{SignInError, short};
 use super::http::Outbound;
 use super::{Target, token_store};
 
-/// What is known of the authorization server that the configured client is bound to.
+/// The authorization server that the configured client is bound to, as far as known.
 #[derive(Default)]
 pub(super) enum Binding {
-    /// Nothing: what was kept could not be read yet.
+    /// Unknown: the stored binding was not read yet.
     #[default]
     Unread,
-    /// There is none yet.
+    /// Not bound yet.
     Free,
-    /// It is bound to this one.
+    /// Bound to this one.
     To(BoundIssuer),
 }
 
 impl Binding {
-    /// Tells whether it is bound like this.
+    /// Returns whether the binding equals this one.
     pub(super) fn is(&self, bound: &BoundIssuer) -> bool {
         matches!(self, Self::To(known) if known == bound)
     }
 }
 
-/// Which authorization server the configured client was shown to first.
+/// The first authorization server that the configured client was used with.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BoundIssuer {
     /// The server's URL at that time.
     url: String,
     client_id: String,
-    /// None, if it was the server itself, without a name.
+    /// `None` if it was the server itself, without metadata.
     issuer: Option<String>,
 }
 
 impl BoundIssuer {
-    /// Binds the configured client; `None` if there is none, or if the configuration binds it.
+    /// Binds the configured client; `None` if no client is configured, or if the configuration
+    /// names the issuer.
     pub(super) fn new(target: &Target, issuer: Option<&str>) -> Option<Self> {
         let client_id = target.auth.client_id.clone()?;
         target.auth.issuer.is_none().then(|| Self {
@@ -53,7 +54,7 @@ impl BoundIssuer {
         })
     }
 
-    /// Returns what tokens tell that were kept before anything was bound.
+    /// Derives the binding from tokens that were stored by a release without bindings.
     pub(super) fn of_tokens(target: &Target, kept: &token_store::StoredTokens) -> Option<Self> {
         let bound = Self::new(target, kept.stored.issuer.as_deref())?;
         (kept.client.client_id == bound.client_id && kept.url == bound.url).then_some(bound)
@@ -64,7 +65,7 @@ impl BoundIssuer {
     }
 }
 
-/// Decides whether the client of the configuration may be shown to this authorization server.
+/// Decides whether the configured client may be used with this authorization server.
 pub(super) fn judge(
     target: &Target,
     bound: Option<&BoundIssuer>,
@@ -87,7 +88,7 @@ pub(super) fn judge(
                 AuthKind::Auto | AuthKind::None => "--again",
             },
         }),
-        // Nobody looks at where the secret goes, so that it stays with whom it was given for.
+        // No person confirms where the secret goes, so it is sent only to the server's own host.
         None if kind == AuthKind::ClientCredentials && !is_near(&target.url, issuer) => {
             let issuer = name(issuer);
             Err(SignInError::Unnamed { server, issuer })
@@ -96,8 +97,8 @@ pub(super) fn judge(
     }
 }
 
-/// Tells whether an authorization server is at the server's own host, or one lies under the other.
-/// Which further names belong together nobody can tell from the names.
+/// Returns whether an authorization server is at the server's own host, or one host is a subdomain
+/// of the other. Names alone do not show which other hosts belong together.
 fn is_near(server: &Url, issuer: Option<&str>) -> bool {
     let Some(issuer) = issuer else {
         return true;
@@ -117,8 +118,7 @@ fn is_near(server: &Url, issuer: Option<&str>) -> bool {
     }
 }
 
-/// Tells whether two names are of one authorization server: with nothing after the host, a slash
-/// at the end makes no difference.
+/// Returns whether two issuers are the same. Without a path, a trailing slash makes no difference.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     fn bare(issuer: &str) -> &str {
         let cut = issuer.strip_suffix('/').unwrap_or(issuer);
@@ -128,8 +128,8 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
     bare(one) == bare(other)
 }
 
-/// Gets what an authorization server publishes of itself at its own address: what anybody else says
-/// in its name counts for nothing (RFC 8414, section 3.3).
+/// Gets the metadata that an authorization server publishes at its own address; metadata from
+/// elsewhere are not trusted (RFC 8414, section 3.3).
 pub(super) async fn published(
     outbound: &Outbound,
     issuer: &str,
@@ -144,7 +144,7 @@ pub(super) async fn published(
             continue;
         }
         let Ok(found) = serde_json::from_slice::<AuthorizationMetadata>(answer.body()) else {
-            last = Some("what it answered are no metadata".to_owned());
+            last = Some("its response is not valid metadata".to_owned());
             continue;
         };
         if found
@@ -154,7 +154,7 @@ pub(super) async fn published(
         {
             return Ok(found);
         }
-        last = Some("it gives another name there".to_owned());
+        last = Some("its metadata there name another issuer".to_owned());
     }
     let why = last.unwrap_or_default();
     Err(format!(
@@ -163,14 +163,14 @@ pub(super) async fn published(
     ))
 }
 
-/// Returns what went wrong and why, on one line.
+/// Returns an error and its sources on one line.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let told: Vec<String> = causes.map(ToString::to_string).collect();
     told.join(": ")
 }
 
-/// Returns where an authorization server's metadata may stand, in the order of the protocol.
+/// Returns the well-known URLs of an authorization server's metadata, in the order of the protocol.
 fn well_known(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_matches('/');
     let (oauth, openid) = ("oauth-authorization-server", "openid-configuration");
@@ -196,7 +196,7 @@ fn well_known(issuer: &Url) -> Vec<Url> {
     places.into_iter().map(at).collect()
 }
 
-/// Checks that everything that metadata lead to may be told a secret: `https`, or this machine.
+/// Checks that a secret may be sent to every endpoint in the metadata: `https`, or this machine.
 pub(super) fn check(metadata: &AuthorizationMetadata) -> Result<(), String> {
     let revocation = metadata.additional_fields.get("revocation_endpoint");
     let revocation = revocation.and_then(|endpoint| endpoint.as_str());
@@ -216,14 +216,14 @@ pub(super) fn check(metadata: &AuthorizationMetadata) -> Result<(), String> {
     for (what, place) in places {
         if place.is_some_and(|place| !is_private(place)) {
             return Err(format!(
-                "its {what} is no `https` URL, and not on this machine"
+                "its {what} is neither an `https` URL nor on this machine"
             ));
         }
     }
     Ok(())
 }
 
-/// Tells whether nobody on the way can read what is sent there.
+/// Returns whether traffic to this URL is encrypted or stays on this machine.
 fn is_private(place: &str) -> bool {
     let Ok(url) = Url::parse(place) else {
         return false;

@@ -1,5 +1,5 @@
-//! The state of a server's sign-in while the gateway runs: what every request reads, and what is used
-//! by one exchange with the authorization server at a time. Sends nothing. Entry points:
+//! The state of a server's sign-in while the gateway runs: what every request reads, and what one
+//! exchange with the authorization server at a time uses. Sends nothing. Entry points:
 //! [`SignInSession`] and [`AuthorityDialog`].
 
 use gantry_model::secret::SecretText;
@@ -14,42 +14,42 @@ use super::sign_in::PendingSignIn;
 use super::token_store::{self, Registration, StoredTokens, Token};
 use super::{CLIENT, ISSUER, TOKENS, Target, VaultScope};
 
-/// How many scopes that a server misses are noted, and how long each may be.
+/// How many missing scopes are remembered per server, and how long each may be.
 const MOST_MISSING: usize = 64;
 const LONGEST_SCOPE: usize = 256;
 
-/// What is known of the sign-in.
+/// The state that every request reads.
 #[derive(Default)]
 pub(super) struct SignInSession {
     pub(super) token: Option<Token>,
     pub(super) issuer: Option<String>,
     pub(super) granted: Vec<String>,
-    /// What the server wanted beyond that.
+    /// Scopes that the server required beyond those granted.
     pub(super) missing: Vec<String>,
-    /// What the server said when it last refused us.
+    /// The challenge of the server's last refusal.
     pub(super) challenge: Option<String>,
     pub(super) pending: Vec<PendingSignIn>,
     pub(super) signed_in_ms: Option<u64>,
-    /// How often somebody has signed in.
+    /// How many sign-ins were completed.
     pub(super) sign_ins: u64,
-    /// Why the last sign-in or renewal came to nothing.
+    /// Why the last sign-in or refresh failed.
     pub(super) failure: Option<String>,
 }
 
-/// What only one talk at a time uses.
+/// The state that one exchange at a time uses.
 #[derive(Default)]
 pub(super) struct AuthorityDialog {
     pub(super) kept: Option<StoredTokens>,
-    /// What the next sign-in is made with, if it still fits.
+    /// The client of the next sign-in, if it still suits.
     pub(super) client: Option<Registration>,
-    /// Which authorization server the configured client is shown to.
+    /// The authorization server that the configured client is bound to.
     pub(super) binding: Binding,
-    /// Found once, and again after a refusal: a server may have moved to another.
+    /// Found once, and again after a refusal: a server may have moved to another one.
     pub(super) authority: Option<Authority>,
 }
 
 impl SignInSession {
-    /// Takes up tokens and returns what to send.
+    /// Stores tokens in memory and returns the header to send.
     pub(super) fn take(&mut self, stored: &StoredCredentials) -> Option<HeaderValue> {
         self.token = Token::of(stored);
         self.issuer.clone_from(&stored.issuer);
@@ -58,8 +58,8 @@ impl SignInSession {
         Some(self.token.as_ref()?.header.clone())
     }
 
-    /// Returns what is to be asked for beside what is needed at first: who asks for more asks for
-    /// what there was, too, since tokens replace each other.
+    /// Returns the scopes to request besides the initial ones: those granted before, since the new
+    /// token replaces the old one, and those found missing.
     pub(super) fn more(&self) -> Vec<String> {
         let mut more = self.missing.clone();
         if !more.is_empty() {
@@ -68,7 +68,7 @@ impl SignInSession {
         more
     }
 
-    /// Notes what the server wants beyond what was granted; false if that was known.
+    /// Remembers a missing scope; returns false if it was already known.
     pub(super) fn misses(&mut self, scope: &str) -> bool {
         let before = self.missing.len();
         let words = scope.split_whitespace();
@@ -83,35 +83,35 @@ impl SignInSession {
 }
 
 impl AuthorityDialog {
-    /// Takes up what was kept. What cannot be read keeps nothing else from being taken up.
+    /// Reads the stored state. A value that cannot be read does not prevent reading the others.
     pub(super) async fn read(
         &mut self,
         target: &Target,
-        drawer: &VaultScope,
+        vault: &VaultScope,
     ) -> Result<(), SignInError> {
-        let bound = self.bound(target, drawer).await.map(drop);
+        let bound = self.bound(target, vault).await.map(drop);
         if target.auth.kind == AuthKind::Auto {
-            self.kept = drawer.get(TOKENS).await?;
-            self.client = drawer.get(CLIENT).await?;
+            self.kept = vault.get(TOKENS).await?;
+            self.client = vault.get(CLIENT).await?;
         }
         bound
     }
 
-    /// Returns which authorization server the configured client is bound to, if it is; an error if
-    /// nobody can tell, since a client that was bound must not seem to be free.
+    /// Returns the authorization server that the configured client is bound to, if any; an error if
+    /// that cannot be read, since a bound client must not be treated as unbound.
     pub(super) async fn bound(
         &mut self,
         target: &Target,
-        drawer: &VaultScope,
+        vault: &VaultScope,
     ) -> Result<Option<&BoundIssuer>, SignInError> {
-        // Nobody is held to it, so that what is sealed with a lost key is in nobody's way.
+        // The binding is not used here, so a value encrypted with a lost key does no harm.
         if target.auth.client_id.is_none() || target.auth.issuer.is_some() {
             return Ok(None);
         }
         if matches!(self.binding, Binding::Unread) {
-            let mut bound = drawer.get(ISSUER).await?;
+            let mut bound = vault.get(ISSUER).await?;
             if bound.is_none() && target.auth.kind == AuthKind::Auto {
-                let kept: Option<StoredTokens> = drawer.get(TOKENS).await?;
+                let kept: Option<StoredTokens> = vault.get(TOKENS).await?;
                 bound = kept.and_then(|kept| BoundIssuer::of_tokens(target, &kept));
             }
             self.binding = bound.map_or(Binding::Free, Binding::To);
@@ -122,7 +122,7 @@ impl AuthorityDialog {
         })
     }
 
-    /// Returns everything secret of it.
+    /// Returns all secrets of the sign-in.
     pub(super) fn secrets(&self) -> Vec<SecretText> {
         let kept = self.kept.as_ref();
         let clients = self.client.iter().chain(kept.map(|kept| &kept.client));

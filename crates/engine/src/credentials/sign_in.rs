@@ -14,15 +14,15 @@ use super::authority::Authority;
 use super::error::{SignInError, short};
 use super::issuer::{self, Binding};
 use super::token_store::{Registration, StoredTokens, refresh_token, secrets};
-use super::{CLIENT, Credentials, ISSUER, Inner, TALK, TOKENS, Token};
+use super::{CLIENT, Credentials, EXCHANGE_WAIT, ISSUER, Inner, TOKENS, Token};
 use crate::clock::unix_ms;
 
-/// How long a link is good for.
+/// How long a link is valid.
 const GOOD_FOR: Duration = Duration::from_secs(600);
-/// Links of one server that may be open at once; the oldest goes first.
+/// How many links of one server may be open at once; the oldest is dropped.
 const MOST_LINKS: usize = 4;
 
-/// A sign-in that a browser has not come back from.
+/// A sign-in whose browser has not returned yet.
 pub(super) struct PendingSignIn {
     state: String,
     link: String,
@@ -32,56 +32,56 @@ pub(super) struct PendingSignIn {
     until_ms: u64,
 }
 
-/// A link that a person signs in at.
+/// A link at which a person signs in.
 #[derive(Debug, Clone)]
 pub struct SignInLink {
     /// The page of the authorization server.
     pub link: String,
-    /// Until when its answer is taken, in milliseconds since 1970.
+    /// Until when an answer is accepted, in milliseconds since 1970.
     pub until_ms: u64,
 }
 
-/// Which authorization server a person signs in at.
+/// Which authorization server is trusted with a sign-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SignInTrust {
-    /// If a client is configured, the one that it was used at before and no other.
+    /// If a client is configured, only the one that it was used with before.
     #[default]
     Remembered,
-    /// The one that the server names now, whichever it was before; a client that was registered
-    /// there is registered again.
+    /// The one that the server names now, whichever it was before. A dynamically registered client
+    /// is registered again.
     Anew,
 }
 
-/// What a browser brings back from the authorization server.
+/// The parameters that a browser brings back from the authorization server.
 #[derive(Debug, Clone, Default)]
 pub struct SignInAnswer {
-    /// Which sign-in it belongs to.
+    /// Identifies the sign-in.
     pub state: String,
-    /// The code to exchange, if it went well.
+    /// The authorization code, on success.
     pub code: Option<String>,
-    /// Who answers (RFC 9207).
+    /// The issuer of the answer (RFC 9207).
     pub issuer: Option<String>,
-    /// What went wrong, if it did not go well.
+    /// The error code, on failure.
     pub error: Option<String>,
-    /// The same in words.
+    /// The description of the error.
     pub error_description: Option<String>,
 }
 
-/// Where a server's sign-in stands.
+/// The state of a server's sign-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignInState {
-    /// The server takes none, or the gateway signs in by itself.
+    /// The server uses none, or the gateway signs in with client credentials.
     NotTaken,
-    /// Nobody has signed in.
+    /// No sign-in.
     SignedOut,
-    /// A link waits for a person.
+    /// A link is open and waits for a person.
     Waiting,
-    /// There are tokens.
+    /// Tokens are stored.
     SignedIn,
 }
 
 impl SignInState {
-    /// Returns the state as shown everywhere.
+    /// Returns the state's name in all outputs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotTaken => "not_taken",
@@ -92,31 +92,31 @@ impl SignInState {
     }
 }
 
-/// What may be shown of a server's sign-in.
+/// The public state of a server's sign-in.
 #[derive(Debug, Clone)]
 pub struct SignInView {
-    /// Where it stands.
+    /// The state.
     pub state: SignInState,
-    /// The link that waits for a person.
+    /// The open link.
     pub link: Option<SignInLink>,
-    /// Who gave the tokens.
+    /// The issuer of the tokens.
     pub issuer: Option<String>,
-    /// What was granted.
+    /// The granted scopes.
     pub scopes: Vec<String>,
-    /// What the server wanted beyond that.
+    /// Scopes that the server required beyond those granted.
     pub missing_scopes: Vec<String>,
     /// When a person last signed in since the gateway started, in milliseconds since 1970.
     pub signed_in_ms: Option<u64>,
-    /// When the token ends, in milliseconds since 1970.
+    /// When the token expires, in milliseconds since 1970.
     pub token_ends_ms: Option<u64>,
-    /// Whether it is renewed without a person.
+    /// Whether it is refreshed without a person.
     pub renewable: bool,
-    /// Why the last sign-in or renewal came to nothing.
+    /// Why the last sign-in or refresh failed.
     pub failure: Option<String>,
 }
 
 impl Credentials {
-    /// Makes a link for a person; its answer must come to `redirect_uri`.
+    /// Creates a link for a person; the answer must come to `redirect_uri`.
     pub(crate) async fn begin(
         &self,
         redirect_uri: &str,
@@ -134,29 +134,31 @@ impl Credentials {
             }
         }
         let (inner, redirect_uri) = (Arc::clone(&self.inner), redirect_uri.to_owned());
-        self.talk(async move { inner.begin(&redirect_uri, trust).await })
+        self.run_exchange(async move { inner.begin(&redirect_uri, trust).await })
             .await
     }
 
-    /// Tells whether a browser's answer belongs to a link of this server.
+    /// Returns whether a browser's answer belongs to a link of this server.
     pub(crate) fn awaits(&self, state: &str) -> bool {
         let held = self.inner.held();
         held.pending.iter().any(|pending| pending.is(state))
     }
 
-    /// Takes a browser's answer: once, and in time.
+    /// Accepts a browser's answer: once, and in time.
     pub(crate) async fn finish(&self, answer: SignInAnswer) -> Result<(), SignInError> {
         let inner = Arc::clone(&self.inner);
-        self.talk(async move { inner.finish(answer).await }).await
+        self.run_exchange(async move { inner.finish(answer).await })
+            .await
     }
 
-    /// Forgets everything about the sign-in, and has the tokens revoked if that can be done.
+    /// Deletes everything about the sign-in, and revokes the tokens if possible.
     pub(crate) async fn sign_out(&self) -> Result<(), SignInError> {
         let inner = Arc::clone(&self.inner);
-        self.talk(async move { inner.sign_out().await }).await
+        self.run_exchange(async move { inner.sign_out().await })
+            .await
     }
 
-    /// Shows where the sign-in stands.
+    /// Returns the public state of the sign-in.
     pub(crate) fn view(&self) -> SignInView {
         let held = self.inner.held();
         let now = Instant::now();
@@ -188,7 +190,7 @@ impl Inner {
         redirect_uri: &str,
         trust: SignInTrust,
     ) -> Result<SignInLink, SignInError> {
-        let mut talk = self.turn().await?;
+        let mut dialog = self.turn().await?;
         let (challenge, more) = {
             let held = self.held();
             (held.challenge.clone(), held.more())
@@ -197,7 +199,7 @@ impl Inner {
         let mut authority = Authority::find(&self.target, challenge.as_deref()).await?;
         let judged = match trust {
             SignInTrust::Remembered => {
-                let bound = talk.bound(&self.target, &self.drawer).await;
+                let bound = dialog.bound(&self.target, &self.vault).await;
                 bound.and_then(|bound| issuer::judge(&self.target, bound, authority.issuer()))
             }
             SignInTrust::Anew => Ok(()),
@@ -205,7 +207,7 @@ impl Inner {
         if let Err(error) = judged {
             let error = self.hidden(error);
             let mut held = self.held();
-            // Who has a link in hand waits for what comes of that one.
+            // Older links stay open: a person may be using one of them.
             held.pending.retain(|open| Instant::now() < open.until);
             if held.pending.is_empty() {
                 held.failure = Some(error.to_string());
@@ -213,15 +215,15 @@ impl Inner {
             return Err(error);
         }
         let scopes = authority.scopes(&auth.scopes, &more).await;
-        let known = talk.client.clone();
+        let known = dialog.client.clone();
         let known = known.filter(|_| trust == SignInTrust::Remembered);
         let enrolling = authority.enrol(auth, known, redirect_uri, &scopes);
         let client = self.step(enrolling).await?;
-        // Kept at once: links that nobody follows must not fill the authorization server's list.
-        if talk.client.as_ref() != Some(&client) {
-            self.step(self.drawer.put(CLIENT, &client)).await?;
-            talk.client = Some(client.clone());
-            self.target.known.learn(talk.secrets());
+        // Stored immediately, so that unused links do not register further clients.
+        if dialog.client.as_ref() != Some(&client) {
+            self.step(self.vault.put(CLIENT, &client)).await?;
+            dialog.client = Some(client.clone());
+            self.target.known.learn(dialog.secrets());
         }
         let (link, state) = authority.link(&scopes).await?;
         let good_for = u64::try_from(GOOD_FOR.as_millis()).unwrap_or_default();
@@ -257,9 +259,9 @@ impl Inner {
         let done = match self.redeem(&pending, answer).await {
             Ok(kept) => self.signed_in(pending, kept).await,
             Err(error) => {
-                let mut talk = self.turn.lock().await;
+                let mut dialog = self.turn.lock().await;
                 let why = error.to_string();
-                self.forget_client(&mut talk, &pending.client, &why).await;
+                self.forget_client(&mut dialog, &pending.client, &why).await;
                 Err(error)
             }
         };
@@ -276,7 +278,7 @@ impl Inner {
             server: self.target.server.clone(),
             why,
         };
-        // Even a refusal counts only from who was asked.
+        // Even a refusal must come from the authorization server that was asked.
         if let (Some(received), Some(expected)) = (&answer.issuer, pending.authority.issuer())
             && received != expected
         {
@@ -302,26 +304,28 @@ impl Inner {
         })
     }
 
-    /// Store first, memory second. Its turn is waited for as long as it takes: the code is used up.
+    /// Writes the store first, memory second. Waits for other exchanges without a limit: the code
+    /// is already used.
     async fn signed_in(
         &self,
         pending: PendingSignIn,
         kept: StoredTokens,
     ) -> Result<(), SignInError> {
-        let mut talk = self.turn.lock().await;
-        let clients = talk.client.iter().chain([&kept.client]);
+        let mut dialog = self.turn.lock().await;
+        let clients = dialog.client.iter().chain([&kept.client]);
         self.target
             .known
             .learn(secrets(Some(&kept.stored), clients));
-        // What cannot be sent must not take the place of what can.
+        // Unusable tokens must not replace usable ones.
         if Token::of(&kept.stored).is_none() {
             return Err(SignInError::Unavailable {
                 server: self.target.server.clone(),
-                why: "what it gave is no bearer token".to_owned(),
+                why: "its response has no bearer token".to_owned(),
             });
         }
-        self.bind(&mut talk, kept.stored.issuer.as_deref()).await?;
-        self.step(self.drawer.put(TOKENS, &kept)).await?;
+        self.bind(&mut dialog, kept.stored.issuer.as_deref())
+            .await?;
+        self.step(self.vault.put(TOKENS, &kept)).await?;
         let mut held = self.held();
         drop(held.take(&kept.stored));
         held.missing.clear();
@@ -329,22 +333,22 @@ impl Inner {
         held.signed_in_ms = Some(unix_ms());
         held.sign_ins += 1;
         drop(held);
-        talk.kept = Some(kept);
-        talk.authority = Some(pending.authority);
+        dialog.kept = Some(kept);
+        dialog.authority = Some(pending.authority);
         info!(server = %self.target.server, "signed in");
         Ok(())
     }
 
-    /// Store first, memory second.
+    /// Writes the store first, memory second.
     async fn sign_out(&self) -> Result<(), SignInError> {
-        let mut talk = self.turn().await?;
+        let mut dialog = self.turn().await?;
         for name in [TOKENS, CLIENT, ISSUER] {
-            self.step(self.drawer.remove(name)).await?;
+            self.step(self.vault.remove(name)).await?;
         }
-        let kept = talk.kept.take();
-        talk.client = None;
-        talk.binding = Binding::Free;
-        let authority = talk.authority.take();
+        let kept = dialog.kept.take();
+        dialog.client = None;
+        dialog.binding = Binding::Free;
+        let authority = dialog.authority.take();
         {
             let mut held = self.held();
             held.token = None;
@@ -365,15 +369,15 @@ impl Inner {
                 Some(known) => known,
                 None => Authority::find(&self.target, None).await?,
             };
-            // A token is shown to nobody but who gave it.
+            // A token is sent only to its issuer.
             if authority.issuer() == kept.stored.issuer.as_deref() {
                 let route = &self.target.route;
                 authority.revoke(route, &kept.client, &token).await;
             }
             Ok::<_, SignInError>(())
         };
-        // It is forgotten here, whatever the authorization server makes of it.
-        drop(tokio::time::timeout(TALK / 3, revoking).await);
+        // It is deleted here, whether or not the revocation succeeds.
+        drop(tokio::time::timeout(EXCHANGE_WAIT / 3, revoking).await);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The room against a local authorization server: what is sent when, and to whom.
+//! Credentials against a local authorization server: what is sent when, and to whom.
 
 mod trust;
 
@@ -15,12 +15,12 @@ use crate::known_secrets::KnownSecrets;
 
 const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";
 
-/// A data folder and what runs in it.
+/// A data folder and the store in it.
 struct Place {
     folder: TempDir,
     store: Store,
     tracker: TaskTracker,
-    /// What is hidden of the one server.
+    /// The secrets that are redacted for the server.
     known: Arc<KnownSecrets>,
 }
 
@@ -36,11 +36,11 @@ impl Place {
         }
     }
 
-    /// Opens the credentials of the one server, as a start of the gateway does.
+    /// Opens the credentials of the server, as a start of the gateway does.
     async fn open(&self, url: &str, auth: serde_json::Value) -> Credentials {
         let launch = RemoteLaunch::new(url);
         let route = Route::new(&Arc::default(), &launch).unwrap();
-        // Makes the provider of TLS known, which the tests' own clients need, too.
+        // Installs the TLS provider, which the tests' own clients need, too.
         route.client().await.unwrap();
         let auth: RemoteAuth = serde_json::from_value(auth).unwrap();
         auth.check().unwrap();
@@ -54,8 +54,8 @@ impl Place {
         };
         let project = ProjectName::local();
         let vault = Vault::open(self.folder.path(), project, self.store.clone(), None);
-        let drawer = vault.scope(target.server.clone(), ServerId::from_random(1));
-        Credentials::open(target, drawer, self.tracker.clone()).await
+        let vault = vault.scope(target.server.clone(), ServerId::from_random(1));
+        Credentials::open(target, vault, self.tracker.clone()).await
     }
 
     /// Returns every byte of the folder's files.
@@ -72,7 +72,7 @@ fn outbound() -> reqwest::Client {
     client.build().unwrap()
 }
 
-/// Opens a link as a browser does and returns what it would bring back.
+/// Opens a link as a browser does and returns the parameters of its answer.
 async fn browse(link: &str) -> SignInAnswer {
     let answer = outbound().get(link).send().await.unwrap();
     assert_eq!(answer.status(), 302, "{}", answer.text().await.unwrap());
@@ -105,7 +105,7 @@ async fn sign_in(credentials: &Credentials) {
     assert_eq!(credentials.view().state, SignInState::SignedIn);
 }
 
-/// Calls a tool as the transport does, and returns the status that comes of it in the end.
+/// Calls a tool as the transport does, and returns the final status.
 async fn call(credentials: &Credentials, url: &str, tool: &str) -> Result<u16, SignInError> {
     let body = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool}});
     let mut again = true;
@@ -154,7 +154,7 @@ async fn a_person_signs_in_and_stays_so_after_a_restart() {
     assert!(view.issuer.unwrap().ends_with("/tenant-0"));
     assert!(view.scopes.contains(&"mcp".to_owned()));
     assert!(view.renewable && view.token_ends_ms.is_some() && view.link.is_none());
-    // What is kept opens the door again, and is not readable.
+    // The stored tokens are loaded again, and the files do not show them.
     let again = place.open(&url, auto()).await;
     assert_eq!(call(&again, &url, "whoami").await.unwrap(), 200);
     place.store.sync().await.unwrap();
@@ -179,7 +179,7 @@ async fn a_token_is_renewed_before_it_ends_and_once_for_all() {
     let credentials = place.open(&url, auto()).await;
     sign_in(&credentials).await;
     let first = credentials.bearer().await.unwrap();
-    // As if most of its hour were over.
+    // As if most of the token's hour were over.
     credentials.inner.held().token.as_mut().unwrap().received_ms -= 3_550_000;
     let asking = || credentials.bearer();
     let (one, two, three) = tokio::join!(asking(), asking(), asking());
@@ -187,7 +187,7 @@ async fn a_token_is_renewed_before_it_ends_and_once_for_all() {
     assert_eq!(peer.count("POST /tenant-0/token refresh_token"), 1);
     assert!(one != first && one == two && two == three);
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
-    // Refresh tokens rotate; the one that is kept is the last.
+    // Refresh tokens rotate; the last one is stored.
     let again = place.open(&url, auto()).await;
     again.inner.held().token.as_mut().unwrap().received_ms -= 3_610_000;
     assert_eq!(call(&again, &url, "whoami").await.unwrap(), 200);
@@ -202,7 +202,7 @@ async fn a_caller_that_leaves_does_not_lose_the_renewed_token() {
     credentials.inner.held().token.as_mut().unwrap().received_ms -= 3_610_000;
     let left = timeout(Duration::ZERO, credentials.bearer()).await;
     assert!(left.is_err(), "it takes longer than no time");
-    // The old refresh token is used up; the new one must have been taken.
+    // The old refresh token is used up; the new one must have been stored.
     assert!(credentials.bearer().await.unwrap().is_some());
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
     assert_eq!(peer.count("POST /tenant-0/token refresh_token"), 1);
@@ -220,11 +220,11 @@ async fn who_waits_too_long_for_its_turn_uses_up_no_refresh_token() {
     let early = timeout(Duration::from_millis(20), &mut waiting).await;
     assert!(early.is_err(), "it waits for its turn");
     tokio::time::pause();
-    tokio::time::advance(TALK + Duration::from_secs(1)).await;
+    tokio::time::advance(EXCHANGE_WAIT + Duration::from_secs(1)).await;
     tokio::time::resume();
     let late = waiting.await.unwrap_err();
     assert!(matches!(late, SignInError::Unavailable { .. }), "{late}");
-    // Nothing is left of it that could begin when nobody waits any more.
+    // No background work is left that could start later.
     place.tracker.close();
     let ended = timeout(Duration::from_secs(20), place.tracker.wait()).await;
     ended.unwrap();
@@ -302,7 +302,7 @@ async fn client_credentials_need_no_person() {
     };
     let credentials = place.open(&url, auth("s3cret")).await;
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
-    // More scopes are asked for without anybody's help.
+    // More scopes are requested without a person.
     assert_eq!(call(&credentials, &url, "administer").await.unwrap(), 200);
     peer.expire_access_tokens();
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
@@ -362,7 +362,7 @@ async fn an_answer_counts_only_from_who_was_asked() {
             "the code went nowhere"
         );
         assert!(credentials.view().failure.is_some());
-        // Not even the right answer is taken after that.
+        // After that, not even the right answer is accepted.
         let again = credentials.finish(brought).await.unwrap_err();
         assert!(matches!(again, SignInError::Unknown));
     }
@@ -406,16 +406,16 @@ async fn tokens_go_to_no_other_server_and_no_other_authorization_server() {
     let (place, url) = (Place::new().await, peer.mcp_url());
     let credentials = place.open(&url, auto()).await;
     sign_in(&credentials).await;
-    // The server trusts another from now on: the refresh token is not shown to it.
+    // The server now names another authorization server: the refresh token is not sent to it.
     peer.move_issuer();
     let refused = call(&credentials, &url, "whoami").await.unwrap_err();
     assert!(refused.needs_person(), "{refused}");
-    assert!(refused.to_string().contains("moved"), "{refused}");
+    assert!(refused.to_string().contains("is no longer"), "{refused}");
     assert_eq!(peer.count("POST /tenant-1/token"), 0);
     sign_in(&credentials).await;
     assert_eq!(peer.registered(), 2, "a client is the issuer's, too");
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
-    // Another URL under the same name gets nothing.
+    // Another URL under the same name gets no token.
     let other = AuthServer::start(AuthOptions::default());
     let moved = place.open(&other.mcp_url(), auto()).await;
     assert!(moved.bearer().await.unwrap().is_none());
@@ -444,7 +444,7 @@ async fn a_token_that_is_still_good_outlives_its_authorization_server() {
     let credentials = place.open(&url, auto()).await;
     sign_in(&credentials).await;
     let before = credentials.bearer().await.unwrap();
-    // It ends within a minute, and nobody is there to renew it.
+    // The token expires within a minute, and the authorization server is gone.
     credentials.inner.held().token.as_mut().unwrap().received_ms -= 3_570_000;
     drop(peer);
     let after = credentials.bearer().await.unwrap();

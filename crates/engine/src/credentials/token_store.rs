@@ -1,5 +1,5 @@
-//! What is stored of a sign-in, sealed: the tokens, bound to the URL they are for, and the registered
-//! client. Entry points: [`StoredTokens`], [`Registration`] and [`Token`].
+//! The stored state of a sign-in, encrypted: the tokens, bound to the URL they are for, and the
+//! registered client. Entry points: [`StoredTokens`], [`Registration`] and [`Token`].
 
 use std::time::Duration;
 
@@ -12,24 +12,25 @@ use super::Target;
 use super::issuer::is_same;
 use crate::clock::unix_ms;
 
-/// The longest token that is sent.
+/// The longest token that is sent, in bytes.
 const LONGEST_TOKEN: usize = 64 << 10;
-/// A token that ends within this time is renewed first.
+/// A token that expires within this time is refreshed first.
 const SOON: Duration = Duration::from_secs(60);
 
 /// The tokens of one server.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct StoredTokens {
-    /// The server's URL when they were got; they are sent nowhere else.
+    /// The server's URL when they were issued; they are sent nowhere else.
     pub(super) url: String,
-    /// What the authorization server gave, and which one that was.
+    /// The token response, and its issuer.
     pub(super) stored: StoredCredentials,
-    /// Whom it was given to.
+    /// The client that they were issued to.
     pub(super) client: Registration,
 }
 
 impl StoredTokens {
-    /// Tells whether the tokens are for this server, by the authorization server that it may have.
+    /// Returns whether the tokens are for this server, from an authorization server that it may
+    /// use.
     pub(super) fn is_of(&self, target: &Target) -> bool {
         let given = self.stored.issuer.as_deref();
         let wanted = target.auth.issuer.as_deref();
@@ -38,18 +39,18 @@ impl StoredTokens {
     }
 }
 
-/// The client that a person's sign-in is made with.
+/// The client of a person's sign-in.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Registration {
-    /// Who registered it.
+    /// The authorization server that registered it.
     pub(super) issuer: Option<String>,
     pub(super) client_id: String,
     pub(super) client_secret: Option<String>,
-    /// Where its answers go.
+    /// Its redirect URI.
     pub(super) redirect_uri: String,
 }
 
-/// The answer of a token endpoint, as far as it is used.
+/// The used fields of a token response.
 #[derive(Deserialize)]
 struct Answer {
     access_token: String,
@@ -70,18 +71,18 @@ impl Answer {
 pub(super) struct Token {
     /// The value of `Authorization`.
     pub(super) header: HeaderValue,
-    /// When it was got, in milliseconds since 1970.
+    /// When it was received, in milliseconds since 1970.
     pub(super) received_ms: u64,
-    /// How long it lasts from then on.
+    /// Its lifetime from then on.
     pub(super) lifetime: Option<Duration>,
-    /// Whether another can be got without a person.
+    /// Whether it can be refreshed without a person.
     pub(super) renewable: bool,
-    /// Whether it replaced one that the server refused.
+    /// Whether it replaced a token that the server refused.
     pub(super) after_refusal: bool,
 }
 
 impl Token {
-    /// Reads the token of what was stored; `None` if there is none that can be sent.
+    /// Reads the token from a stored response; `None` if there is none that can be sent.
     pub(super) fn of(stored: &StoredCredentials) -> Option<Self> {
         let answer = Answer::of(stored)?;
         let is_bearer = answer.token_type.eq_ignore_ascii_case("bearer");
@@ -99,18 +100,19 @@ impl Token {
         })
     }
 
-    /// Returns when it ends, in milliseconds since 1970.
+    /// Returns when it expires, in milliseconds since 1970.
     pub(super) fn ends_ms(&self) -> Option<u64> {
         let lifetime = u64::try_from(self.lifetime?.as_millis()).unwrap_or(u64::MAX);
         Some(self.received_ms.saturating_add(lifetime))
     }
 
-    /// Tells whether it can be sent now.
+    /// Returns whether it can be sent now.
     pub(super) fn is_valid(&self) -> bool {
         self.ends_ms().is_none_or(|end| unix_ms() < end)
     }
 
-    /// Tells whether it need not be renewed yet. A short one is used for half its lifetime.
+    /// Returns whether it need not be refreshed yet. A short-lived token is used for half its
+    /// lifetime.
     pub(super) fn is_fresh(&self) -> bool {
         let Some(lifetime) = self.lifetime else {
             return true;
@@ -120,20 +122,20 @@ impl Token {
             .is_none_or(|end| unix_ms().saturating_add(soon) < end)
     }
 
-    /// Tells whether it was got a moment ago.
+    /// Returns whether it was received a moment ago.
     pub(super) fn is_new(&self) -> bool {
         let age = unix_ms().saturating_sub(self.received_ms);
         Duration::from_millis(age) < SOON
     }
 }
 
-/// Returns the refresh token of what was stored, to have it revoked.
+/// Returns the stored refresh token, for revocation.
 pub(super) fn refresh_token(stored: &StoredCredentials) -> Option<String> {
     let answer = Answer::of(stored)?;
     answer.refresh_token.or(Some(answer.access_token))
 }
 
-/// Returns everything secret of what was stored and of clients that were registered.
+/// Returns all secrets of the stored tokens and of registered clients.
 pub(super) fn secrets<'a>(
     stored: Option<&StoredCredentials>,
     clients: impl IntoIterator<Item = &'a Registration>,

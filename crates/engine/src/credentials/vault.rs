@@ -1,8 +1,9 @@
-//! Where tokens and secrets are kept: sealed with XChaCha20-Poly1305 under the master key, in the store,
-//! each bound to its table, project, scope, name and version. Nothing here is ever shown or logged.
+//! Stores tokens and secrets encrypted with XChaCha20-Poly1305 under the master key. Each value is
+//! bound to its table, project, scope, name and version. Nothing here is ever shown or logged.
 //!
-//! `key` finds the master key and refuses a wrong one, `specs` seals what registered servers are given,
-//! `rekey` encrypts everything with another key. Entry points: [`Vault::open`], [`Vault::scope`].
+//! `key` finds the master key and refuses a wrong one, `specs` encrypts the secret fields of
+//! registered servers, `rekey` encrypts everything with another key. Entry points: [`Vault::open`],
+//! [`Vault::scope`].
 
 pub(crate) mod key;
 pub(crate) mod rekey;
@@ -25,9 +26,11 @@ use super::error::SignInError;
 use crate::random::random;
 
 const NONCE_BYTES: usize = 24;
-/// What a text begins with that an earlier release sealed.
+/// The scope of answers to inputs.
+const INPUTS: &str = "inputs";
+/// The prefix of a text that an earlier release sealed.
 const SEALED_1: &str = "gantry-sealed-1:";
-/// What a sealed text begins with, and no other is stored with; the id of its key follows.
+/// The prefix of every sealed text, and of no plain text in the store; the id of the key follows.
 const SEALED: &str = "gantry-sealed-2:";
 
 /// All sealed values of a project. Cheap to clone.
@@ -39,7 +42,7 @@ pub(crate) struct Vault {
 }
 
 impl Vault {
-    /// Makes the vault of a data folder; touches nothing yet.
+    /// Creates the vault of a data folder; reads and writes nothing yet.
     pub(crate) fn open(
         folder: &Path,
         project: ProjectName,
@@ -61,7 +64,7 @@ impl Vault {
         }
     }
 
-    /// Returns the part of one server.
+    /// Returns the scope of one server.
     pub(crate) fn scope(&self, server: ServerName, id: ServerId) -> VaultScope {
         VaultScope {
             vault: self.clone(),
@@ -70,7 +73,7 @@ impl Vault {
         }
     }
 
-    /// Returns the part of the image registries.
+    /// Returns the scope of the image registries.
     pub(crate) fn image_registries(&self) -> VaultScope {
         VaultScope {
             vault: self.clone(),
@@ -79,12 +82,26 @@ impl Vault {
         }
     }
 
-    /// Finds out which key the store needs, before anything is sealed or opened.
+    /// Returns the place of answers to the inputs of configuration files.
+    pub(crate) fn inputs(&self) -> VaultScope {
+        VaultScope {
+            vault: self.clone(),
+            server: ServerName::native(),
+            scope: INPUTS.to_owned(),
+        }
+    }
+
+    /// Tells whether a row is the answer to an input of this project.
+    pub(crate) fn is_input(&self, row: &SealedRow) -> bool {
+        row.scope == INPUTS && row.project == self.project
+    }
+
+    /// Determines which key the store needs, before any value is sealed or opened.
     pub(crate) async fn prepare(&self) -> Result<(), VaultError> {
         self.keys.prepare(&self.store).await
     }
 
-    /// Makes sure that the store knows the key which is about to be sealed with.
+    /// Records the id of the current key in the store, before the first value is sealed with it.
     pub(crate) async fn take_up(&self) -> Result<(), VaultError> {
         self.keys.take_up(&self.store).await
     }
@@ -93,7 +110,7 @@ impl Vault {
         self.keys.key()
     }
 
-    /// Seals a text for a row of the store, bound to what `place` names.
+    /// Seals a text for a row of the store, bound to `place`.
     pub(crate) fn seal(&self, place: &[&str], text: &str) -> Result<String, VaultError> {
         let key = self.key()?;
         let (nonce, ciphertext) = encrypt(&key.cipher, text.as_bytes(), &self.bound_to(place))?;
@@ -101,7 +118,7 @@ impl Vault {
         Ok(format!("{SEALED}{}:{nonce}{ciphertext}", key.id))
     }
 
-    /// Opens a text that was sealed for this place; returns one that never was as it is, an error if it
+    /// Opens a text that was sealed for this place. Returns a plain text as it is; an error if it
     /// was sealed with another key or for another place.
     pub(crate) fn unseal(&self, place: &[&str], text: &str) -> Result<String, VaultError> {
         let (needed, sealed) = match (text.strip_prefix(SEALED), text.strip_prefix(SEALED_1)) {
@@ -128,7 +145,7 @@ impl Vault {
         bound.join("\0").into_bytes()
     }
 
-    /// Seals what is kept under a name of the project, in a version.
+    /// Seals one version of a named value of the project.
     pub(crate) fn seal_named(
         &self,
         name: &str,
@@ -150,8 +167,8 @@ impl Vault {
         Ok(row)
     }
 
-    /// Opens a row of this project; an error if it was sealed with another key, for another place or
-    /// version, or changed.
+    /// Opens a row of this project; an error if it was sealed with another key, for another place
+    /// or version, or changed.
     pub(crate) fn open_row(&self, row: &SealedRow) -> Result<Zeroizing<Vec<u8>>, VaultError> {
         let key = self.key()?;
         if row.key_id != key.id {
@@ -164,7 +181,7 @@ impl Vault {
         decrypt(&key.cipher, &bytes, &bound_row(row))
     }
 
-    /// Returns what tells a secret from another without telling it.
+    /// Returns a keyed hash of a secret, by which two secrets can be compared without showing them.
     pub(crate) fn fingerprint(&self, secret: &str) -> Result<String, VaultError> {
         Ok(self.key()?.fingerprint(secret))
     }
@@ -184,7 +201,7 @@ fn encrypt(
     Ok((nonce, sealed.map_err(|_| VaultError::Sealed)?))
 }
 
-/// Opens what stands behind its nonce.
+/// Decrypts the bytes after the nonce.
 fn decrypt(
     cipher: &XChaCha20Poly1305,
     sealed: &[u8],
@@ -202,8 +219,8 @@ fn decrypt(
     opened.map(Zeroizing::new).map_err(|_| VaultError::Sealed)
 }
 
-/// Returns what a row is bound to: moved to another place, or put beside another version, it does not
-/// open. What belongs to a server has no versions.
+/// Returns the identity that a row is bound to: under another place or version it does not open.
+/// Values of a server have no versions.
 fn bound_row(row: &SealedRow) -> Vec<u8> {
     let version = row.version.to_string();
     let mut bound = vec![
@@ -227,7 +244,7 @@ pub(crate) struct VaultScope {
 }
 
 impl VaultScope {
-    /// Seals a value and keeps it, in place of the one that was there.
+    /// Seals a value and stores it, replacing the previous one.
     pub(crate) async fn put(&self, name: &str, value: &impl Serialize) -> Result<(), SignInError> {
         let vault = &self.vault;
         vault.take_up().await?;
@@ -312,7 +329,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let read: Option<String> = one.get("tokens").await.unwrap();
         assert_eq!(read.as_deref(), Some("hunter22"));
-        // Copied to another server's place, it does not open.
+        // Copied to another server's scope, it does not open.
         let project = ProjectName::local();
         let mut row = store.sealed(&project, &one.scope, "tokens").await.unwrap();
         let row = row.as_mut().unwrap();
@@ -352,16 +369,16 @@ mod tests {
         refused(&first, &["a", "OTHER"], &sealed);
         refused(&first.of(&"p".parse().unwrap()), &place, &sealed);
         refused(&first, &place, &sealed[..sealed.len() - 2]);
-        // What an earlier release stored.
+        // A plain text from an earlier release.
         assert_eq!(first.unseal(&place, "plain").unwrap(), "plain");
-        // A text that looks sealed is sealed as any other.
+        // A text that looks sealed is sealed like any other.
         let twice = first.seal(&place, &sealed).unwrap();
         assert_eq!(first.unseal(&place, &twice).unwrap(), sealed);
         std::fs::write(temp.path().join(FILE), [7; 32]).unwrap();
         let second = Vault::open(temp.path(), ProjectName::local(), store, None);
         let wrong = second.unseal(&place, &sealed).unwrap_err();
         assert!(matches!(wrong, VaultError::Wrong { .. }), "{wrong}");
-        // It says which key is needed.
+        // The sealed text names the key it needs.
         let id = sealed[SEALED.len()..].split(':').next().unwrap();
         assert!(wrong.to_string().contains(id), "{wrong}");
     }

@@ -1,27 +1,27 @@
-//! Runs the few programs of the system that make and mount file systems, with a deadline and with
-//! their own words in the error.
+//! Runs the system programs that create and mount file systems, with a deadline and with their
+//! output in the error.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long such a program may take.
+/// The deadline of a program.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How often its end is looked for.
+/// How often the program's end is checked.
 const LOOK: Duration = Duration::from_millis(2);
-/// How much of its words is kept.
+/// How many bytes of its output are kept.
 const WORDS: u64 = 2 << 10;
 
-/// Where such programs are, also for a user without the administrator's search path.
+/// The search path, also for a user without the administrator's `PATH`.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin";
 
-/// Runs a program and waits for it; codes above `most` are failures.
+/// Runs a program and waits for it; exit codes above `most` are failures.
 pub(super) fn run(program: &str, args: &[&std::ffi::OsStr], most: i32) -> io::Result<()> {
     run_within(program, args, most, DEADLINE, Stdio::null())
 }
 
-/// Runs a program that may take so long, with its standard input.
+/// Runs a program with a deadline and an input.
 pub(super) fn run_within(
     program: &str,
     args: &[&std::ffi::OsStr],
@@ -52,7 +52,7 @@ pub(super) fn run_within(
     }
     let mut words = String::new();
     if let Some(stderr) = child.stderr.take() {
-        // What it wrote before it ended is there already.
+        // All its output is available once it has ended.
         stderr.take(WORDS).read_to_string(&mut words)?;
     }
     let how = code.map_or_else(

@@ -1,5 +1,5 @@
-//! A file system of a fixed size in one file, mounted through a loop device: the kernel then bounds
-//! its bytes and inodes. For a gateway that is root on a host with `mkfs.ext4` and loop devices.
+//! A file system of fixed size in one file, mounted through a loop device, so that the kernel
+//! limits its bytes and inodes. Requires a gateway that runs as root, `mkfs.ext4` and loop devices.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -11,22 +11,22 @@ use std::time::Duration;
 use super::command::{run, run_within};
 use super::{BYTES_PER_INODE, FEWEST_INODES, SMALLEST};
 
-/// The folder of a trial; no server and no project has such a name.
+/// The folder of a probe; not a valid name of a server or a project.
 const TRIAL: &str = ".probe";
-/// How long a file system may be in use after it was unmounted.
+/// How long a file system may stay in use after it was unmounted.
 const RELEASED: Duration = Duration::from_secs(5);
-/// How often that is looked at.
+/// How often that is checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a check or a change may take at least, and for each GiB.
+/// The minimum deadline of a check or a change, and the time added for each GiB.
 const LEAST_CHANGE: Duration = Duration::from_mins(5);
 const PER_GIB: Duration = Duration::from_mins(1);
-/// Where the superblock of an ext4 file system begins, and how much of it is read.
+/// The offset of an ext4 superblock, and how much of it is read.
 const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 0x154;
 
-/// Tries to make and mount a small file system; says why that does not work.
+/// Tries to create and mount a small file system; returns why that fails.
 ///
-/// In a mount namespace of its own: whatever becomes of the gateway meanwhile, nothing stays mounted.
+/// Runs in a separate mount namespace, so that nothing stays mounted if the gateway is killed.
 pub(super) fn probe(folder: &Path) -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("only root can mount a file system of fixed size".to_owned());
@@ -48,7 +48,7 @@ pub(super) fn probe(folder: &Path) -> Result<(), String> {
     tried.map_err(|error| error.to_string())
 }
 
-/// Removes what a trial left that was interrupted.
+/// Removes the leftovers of an interrupted probe.
 pub(super) fn remove_trial(folder: &Path) {
     let trial = folder.join(TRIAL);
     if trial.is_dir()
@@ -67,14 +67,14 @@ fn tempdir(near: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// A file system that is mounted.
+/// A mounted file system.
 pub(super) struct Made {
     pub(super) bytes: u64,
-    /// How its size is held.
+    /// How its size is enforced.
     pub(super) detail: String,
 }
 
-/// Makes the file system if it is not there, mounts it, and lets it grow to its size.
+/// Creates the file system if it is missing, mounts it, and enlarges it to its size.
 pub(super) fn provide(image: &Path, root: &Path, bytes: u64, is_mounted: bool) -> io::Result<Made> {
     let bytes = bytes.next_multiple_of(1 << 20);
     let inodes = (bytes / BYTES_PER_INODE).max(FEWEST_INODES);
@@ -89,7 +89,8 @@ pub(super) fn provide(image: &Path, root: &Path, bytes: u64, is_mounted: bool) -
         mount(image, root)?;
     }
     let size = has.max(bytes);
-    // Also one whose growth was interrupted: the file is as long as it should be, the rest is not.
+    // Also completes an interrupted enlargement: then the file is already long enough, but the file
+    // system is not.
     if has < size || file_system_bytes(image)? < size {
         grow(image, root, size)?;
     }
@@ -110,7 +111,7 @@ fn held(bytes: u64, wanted: u64) -> Made {
     }
 }
 
-/// Made under another name first, so that one that is there is whole.
+/// Creates the file under a temporary name, so that an existing image is always complete.
 fn make(image: &Path, bytes: u64, inodes: u64) -> io::Result<()> {
     let unfinished = image.with_extension("new");
     let mut options = OpenOptions::new();
@@ -132,10 +133,10 @@ fn make(image: &Path, bytes: u64, inodes: u64) -> io::Result<()> {
     std::fs::rename(&unfinished, image)
 }
 
-/// Lets a mounted file system grow.
+/// Enlarges a mounted file system.
 ///
-/// By the kernel, in its journal, where it may be asked to; else while it is not mounted, for as long as
-/// that takes. One that was interrupted before it began is finished with the next use.
+/// Online, by the kernel, if it supports that; otherwise after unmounting, for as long as that
+/// takes. An enlargement that was interrupted before it began is completed at the next use.
 fn grow(image: &Path, root: &Path, bytes: u64) -> io::Result<()> {
     let file = File::options().write(true).open(image)?;
     if file.metadata()?.len() < bytes {
@@ -151,7 +152,7 @@ fn grow(image: &Path, root: &Path, bytes: u64) -> io::Result<()> {
     tracing::debug!(%error, "a file system grows while it is not mounted");
     unmount(root);
     let mut waited = Duration::ZERO;
-    // A mount that somebody still looks into is in use until they leave.
+    // A mount stays in use while other processes have files open in it.
     while is_attached(image) {
         if waited >= RELEASED {
             mount(image, root)?;
@@ -162,15 +163,15 @@ fn grow(image: &Path, root: &Path, bytes: u64) -> io::Result<()> {
         std::thread::sleep(LOOK);
         waited += LOOK;
     }
-    // 1 says that something was repaired.
+    // Exit code 1 means that errors were repaired.
     change("e2fsck", &["-fp"], image, 1)?;
     change("resize2fs", &[], image, 0)?;
     mount(image, root)
 }
 
-/// Runs a program that changes a file system which is not mounted, for as long as its size may take. The
-/// program holds a lock on the image: should the gateway be killed meanwhile, the next one does not mount
-/// what is being changed.
+/// Runs a program that changes an unmounted file system, with a deadline that depends on its size.
+/// The program holds a lock on the image: if the gateway is killed meanwhile, the next one does not
+/// mount an image that is being changed.
 fn change(program: &str, options: &[&str], image: &Path, most: i32) -> io::Result<()> {
     let file = locked(image)?;
     let gibibytes = u32::try_from(file.metadata()?.len() >> 30).unwrap_or(u32::MAX);
@@ -180,7 +181,7 @@ fn change(program: &str, options: &[&str], image: &Path, most: i32) -> io::Resul
     run_within(program, &words, most, deadline, file)
 }
 
-/// Opens an image that nobody changes, locked.
+/// Opens and locks an image that is not being changed.
 fn locked(image: &Path) -> io::Result<File> {
     use rustix::fs::{FlockOperation, flock};
     let file = File::open(image)?;
@@ -190,7 +191,7 @@ fn locked(image: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Tells whether a loop device has the file.
+/// Returns whether a loop device uses the file.
 fn is_attached(image: &Path) -> bool {
     let Ok(image) = image.canonicalize() else {
         return false;
@@ -206,7 +207,7 @@ fn is_attached(image: &Path) -> bool {
     files.any(|file| Path::new(file.trim_end()) == image)
 }
 
-/// Returns the loop device that is mounted at a place.
+/// Returns the loop device that is mounted at a path.
 fn device(root: &Path) -> io::Result<PathBuf> {
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
     let root = root.canonicalize()?;
@@ -219,7 +220,7 @@ fn device(root: &Path) -> io::Result<PathBuf> {
     mounted.ok_or_else(|| io::Error::other("its file system is not mounted"))
 }
 
-/// Returns how large the file system in an image is, from its superblock.
+/// Returns the size of the file system in an image, from its superblock.
 fn file_system_bytes(image: &Path) -> io::Result<u64> {
     use std::os::unix::fs::FileExt;
     let mut block = [0; SUPERBLOCK_BYTES];
@@ -230,13 +231,13 @@ fn file_system_bytes(image: &Path) -> io::Result<u64> {
         u64::from(u32::from_le_bytes(bytes))
     };
     let (low, log_size, high) = (number(0x4), number(0x18), number(0x150));
-    // Only with 64-bit numbers of blocks are there high ones; else what is there is nothing.
+    // The high words are valid only with the 64-bit feature.
     let is_64 = number(0x60) & 0x80 != 0;
     let blocks = low | if is_64 { high << 32 } else { 0 };
     Ok(blocks << (10 + log_size.min(6)))
 }
 
-/// What `mount` is told.
+/// Returns the arguments of `mount`.
 fn mount_words(image: &Path, root: &Path) -> Vec<std::ffi::OsString> {
     let options = ["-t", "ext4", "-o", "loop,nosuid,nodev,noatime"];
     let places = [image, root].map(|path| path.as_os_str().to_owned());
@@ -250,12 +251,12 @@ fn mount(image: &Path, root: &Path) -> io::Result<()> {
     if run("mount", &words, 0).is_ok() {
         return Ok(());
     }
-    // After a power loss it may need a check first.
+    // After a power loss the file system may need a check.
     change("e2fsck", &["-p"], image, 1)?;
     run("mount", &words, 0)
 }
 
-/// Unmounts, also while somebody still looks into it.
+/// Unmounts, even while the file system is in use.
 pub(super) fn unmount(root: &Path) {
     use rustix::mount::{UnmountFlags, unmount};
     if let Err(error) = unmount(root, UnmountFlags::DETACH)
@@ -274,7 +275,7 @@ pub(super) fn unmount_below(folder: &Path) {
     let Ok(folder) = folder.canonicalize() else {
         return;
     };
-    // From the last on: what is mounted later may lie on what was mounted before.
+    // In reverse order: a later mount may be on an earlier one.
     for root in mounts_below(&table, &folder).iter().rev() {
         tracing::info!(path = %root.display(), "unmounting what an earlier process left");
         unmount(root);
@@ -290,7 +291,7 @@ fn mounts_below(table: &str, folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Reads a path as the kernel writes it: blanks and backslashes in octal.
+/// Decodes the kernel's octal escapes of spaces and backslashes.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut path = parts.next().unwrap_or_default().to_owned();
@@ -331,7 +332,7 @@ mod tests {
             return;
         }
         assert_eq!(file_system_bytes(&image).unwrap(), 8 << 20);
-        // Begun to grow, and interrupted.
+        // As after an interrupted enlargement.
         let file = File::options().write(true).open(&image).unwrap();
         file.set_len(16 << 20).unwrap();
         assert_eq!(file_system_bytes(&image).unwrap(), 8 << 20);

@@ -1,4 +1,4 @@
-//! The last measure of folders that the kernel does not bound.
+//! Measures folders whose size the kernel does not limit.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -8,28 +8,28 @@ use parking_lot::Mutex;
 
 use super::tree;
 
-/// What folders take.
+/// The measured size of folders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) bytes: u64,
     pub(super) files: u64,
-    /// Why not everything could be looked at.
+    /// Why not everything could be measured.
     pub(super) hides: Option<&'static str>,
 }
 
-/// Returns the bytes and the number of the files that a server has open on these devices without a name.
+/// Returns the bytes and the number of deleted files that a server holds open on these devices.
 pub(crate) type UnnamedFiles = Box<dyn Fn(&[u64]) -> (u64, u64) + Send + Sync>;
 
-/// The last measure of some folders.
+/// The last measurement of some folders.
 #[derive(Default)]
 pub(super) struct Measured {
     last: Mutex<Option<Found>>,
-    /// What no walk over folders finds.
+    /// Counts deleted files, which a walk over folders does not find.
     unnamed: Mutex<Option<UnnamedFiles>>,
 }
 
 impl Measured {
-    /// Counts what a running server has open, as well.
+    /// Also counts the deleted files that a running server holds open.
     pub(super) fn count(&self, unnamed: UnnamedFiles) {
         *self.unnamed.lock() = Some(unnamed);
     }

@@ -1,4 +1,5 @@
-//! Places of servers on the real disk: kept volumes, emptied scratch, bounds that hold or are told.
+//! Places of servers on the real disk: persistent volumes, emptied scratch space, limits that are
+//! enforced or reported as not enforced.
 
 use super::*;
 
@@ -67,7 +68,7 @@ fn volumes_stay_and_scratch_goes_on_whatever_disk() {
         disks.forget(&owner("a"), false).unwrap();
         drop(place);
         let disks = match is_loop {
-            // As after kill -9: what is mounted is found and unmounted.
+            // As after kill -9: leftover mounts are found and unmounted.
             true => {
                 std::mem::forget(disks);
                 Disks::open(folder.path().join("hosted"))
@@ -96,7 +97,7 @@ fn volumes_stay_and_scratch_goes_on_whatever_disk() {
     }
 }
 
-/// Tells whether this process may mount file systems; as root it must be able to.
+/// Returns whether this process can mount file systems; root must be able to.
 fn has_loops(disks: &Disks) -> bool {
     assert_eq!(disks.how(), None, "nothing is tried before it is used");
     drop(disks.bound());
@@ -237,7 +238,7 @@ fn what_was_interrupted_is_finished_at_the_next_use() {
     drop(place);
     disks.close();
     drop(disks);
-    // As if killed right after the file had become longer, and in the middle of a trial.
+    // As if killed right after the file was enlarged, and in the middle of a probe.
     let image = std::fs::File::options()
         .write(true)
         .open(hosted.join("local/a/disk.img"));

@@ -1,5 +1,5 @@
-//! Folders that servers write to, handled without trusting them: by descriptors, without following
-//! links, and with neither stack nor open files that grow with their depth. The server may change
+//! Handles folders that untrusted servers write to: by descriptors, without following links, and
+//! with a stack and a number of open files that do not grow with the depth. The server may change
 //! them meanwhile.
 
 use std::ffi::{CStr, CString, OsStr};
@@ -17,17 +17,17 @@ use rustix::io::Errno;
 
 use super::measure::Found;
 
-/// Deeper folders are not looked into.
+/// The deepest folder that is visited.
 const DEEPEST: usize = 128;
-/// More files than this are not counted; a folder that has them is over every limit.
+/// The most files that are counted; a folder with more exceeds every limit.
 const MOST_FILES: u64 = 1_000_000;
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Removes a folder with everything in it, if it is there: nested folders are moved up before they are
-/// emptied. Nobody uses it.
+/// Removes a folder with its content, if it exists: nested folders are moved up before they are
+/// emptied. The folder must not be in use.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -59,7 +59,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     Ok(unlinkat(parent, &name, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes a folder of `top`, whose own folders move to `top`.
+/// Empties and removes a folder of `top`; its subfolders are moved to `top`.
 fn lift(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), Errno> {
     let folder = own_folder(top, name)?;
     each_name(folder.as_fd(), |inner, kind| {
@@ -78,7 +78,7 @@ fn lift(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), Errno> 
     unlinkat(top, name, AtFlags::REMOVEDIR)
 }
 
-/// Opens a folder, also one that a server of our own user has closed to itself.
+/// Opens a folder, even one whose permissions a server of the same user has removed.
 fn own_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let is_closed = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
         FileType::from_raw_mode(found.st_mode) == FileType::Directory
@@ -114,7 +114,7 @@ fn is_own(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-/// Returns what a folder takes on disk, with everything below it; what cannot be looked into is told.
+/// Returns the disk usage of a folder and everything below it; reports folders that cannot be read.
 pub(super) fn measure(root: &Path) -> Found {
     let mut found = Found::default();
     let opened = openat(CWD, root, FOLDER, Mode::empty()).and_then(Dir::new);
@@ -140,7 +140,7 @@ pub(super) fn measure(root: &Path) -> Found {
             continue;
         }
         let Ok(fd) = folder.fd() else { continue };
-        // What is gone by now counts nothing.
+        // A file that was removed meanwhile does not count.
         let Ok(stat) = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else {
             continue;
         };
@@ -162,8 +162,8 @@ pub(super) fn measure(root: &Path) -> Found {
     found
 }
 
-/// Writes a folder as a tar archive: folders, regular files and links, the rest is left out. Nothing
-/// outside of it is read, whatever the server puts in the place of a file meanwhile.
+/// Writes a folder as a tar archive: folders, regular files and links; other types are skipped.
+/// Never reads anything outside the folder, even if the server replaces files meanwhile.
 pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
     let mut archive = tar::Builder::new(to);
     let opened = openat(CWD, root, FOLDER, Mode::empty()).and_then(Dir::new)?;
@@ -204,14 +204,14 @@ pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
                 let Some(opened) = beneath(fd, name, flags) else {
                     continue;
                 };
-                // Of what was opened: something else may have the name by now.
+                // The metadata of the opened file: its name may already refer to another one.
                 let stat = fstat(&opened)?;
                 if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
                     continue;
                 }
                 let size = u64::try_from(stat.st_size).unwrap_or(0);
                 header.set_size(size);
-                // As long as the header says, whether it grows or shrinks meanwhile.
+                // Exactly as long as the header says, even if the file grows or shrinks meanwhile.
                 let content = File::from(opened).chain(io::repeat(0)).take(size);
                 archive.append_data(&mut header, &inner, content)?;
             }
@@ -234,7 +234,7 @@ pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
     archive.into_inner()?.flush()
 }
 
-/// Opens what a folder has under a name, if that is no link and on the same file system.
+/// Opens an entry of a folder if it is not a link and is on the same file system.
 fn beneath(folder: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Option<OwnedFd> {
     let resolve = ResolveFlags::BENEATH
         | ResolveFlags::NO_SYMLINKS

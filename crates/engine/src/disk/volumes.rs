@@ -1,5 +1,5 @@
-//! The volumes of a project: listed, measured, backed up, removed. A volume belongs to a project, a
-//! server's name and a path, and outlives the server.
+//! The volumes of a project: list, measure, back up, remove. A volume belongs to a project, a
+//! server name and a path, and outlives the server.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use super::{loop_image, make_private};
 /// One volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeView {
-    /// The server that it belongs to, by name; the server may be gone.
+    /// The name of its server, which may have been removed.
     pub server: ServerName,
     /// Its path inside the server.
     pub path: PathBuf,
-    /// What its files take.
+    /// The size of its files.
     pub bytes: u64,
     /// How many files it has.
     pub files: u64,
@@ -26,22 +26,22 @@ pub struct VolumeView {
     pub in_use: bool,
 }
 
-/// What a prune removed.
+/// The result of a prune.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PrunedVolumes {
-    /// How many volumes.
+    /// How many volumes were removed.
     pub volumes: usize,
-    /// How many bytes they took.
+    /// Their size.
     pub bytes: u64,
 }
 
-/// Why a volume cannot be had or removed.
+/// Why an operation on a volume failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
-    /// There is none.
+    /// The volume does not exist.
     #[error("server `{server}` has no volume `{}`", path.display())]
     Unknown {
-        /// Whose it would be.
+        /// The server.
         server: ServerName,
         /// Its path.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum VolumeError {
     /// An instance uses it.
     #[error("volume `{}` of server `{server}` is in use", path.display())]
     InUse {
-        /// Whose it is.
+        /// The server.
         server: ServerName,
         /// Its path.
         path: PathBuf,
@@ -57,9 +57,9 @@ pub enum VolumeError {
     /// Its files cannot be read or removed.
     #[error("cannot read or write the volumes of server `{server}`")]
     Files {
-        /// Whose they are.
+        /// The server.
         server: ServerName,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -118,7 +118,8 @@ impl Disks {
         Ok(volumes)
     }
 
-    /// Writes a volume as a tar archive. Blocks; what changes meanwhile may be there in either state.
+    /// Writes a volume as a tar archive. Blocks; files that change meanwhile may be in either
+    /// state.
     pub(crate) fn back_up(
         &self,
         owner: &Owner,
@@ -149,7 +150,7 @@ impl Disks {
         Ok(())
     }
 
-    /// Removes everything of a server that is gone, its volumes too if that was asked for. Blocks.
+    /// Removes the files of a removed server, optionally with its volumes. Blocks.
     pub(crate) fn forget(&self, owner: &Owner, with_volumes: bool) -> Result<(), VolumeError> {
         let _one = self.inner.changing.lock();
         if !self.home(owner).is_dir() {
@@ -172,13 +173,13 @@ impl Disks {
         Ok(())
     }
 
-    /// Tells whether a server has no files and no place that is used. Blocks.
+    /// Returns whether a server has neither files nor a place in use. Blocks.
     pub(crate) fn has_nothing_of(&self, owner: &Owner) -> bool {
         let _one = self.inner.changing.lock();
         !self.is_used(owner) && std::fs::symlink_metadata(self.home(owner)).is_err()
     }
 
-    /// Removes the volumes of servers that are not among these. Blocks.
+    /// Removes the volumes of servers that are not in this list. Blocks.
     pub(crate) fn prune(
         &self,
         project: &ProjectName,
@@ -208,7 +209,7 @@ impl Disks {
         Ok(pruned)
     }
 
-    /// Removes everything that the servers of a project have on disk. Blocks.
+    /// Removes all files of a project's servers. Blocks.
     pub(crate) fn forget_project(&self, project: &ProjectName) -> Result<(), VolumeError> {
         for server in self.servers(project) {
             let owner = Owner {
@@ -227,7 +228,7 @@ impl Disks {
         tree::remove(&self.home(owner)).map_err(|source| files_error(owner, source))
     }
 
-    /// Counts a backup as a use of the place, if an instance has it open or not.
+    /// Marks the place as in use by a backup, whether or not an instance uses it.
     fn hold(&self, owner: &Owner) -> Arc<()> {
         let mut reading = self.inner.reading.lock();
         Arc::clone(reading.entry(owner.clone()).or_default())
@@ -242,7 +243,7 @@ impl Disks {
             .map_or(0, Arc::strong_count)
             > 1;
         let place = self.inner.used.lock().get(owner).and_then(Weak::upgrade);
-        // Whoever only looks at a place holds it, but does not use it.
+        // A reader of usage figures holds a place without using it.
         is_read || place.is_some_and(|place| Arc::strong_count(&place.uses) > 1)
     }
 
@@ -275,7 +276,7 @@ impl Disks {
         }
     }
 
-    /// Returns the folder of a place, mounted if it has to be.
+    /// Returns the folder of a place, and mounts it if necessary.
     fn reach(&self, owner: &Owner) -> Result<PathBuf, VolumeError> {
         let root = self.root_of(owner);
         let image = self.home(owner).join(IMAGE);

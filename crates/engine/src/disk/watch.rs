@@ -1,6 +1,6 @@
-//! Watches the places of running servers: one that is over what it may use is stopped with the
-//! reason, and while the disk of the gateway itself runs full, whoever fills it is stopped first, so
-//! that the calls of others can still be recorded.
+//! Watches the places of running servers: a server that exceeds its limit is stopped with the
+//! reason. When the gateway's own disk is nearly full, the server that fills it is stopped, so that
+//! calls of other servers can still be recorded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use tracing::warn;
 
 use super::{Disks, Owner, Place, measure};
 
-/// What hosted servers leave free on the disk of the gateway, for its journal and store; on a small
-/// disk a part of it.
+/// How much space stays reserved on the gateway's disk for its journal and store; less on a small
+/// disk.
 const KEPT_FREE: u64 = 256 << 20;
 const KEPT_PART: u64 = 10;
-/// How often the places are looked at.
+/// How often the places are checked.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often while less than [`SCARCE`] times what is kept is free: a disk can be filled within a second.
+/// How often while less than [`SCARCE`] times the reserve is free: a disk can be filled within a
+/// second.
 const OFTEN: Duration = Duration::from_millis(50);
 const SCARCE: u64 = 8;
-/// A walk may take one such part of the time.
+/// The share of time that measuring may take, as a divisor.
 const SHARE: u32 = 20;
 
 impl Disks {
-    /// Watches until it is stopped.
+    /// Watches until stopped.
     pub(crate) async fn watch(self, stop: CancellationToken) {
         let mut due: HashMap<Owner, Instant> = HashMap::new();
         let mut before: HashMap<Owner, u64> = HashMap::new();
@@ -66,7 +67,7 @@ impl Disks {
         }
     }
 
-    /// Returns how many bytes are free on the disk of the gateway, and how many are to stay so.
+    /// Returns how many bytes are free on the gateway's disk, and how many are reserved.
     pub(super) fn free(&self) -> (u64, u64) {
         let folder = self.inner.folder.ancestors().find(|path| path.is_dir());
         let Some(found) = folder.and_then(|folder| rustix::fs::statvfs(folder).ok()) else {
@@ -77,7 +78,7 @@ impl Disks {
         (free, KEPT_FREE.min(all / KEPT_PART))
     }
 
-    /// Returns who uses the most of the disk, in a sentence for people.
+    /// Describes the servers that use most of the disk.
     pub(super) fn most_used(&self) -> String {
         let mut used: Vec<(u64, String)> = self
             .places()
@@ -95,7 +96,7 @@ impl Disks {
         }
     }
 
-    /// Returns a warning that names who fills the disk, if it is nearly full.
+    /// Returns a warning that names the largest users, if the disk is nearly full.
     pub(crate) fn warning(&self) -> Option<String> {
         let (free, kept) = self.free();
         (free < kept).then(|| {
@@ -109,7 +110,7 @@ impl Disks {
 }
 
 impl Place {
-    /// Stops the server if it is over what it may use.
+    /// Stops the server if it exceeds its limit.
     fn judge(&self, found: measure::Found) {
         let inodes = self.inodes();
         if let Some(hides) = found.hides {
@@ -132,7 +133,7 @@ impl Place {
         self.over.send_replace(Some(why));
     }
 
-    /// Returns how many bytes of the gateway's own disk the place takes.
+    /// Returns how many bytes of the gateway's own disk the place occupies.
     fn on_disk(&self) -> u64 {
         use std::os::unix::fs::MetadataExt;
         let loose = self.measured.last().map_or(0, |found| found.bytes);
@@ -142,14 +143,14 @@ impl Place {
     }
 }
 
-/// Measures a place on a thread that may block; returns how long that took as well.
+/// Measures a place on a blocking thread; also returns how long that took.
 async fn walk(place: &Arc<Place>) -> (measure::Found, Duration) {
     let (begun, place) = (Instant::now(), Arc::clone(place));
     let walked = tokio::task::spawn_blocking(move || place.measure()).await;
     (walked.unwrap_or_default(), begun.elapsed())
 }
 
-/// Stops the server that took the most since the last look, if any took much.
+/// Stops the server that grew most since the last check, if one grew much.
 fn stop_who_fills(places: &[Arc<Place>], before: &HashMap<Owner, u64>, now: &HashMap<Owner, u64>) {
     let grown = |place: &&Arc<Place>| {
         let now = now.get(&place.owner).copied().unwrap_or_default();
@@ -159,7 +160,8 @@ fn stop_who_fills(places: &[Arc<Place>], before: &HashMap<Owner, u64>, now: &Has
     let Some(most) = running.clone().max_by_key(grown) else {
         return;
     };
-    // Growth that no measure shows, such as a file without a name, is that of one that is only measured.
+    // Growth that no measurement shows, such as a deleted file, is attributed to a server that is
+    // only measured.
     let place = match grown(&most) {
         0 => running
             .filter(|place| !place.loose.is_empty())

@@ -1,4 +1,4 @@
-//! A driver for tests. Its servers are tasks that do what their arguments say, over streams in memory.
+//! A driver for tests. Its servers are tasks that follow their arguments, over streams in memory.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::{
 const TERM: i32 = 15;
 const KILL: i32 = 9;
 
-/// Where fake servers run; outlives the drivers over it, as a container engine outlives gateways.
+/// The host of fake servers; outlives its drivers, as a container engine outlives gateways.
 #[derive(Clone, Default)]
 pub(crate) struct FakeHost {
     servers: Arc<Mutex<Vec<FakeServer>>>,
@@ -37,7 +37,7 @@ struct FakeServer {
 /// Starts fake servers on its host.
 pub(crate) struct FakeDriver(pub(crate) FakeHost);
 
-/// Returns the spec of a fake server that does what these words say.
+/// Returns the spec of a fake server that executes these words.
 pub(crate) fn fake_spec(words: &[&str]) -> ServerSpec {
     let args = words.iter().map(|word| (*word).to_owned());
     let launch = ProcessLaunch {
@@ -179,7 +179,7 @@ impl Driver for FakeDriver {
     }
 }
 
-/// Does what the words say until that is done or a signal ends it.
+/// Executes the words until they are done or a signal ends it.
 async fn run(
     words: Vec<String>,
     (stdin, mut stdout, mut stderr): (DuplexStream, DuplexStream, DuplexStream),
@@ -227,7 +227,7 @@ async fn echo(mut stdin: DuplexStream, stdout: &mut DuplexStream) -> i32 {
     0
 }
 
-/// Speaks just enough of the protocol: one tool, which says handshake.
+/// Implements the minimum of the protocol: one tool, named `hello`.
 async fn mcp(stdin: DuplexStream, stdout: &mut DuplexStream) -> i32 {
     let mut lines = BufReader::new(stdin).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -1,7 +1,7 @@
-//! What hosted servers have in common, be they commands or images: the sandbox, a bounded place on
-//! disk, users of their own, the network they were granted, and a floor below which nothing starts.
+//! The common part of hosted servers, commands and images: the sandbox, a place of limited size on
+//! disk, separate users, the granted network, and a required level of isolation.
 //!
-//! Only this module, `process` and `image` name the sandbox's types. Entry points: [`Hosted::open`]
+//! Only this module, `process` and `image` use the sandbox's types. Entry points: [`Hosted::open`]
 //! and [`Hosted::start`].
 
 mod control;
@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use self::control::HostedControl;
 use self::floor::{FloorError, check_report};
 pub(super) use self::floor::{Rungs, choose};
-use self::forward::Way;
+use self::forward::Dialer;
 pub(super) use self::gvisor::Gvisor;
 pub(super) use self::shown::{host_report, promises};
 use self::shown::{isolation, limit_reports};
@@ -37,46 +37,46 @@ use super::{
 use crate::disk::{Disks, Owner, Place, PlaceRequest};
 use crate::egress::Egress;
 
-/// The search path of hosted servers: the gateway's own says where its owner has programs.
+/// The `PATH` of hosted servers; the gateway's own would show where its owner has programs.
 pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// How much of a server's memory limit its scratch may take where it is memory.
+/// The share of a server's memory limit for a scratch space in memory, as a divisor.
 const SCRATCH_SHARE: u64 = 4;
-/// The most that such a scratch is given.
+/// The maximum size of such a scratch space.
 const MOST_SCRATCH: u64 = 256 << 20;
-/// The least.
+/// The minimum size.
 const LEAST_SCRATCH: u64 = 8 << 20;
-/// Open descriptors of each process.
+/// The limit of open descriptors of each process.
 const NOFILE: u64 = 1024;
-/// What the disk limit is for servers whose spec says nothing.
+/// The default disk limit.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// What the drivers of hosted servers share. One per gateway.
+/// Shared by the drivers of hosted servers. One per gateway.
 pub(crate) struct Hosted {
     pub(super) sandbox: Sandbox,
     pub(super) disks: Disks,
     pub(super) gvisor: Gvisor,
     pub(super) options: HostedOptions,
-    /// Allocates users, once the store is open.
+    /// The store that allocates user ids, once it is open.
     store: OnceLock<Store>,
-    /// How many servers start at a time.
+    /// Limits how many servers start at once.
     starts: Semaphore,
 }
 
-/// What the drivers of processes and images are given.
+/// The options of the process and image drivers.
 pub(crate) struct HostedOptions {
-    /// The project of the data folder itself.
+    /// The project of the data folder.
     pub(crate) project: ProjectName,
-    /// Names the gateway, the same over its restarts.
+    /// Identifies the gateway; the same over its restarts.
     pub(crate) gateway: String,
-    /// The variables that every process of a person's own gets.
+    /// The variables of a user's own processes.
     pub(crate) environment: Vec<(String, String)>,
     /// Hidden from servers, except each server's own folder in it.
     pub(crate) data_folder: PathBuf,
-    /// Further folders that are hidden from servers.
+    /// Additional folders that are hidden from servers.
     pub(crate) hidden: Vec<PathBuf>,
 }
 
-/// A hosted server that is about to start: what the driver asks for beside the command itself.
+/// A hosted server that is about to start: the driver's parameters besides the command.
 pub(super) struct HostedStart<'a> {
     pub(super) labels: &'a Labels,
     pub(super) hosting: &'a Hosting,
@@ -86,12 +86,12 @@ pub(super) struct HostedStart<'a> {
     pub(super) provider: &'static str,
     pub(super) reason: String,
     pub(super) image: Option<ImageReport>,
-    /// Kept until the instance has ended, such as the lock on an image's layers.
+    /// Held until the instance has ended, such as the lock on an image's layers.
     pub(super) held: Box<dyn Send>,
 }
 
 impl Hosted {
-    /// Tries what the host offers, and cleans up what an earlier process of this gateway left. Blocks.
+    /// Probes the host, and removes the leftovers of an earlier process of this gateway. Blocks.
     pub(crate) fn open(options: HostedOptions) -> Result<Self, DriverError> {
         let sandbox = probe(options.gateway.clone())?;
         let data_folder = &options.data_folder;
@@ -114,18 +114,18 @@ impl Hosted {
         })
     }
 
-    /// Has users allocated in this store from now on.
+    /// Sets the store that allocates user ids.
     pub(crate) fn use_store(&self, store: Store) {
         // Only the first is used.
         drop(self.store.set(store));
     }
 
-    /// Returns what the servers keep on disk.
+    /// Returns the storage of the servers.
     pub(crate) fn disks(&self) -> &Disks {
         &self.disks
     }
 
-    /// Returns what the host offers.
+    /// Returns what the host supports.
     pub(super) fn host_report(&self) -> HostReport {
         let mut report = host_report(&self.sandbox);
         let (available, detail) = match self.disks.how() {
@@ -141,7 +141,7 @@ impl Hosted {
         report
     }
 
-    /// Returns how the host offers a means of isolation, or why it does not.
+    /// Returns how the host supports an isolation feature, or why it does not.
     pub(super) fn has(&self, name: &str) -> Result<String, String> {
         match self.sandbox.host().fact(name) {
             Some(fact) if fact.available => Ok(fact.detail.clone()),
@@ -150,8 +150,8 @@ impl Hosted {
         }
     }
 
-    /// Returns the users of a server: a range of its own where the gateway is root. One whose server
-    /// writes outside of its place stays its own for good.
+    /// Returns the user ids of a server: a separate range if the gateway is root. The range of a
+    /// server that writes outside its place is never reused.
     pub(super) async fn ids(
         &self,
         labels: &Labels,
@@ -173,7 +173,7 @@ impl Hosted {
         Ok(Ids::Range { first })
     }
 
-    /// Returns the digest of the image with which a registered server was ready last.
+    /// Returns the digest of the image with which a registered server last became ready.
     pub(super) async fn known_digest(&self, labels: &Labels, image: &str) -> Option<String> {
         let rows = self.store.get()?.workspaces(&labels.project).await.ok()?;
         let mut rows = rows.into_iter();
@@ -182,7 +182,7 @@ impl Hosted {
             .filter(|_| row.image.as_deref() == Some(image))
     }
 
-    /// Makes the place of a server on disk ready for a start.
+    /// Prepares the place of a server on disk for a start.
     pub(super) async fn place(
         &self,
         labels: &Labels,
@@ -211,7 +211,7 @@ impl Hosted {
         Ok(place)
     }
 
-    /// Has the store know the volumes; what the disk has counts, whatever the store does.
+    /// Records the volumes in the store. Errors are only logged: the disk is authoritative.
     async fn note_volumes(&self, labels: &Labels, place: &Place, volumes: &[PathBuf]) {
         let Some(store) = self.store.get() else {
             return;
@@ -231,7 +231,7 @@ impl Hosted {
         }
     }
 
-    /// Spawns a command and joins everything that belongs to a hosted instance.
+    /// Spawns a command and assembles the hosted instance.
     pub(super) async fn start(
         &self,
         mut command: Command,
@@ -252,7 +252,7 @@ impl Hosted {
                 command.env.push((name, value));
             }
         }
-        // A port of this machine that is taken fails the start before anything runs.
+        // If a published port is in use, the start fails before anything runs.
         let published = match &bridge {
             Bridge::Http {
                 published: Some(port),
@@ -260,7 +260,7 @@ impl Hosted {
             } => Some(forward::publish(*port).await?),
             Bridge::Http { .. } | Bridge::Stdio => None,
         };
-        // Judged before the program's first instruction, and again by what was done.
+        // Checked before the program runs, and again in the report.
         command.floor = Floor::Whole;
         let permit = self.starts.acquire().await.map_err(DriverError::new)?;
         let spawned = self.sandbox.spawn(&command).await;
@@ -278,10 +278,10 @@ impl Hosted {
             let inside = spawned.tree.inside();
             forward::open_egress(&mut tasks, &inside, &egress).await?;
         }
-        let way = Way::new(&spawned.tree, command.network);
+        let dialer = Dialer::new(&spawned.tree, command.network);
         let shown = published.as_ref().map(|(_, address)| address.clone());
         if let (Some((listener, _)), Bridge::Http { port, .. }) = (published, &bridge) {
-            tasks.spawn(forward::published(listener, way.clone(), *port));
+            tasks.spawn(forward::published(listener, dialer.clone(), *port));
         }
         let isolation = isolation(&spawned.report, &start, &command, shown.as_deref());
         let limits = limit_reports(&isolation, &start);
@@ -305,7 +305,7 @@ impl Hosted {
         start
             .place
             .count_unnamed(Box::new(move |devices| unnamed.unnamed_files(devices)));
-        // Whoever shows the usage does not keep the place from being removed.
+        // A reader of usage figures must not prevent the removal of the place.
         let (meter, place) = (spawned.tree.meter(), Arc::downgrade(&start.place));
         let mut held = start.held;
         let Spawned {
@@ -322,9 +322,9 @@ impl Hosted {
                 stderr: Some(Box::new(stderr)),
             }),
             Bridge::Http { port, path, .. } => {
-                // Open for as long as it runs: many servers take its end for theirs.
+                // Kept open while the server runs: many servers exit at the end of their input.
                 held = Box::new((held, stdin));
-                let socket = forward::open_socket(&mut tasks, way, port)?;
+                let socket = forward::open_socket(&mut tasks, dialer, port)?;
                 let mut address = RemoteLaunch::new(format!("http://127.0.0.1:{port}{path}"));
                 address.transport = start.hosting.transport;
                 Io::Inside(Box::new(InsideServer {
@@ -369,7 +369,7 @@ fn rules(grant: &NetworkGrant) -> Vec<String> {
     }
 }
 
-/// Returns the limits of the sandbox for those of a spec.
+/// Converts the limits of a spec for the sandbox.
 pub(super) fn sandbox_limits(limits: &ResourceLimits) -> Limits {
     Limits {
         cpu: limits.cpu,
@@ -379,7 +379,7 @@ pub(super) fn sandbox_limits(limits: &ResourceLimits) -> Limits {
     }
 }
 
-/// Returns where a server's scratch lies: on its bounded place, or in memory that counts as its own.
+/// Returns the location of a server's scratch space: in its place on disk, or in memory.
 pub(super) fn scratch(place: &Place, limits: &ResourceLimits) -> Scratch {
     let is_bounded = place.is_bounded();
     let memory = limits.memory_bytes.unwrap_or(MOST_SCRATCH * SCRATCH_SHARE);
@@ -391,21 +391,21 @@ pub(super) fn scratch(place: &Place, limits: &ResourceLimits) -> Scratch {
     }
 }
 
-/// Returns what names a server's cgroup and picks its user: another in each project.
+/// Returns the label that names a server's cgroup and determines its user; unique across projects.
 pub(super) fn label(project: Option<&ProjectName>, name: &ServerName) -> String {
     match project {
-        // No name of a server has a slash in it.
+        // The name of a server never contains a slash.
         Some(project) => format!("{project}/{name}"),
         None => name.to_string(),
     }
 }
 
-/// Tries what the host offers.
+/// Probes what the host supports.
 pub(super) fn probe(instance: String) -> Result<Sandbox, DriverError> {
     Sandbox::probe(SandboxOptions { instance }).map_err(DriverError::new)
 }
 
-/// Finds a program along a search path of the host; nothing if it is not there or is a path itself.
+/// Finds a program on a search path of the host; `None` if it is missing or given as a path.
 pub(super) fn on_path(program: &str, path: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     if program.contains('/') {

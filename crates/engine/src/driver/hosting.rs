@@ -1,27 +1,27 @@
-//! What is shown of a hosted instance besides its isolation: the image it runs, the limits it is held
-//! to, and how it reaches the network. Plain values; the drivers fill them in.
+//! The report of a hosted instance besides its isolation: its image, its limits and its network.
+//! Plain values; the drivers fill them in.
 
 use super::PromiseState;
 
-/// What is known of a hosted instance.
+/// The report of a hosted instance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostingReport {
-    /// The image it runs; nothing for a command.
+    /// Its image; `None` for a command.
     pub image: Option<ImageReport>,
-    /// What it may use, and whether that is enforced.
+    /// Its limits, and whether they are enforced.
     pub limits: Vec<LimitReport>,
-    /// The network it was given: `none`, `egress` or `full`.
+    /// Its network access: `none`, `egress` or `full`.
     pub network: &'static str,
-    /// The hosts and ports that it may connect to, if it has `egress`.
+    /// The hosts and ports that it may connect to with `egress`.
     pub egress: Vec<String>,
-    /// The loopback address at which it can be reached without the gateway: grants and audit do not
-    /// apply there.
+    /// The published loopback address, which bypasses the gateway: grants and audit do not apply
+    /// there.
     pub published: Option<String>,
     /// The paths of its volumes.
     pub volumes: Vec<String>,
 }
 
-/// An image as an instance runs it.
+/// The image of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageReport {
     /// The reference as registered.
@@ -34,7 +34,7 @@ pub struct ImageReport {
     pub layers: Vec<LayerReport>,
     /// When it was pulled or imported, in milliseconds since 1970.
     pub pulled_ms: u64,
-    /// The user that the image asks for.
+    /// The user in the image's configuration.
     pub user: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct LayerReport {
 pub struct LimitReport {
     /// `cpu`, `memory`, `pids` or `disk`.
     pub name: &'static str,
-    /// What it is.
+    /// Its value.
     pub value: LimitValue,
     /// Whether it is enforced.
     pub state: PromiseState,
@@ -63,10 +63,10 @@ pub struct LimitReport {
 /// The value of a limit, in its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LimitValue {
-    /// Processor cores.
+    /// CPU cores.
     Cores(f64),
     /// Bytes.
     Bytes(u64),
-    /// A number of things.
+    /// A count.
     Count(u64),
 }

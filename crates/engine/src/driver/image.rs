@@ -1,7 +1,8 @@
-//! The driver of servers that are images: pulled and unpacked by `gantry-images`, run by our own init
-//! on a root made of their layers, in gVisor or in namespaces of their own. No container engine.
+//! The driver of servers that are images: `gantry-images` pulls and unpacks them, Gantry's own init
+//! runs them on a root made of their layers, in gVisor or in namespaces. No container engine.
 //!
-//! Nothing outlives the gateway, so there is nothing to recover. Entry point: [`ImageDriver::new`].
+//! No instance outlives the gateway, so there is nothing to recover. Entry point:
+//! [`ImageDriver::new`].
 
 mod plan;
 mod pull;
@@ -27,7 +28,7 @@ use super::{
 };
 use crate::image_store::Images;
 
-/// Where the flat roots of images lie, in the data folder, on hosts without overlay.
+/// The parent folder of merged image roots, in the data folder, on hosts without overlay.
 const FLAT: &str = "flat";
 
 /// Starts the images of all servers of an engine.
@@ -41,8 +42,8 @@ impl ImageDriver {
         Self { hosted, images }
     }
 
-    /// Returns which rungs this host has, each proved by something that ran in it. gVisor is not tried for
-    /// who asks for another: that takes longer than the rest of a start.
+    /// Returns the isolation levels of this host, each proved by a test run. gVisor is tested only
+    /// if it may be used: that takes longer than the rest of a start.
     async fn rungs(&self, provider: Provider) -> (Rungs, Option<GVisor>) {
         let gvisor = match provider.rung() {
             None | Some(Rung::Gvisor) => self.hosted.gvisor.prove(&self.hosted.sandbox).await,
@@ -59,7 +60,7 @@ impl ImageDriver {
         (rungs, program)
     }
 
-    /// Returns how images run in namespaces of their own here, or why they do not.
+    /// Returns how images run in namespaces here, or why they do not.
     fn namespaces(&self) -> Result<String, String> {
         let root = self.hosted.has("own root")?;
         for part in ["seccomp", "landlock", "ipc namespace"] {
@@ -155,8 +156,7 @@ impl ImageDriver {
         held.await.map_err(DriverError::new)
     }
 
-    /// Returns what the root is made of: the layers, or one folder of them all where the host has no
-    /// overlay.
+    /// Returns the base of the root: the layers, or one merged folder if the host has no overlay.
     async fn base(
         &self,
         record: &ImageRecord,

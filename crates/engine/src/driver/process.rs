@@ -1,10 +1,10 @@
 //! The driver of servers that are commands on this machine, each in a sandboxed process tree.
 //!
-//! Profile `local`: on the host's own root. Profile `hosted`: on a root of its own, made of read-only
-//! parts of the host's, with a bounded place on disk.
+//! Profile `local`: on the host's own root. Profile `hosted`: on a separate root, made of read-only
+//! parts of the host's, with limited storage.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,16 +25,18 @@ use super::{
     StartRequest, Stdin, Streams, Usage,
 };
 
-/// The parent, in the data folder, of the working folders of servers that name none.
+/// The parent folder, in the data folder, of default working folders.
 const FOLDERS: &str = "servers";
-/// How long a disk may take to say whether a file is there.
+/// Time limit for checking whether a file exists.
 const LOOK: Duration = Duration::from_secs(1);
-/// Where a hosted command works if its spec names no folder.
-const WORK: &str = "/work";
-/// Variables of the gateway's that hosted commands get as well: they say nothing of the machine.
+/// Where a hosted command works if its spec names no folder; in the second if its program lies in the first,
+/// which would hide it.
+const OWN_FOLDERS: [&str; 2] = ["/work", "/workspace"];
+/// Variables of the gateway that hosted commands get as well: they reveal nothing about the
+/// machine.
 const PASSED_ON: [&str; 4] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ"];
 
-/// Returns what this host offers to sandboxed processes, found by trying.
+/// Probes what this host supports for sandboxed processes.
 pub fn probe_host() -> Result<HostReport, DriverError> {
     let instance = format!("probe-{}", std::process::id());
     Ok(host_report(&probe(instance)?))
@@ -54,7 +56,7 @@ impl ProcessDriver {
         (*project != self.hosted.options.project).then_some(project)
     }
 
-    /// Returns the command of a person's own server, on the host's root.
+    /// Returns the command of a user's own server, on the host's root.
     fn local(&self, project: &ProjectName, name: &ServerName, launch: &ProcessLaunch) -> Command {
         let project = self.project(project);
         let options = &self.hosted.options;
@@ -63,8 +65,8 @@ impl ProcessDriver {
         let cwd = launch.cwd.clone().unwrap_or_else(|| {
             let mut builder = std::fs::DirBuilder::new();
             builder.mode(0o700);
-            // Not its parents: a data folder that was removed is not made again. If this fails, the
-            // start fails on the working folder and says so.
+            // Its parents are not created: a removed data folder must stay removed. If this fails,
+            // the start fails on the working folder and reports it.
             drop(builder.create(&own_folder));
             own_folder.clone()
         });
@@ -91,7 +93,7 @@ impl ProcessDriver {
         }
     }
 
-    /// Returns the command of a hosted server, on a root of its own; its place on disk is not there yet.
+    /// Returns the command of a hosted server, on a separate root; its storage is added later.
     fn hosted(&self, project: &ProjectName, name: &ServerName, launch: &ProcessLaunch) -> Command {
         let cwd = launch.cwd.clone();
         let mut env = vec![("PATH".to_owned(), PATH.to_owned())];
@@ -101,13 +103,14 @@ impl ProcessDriver {
         env.extend(passed.cloned());
         env.retain(|(variable, _)| !launch.env.contains_key(variable));
         env.extend(own_variables(launch));
+        let program = self.found(&launch.command);
         Command {
             name: label(self.project(project), name),
-            program: self.found(&launch.command),
             args: launch.args.clone(),
             env,
             writable: launch.cwd.iter().cloned().collect(),
-            cwd: cwd.unwrap_or_else(|| PathBuf::from(WORK)),
+            cwd: cwd.unwrap_or_else(|| own_folder(&program)),
+            program,
             profile: gantry_sandbox::Profile::Hosted,
             limits: hosted::sandbox_limits(&launch.limits_in_force()),
             network: Network::None,
@@ -116,7 +119,7 @@ impl ProcessDriver {
         }
     }
 
-    /// Returns a program of the gateway's own search path by its path, unless it is where all see it.
+    /// Resolves a program on the gateway's own search path, unless it is in a system folder.
     fn found(&self, program: &str) -> String {
         if on_path(program, PATH).is_some() {
             return program.to_owned();
@@ -127,7 +130,7 @@ impl ProcessDriver {
         own.map_or_else(|| program.to_owned(), |path| path.display().to_string())
     }
 
-    /// Refuses a working folder that would let the server out, wherever links lead by now.
+    /// Refuses a working folder that would let the server escape; follows links.
     async fn checked_cwd(
         &self,
         spec: &ServerSpec,
@@ -167,12 +170,13 @@ impl ProcessDriver {
         let outside: Vec<PathBuf> = cwd.iter().cloned().collect();
         let place = hosted.place(&labels, &limits, &volumes, &outside).await?;
         let mut command = self.hosted(&labels.project, &spec.name, launch);
-        // The folder that was checked, wherever a link leads by now.
+        // The folder that was checked: a link may point elsewhere by now.
         if let Some(cwd) = cwd {
             (command.writable, command.cwd) = (vec![cwd.clone()], cwd);
         }
         command.ids = hosted.ids(&labels, launch.cwd.is_some()).await?;
-        let own = launch.cwd.is_none().then(|| (WORK.into(), place.work()));
+        let own = launch.cwd.is_none();
+        let own = own.then(|| (command.cwd.clone(), place.work()));
         let volume = |path: &PathBuf| (path.clone(), place.volume(path));
         let mounts = own.into_iter().chain(volumes.iter().map(volume));
         command.root = Root::Own(OwnRoot {
@@ -201,6 +205,13 @@ impl ProcessDriver {
         };
         hosted.start(command, start).await
     }
+}
+
+/// Returns where a program works whose spec names no folder.
+fn own_folder(program: &str) -> PathBuf {
+    let [usual, other] = OWN_FOLDERS;
+    let is_hidden = Path::new(program).starts_with(usual);
+    PathBuf::from(if is_hidden { other } else { usual })
 }
 
 impl Driver for ProcessDriver {
@@ -237,7 +248,7 @@ impl Driver for ProcessDriver {
         })
     }
 
-    /// Names arguments only if they exist as files: what merely looks like a path is none.
+    /// Names only arguments that exist as files.
     fn explain<'a>(
         &'a self,
         project: &'a ProjectName,
@@ -302,7 +313,7 @@ impl Control for Tree {
     }
 }
 
-/// Refuses a hosted command that wants an isolation that only images have.
+/// Refuses a hosted command that requires an isolation level of images.
 fn check_rung(launch: &ProcessLaunch) -> Result<(), DriverError> {
     let why = "a command is hosted as a sandboxed process; give the server an `image` for more";
     let wanted = launch.hosting.provider;
@@ -313,15 +324,15 @@ fn check_rung(launch: &ProcessLaunch) -> Result<(), DriverError> {
     }
     match launch.hosting.isolation_floor {
         Some(floor) if floor > Rung::Process => {
-            let error = format!("isolation_floor: `{}` is demanded: {why}", floor.as_str());
+            let error = format!("isolation_floor: `{}` is required: {why}", floor.as_str());
             Err(DriverError::new(error))
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// Returns where the servers of a project have their working folders, in the data folder: `servers` for
-/// the folder's own project, `projects/NAME/servers` for others.
+/// Returns the parent of a project's default working folders, in the data folder: `servers` for the
+/// folder's own project, `projects/NAME/servers` for others.
 pub(crate) fn folders(project: Option<&ProjectName>) -> PathBuf {
     match project {
         None => PathBuf::from(FOLDERS),
@@ -376,5 +387,12 @@ mod tests {
         assert_eq!(label(None, &name), "peer");
         assert_ne!(label(Some(&one), &name), label(Some(&other), &name));
         assert_ne!(folders(Some(&one)), folders(Some(&other)));
+    }
+
+    #[test]
+    fn a_programs_own_folder_does_not_hide_the_program() {
+        assert_eq!(own_folder("npx"), Path::new("/work"));
+        assert_eq!(own_folder("/workshop/bin/x"), Path::new("/work"));
+        assert_eq!(own_folder("/work/bin/x"), Path::new("/workspace"));
     }
 }

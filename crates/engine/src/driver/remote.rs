@@ -1,4 +1,4 @@
-//! The driver of servers that run elsewhere: starts nothing and returns the address to connect to.
+//! The driver of remote servers: starts nothing and returns the address to connect to.
 
 use std::future;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Driver for RemoteDriver {
     }
 }
 
-/// Ends when it is released: the server itself is not ours to end.
+/// Ends when it is released: the remote server itself is not stopped.
 #[derive(Default)]
 struct Released(CancellationToken);
 

@@ -1,21 +1,21 @@
-//! What drivers report: what a host offers, what an instance was given, what it uses, how it ended.
+//! The reports of drivers: host features, isolation and usage of an instance, its exit status.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// What a host offers, one fact per means of isolation.
+/// What a host supports, one fact per isolation feature.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HostReport {
     /// The facts in a fixed order.
     pub facts: Vec<HostFact>,
 }
 
-/// One means of isolation and whether this host offers it.
+/// One isolation feature and whether this host supports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostFact {
-    /// The name of the means.
+    /// The name of the feature.
     pub name: &'static str,
     /// Whether it works here.
     pub available: bool,
@@ -23,7 +23,7 @@ pub struct HostFact {
     pub detail: String,
 }
 
-/// The isolation of one instance: who provides it, and what became of every protection.
+/// The isolation of one instance: its provider, and the state of every protection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsolationReport {
     /// What isolates the instance, such as `process`.
@@ -48,11 +48,11 @@ pub struct Promise {
 /// Whether a protection is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromiseState {
-    /// It is.
+    /// It is enforced.
     Enforced,
-    /// It was asked for, and the host does not provide it.
+    /// It was requested, but the host does not support it.
     NotEnforced,
-    /// The profile or the limits do not ask for it.
+    /// The profile or the limits do not request it.
     NotAsked,
 }
 
@@ -68,7 +68,7 @@ impl PromiseState {
 }
 
 impl IsolationReport {
-    /// Returns one line: what is enforced, what is not and why.
+    /// Returns one line: which protections are enforced, which are not, and why.
     pub fn summary(&self) -> String {
         let of_state = |state| {
             let promises = self.promises.iter();
@@ -89,33 +89,33 @@ impl IsolationReport {
     }
 }
 
-/// What an instance uses at a moment, all its processes together.
+/// The resource usage of an instance at a moment, all its processes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time since the start.
+    /// CPU time since the start.
     pub cpu: Duration,
-    /// Memory in bytes, without file cache that can be dropped.
+    /// Memory in bytes, without reclaimable file cache.
     pub memory_bytes: u64,
     /// Processes, and threads where the host counts them.
     pub pids: u64,
-    /// Whether it ran into its limit of processes lately.
+    /// Whether it reached its process limit recently.
     pub pids_limit_hit: bool,
-    /// Bytes that its files take on disk, where they are known.
+    /// The size of its files on disk, if known.
     pub disk_bytes: Option<u64>,
 }
 
 /// How an instance ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExitStatus {
-    /// Its exit code, if it ended by itself.
+    /// Its exit code, unless a signal ended it.
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
-    /// Whether it reached its memory limit and was killed for it.
+    /// Whether it was killed for exceeding its memory limit.
     pub(crate) oom_killed: bool,
-    /// Whether it reached its limit of processes at some time.
+    /// Whether it reached its process limit at some time.
     pub(crate) pids_limit_hit: bool,
-    /// Why the gateway itself ended it, such as a full disk.
+    /// Why the gateway stopped it, such as a full disk.
     pub(crate) stopped: Option<String>,
 }
 

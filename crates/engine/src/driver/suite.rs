@@ -1,4 +1,4 @@
-//! The conformance suite: what the runner relies on, checked of every driver.
+//! The conformance suite: what the runner relies on, checked for every driver.
 //!
 //! A new driver gets a [`World`] and a test that calls [`conforms`].
 
@@ -21,10 +21,10 @@ use super::{
     Stdin, Streams,
 };
 
-/// How long an instance may take to do what it is told.
+/// How long an instance may take for each act.
 const LONG: Duration = Duration::from_secs(20);
 
-/// What a server of the suite does.
+/// The behaviour of a test server.
 #[derive(Clone, Copy)]
 enum Act {
     /// Copies its input to its output, and exits with 0 at the end of the input.
@@ -46,12 +46,12 @@ trait World {
 
     fn spec(&self, act: Act) -> ServerSpec;
 
-    /// Tells whether a program is looked for before the start is over.
+    /// Returns whether a missing program is reported before the start returns.
     fn looks_first(&self) -> bool {
         true
     }
 
-    /// Loses an instance as a gateway does that is killed.
+    /// Abandons an instance like a killed gateway.
     fn lose(&self, control: Box<dyn Control>);
 }
 
@@ -139,7 +139,7 @@ impl<W: World> Suite<W> {
         control.kill();
         assert!(is_ended_by(&exit_of(&mut control).await, 9));
         rest_of(streams.stdout).await;
-        // Both may be repeated.
+        // Both may be called twice.
         control.terminate();
         control.kill();
     }
@@ -161,14 +161,14 @@ impl<W: World> Suite<W> {
             assert!(!promise.detail.is_empty(), "{}", promise.name);
         }
         drop(instance.control);
-        // It may be read after the end.
+        // The usage may be read after the end.
         (instance.usage)();
     }
 
     async fn says_why_it_cannot_start(&self) {
         let error = match self.try_start(Act::Missing).await {
             Err(error) => error,
-            // A kernel of its own looks for the program only once it runs.
+            // gVisor searches the program only once it runs.
             Ok(instance) => {
                 assert!(!self.world.looks_first());
                 let Io::Streams(streams) = instance.io else {
@@ -220,7 +220,7 @@ async fn expect(source: &mut ByteSource, text: &str) {
 
 async fn rest_of(mut source: ByteSource) -> String {
     let mut read = String::new();
-    // A connection that is cut has ended, too.
+    // An aborted connection counts as ended.
     drop(soon("the end of a stream", source.read_to_string(&mut read)).await);
     read
 }
@@ -237,18 +237,18 @@ async fn exit_of(control: &mut Box<dyn Control>) -> ExitStatus {
     soon("the exit", control.exited()).await
 }
 
-/// Tells whether a signal ended it; a kernel of its own shows that as an exit code.
+/// Returns whether a signal ended it; gVisor reports that as an exit code.
 fn is_ended_by(exit: &ExitStatus, signal: i32) -> bool {
     exit.signal == Some(signal) || exit.code == Some(128 + signal)
 }
 
-/// Asserts that it has not ended, and that waiting for the end can be cut short.
+/// Asserts that it has not ended, and that waiting is cancel safe.
 async fn assert_runs(control: &mut Box<dyn Control>) {
     let exit = tokio::time::timeout(Duration::ZERO, control.exited()).await;
     assert!(exit.is_err(), "{exit:?}");
 }
 
-/// Returns what the shell is told to do for an act.
+/// Returns the shell script of an act.
 fn script(act: Act) -> &'static str {
     match act {
         Act::Echo => "exec cat",
@@ -313,7 +313,7 @@ impl World for FakeHost {
         })
     }
 
-    /// Nobody is left to end the server.
+    /// No process is left to end the server.
     fn lose(&self, control: Box<dyn Control>) {
         std::mem::forget(control);
     }

@@ -1,4 +1,4 @@
-//! The head of a request to the proxy: what is asked for, and how it is passed on. Decides only.
+//! Parses the head of a proxy request, and rewrites it for forwarding. Only decides.
 
 use super::Destination;
 
@@ -9,17 +9,17 @@ pub(super) struct Head {
     pub(super) asked: Asked,
 }
 
-/// What is asked of the proxy.
+/// The kind of a proxy request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A tunnel.
     Tunnel,
-    /// A request, here as it is sent on: for its path, and the last of its connection.
+    /// A plain request, rewritten for forwarding: with its path only, and `Connection: close`.
     Request(Vec<u8>),
 }
 
 impl Head {
-    /// Reads a head with its empty line; nothing if it is neither a tunnel nor a plain request.
+    /// Parses a head with its empty line; `None` if it is neither a tunnel nor a plain request.
     pub(super) fn read(head: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
         let mut lines = text.split("\r\n");

@@ -1,10 +1,10 @@
-//! The proxy and the carried ports over loopback: what is named is reached, nothing else is.
+//! The proxy and the forwarded ports over loopback: only granted destinations are reached.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Answers `pong` to every connection, after four bytes.
+/// Responds `pong` to every connection, after four bytes.
 async fn echo_host() -> (u16, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

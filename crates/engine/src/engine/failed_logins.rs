@@ -10,10 +10,10 @@ use gantry_model::caller::{Context, UserTrust};
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
 use gantry_model::secret::Redactor;
-use gantry_store::CallStatus;
+use gantry_store::{CallStatus, ErrorKind};
 
 use super::Engine;
-use crate::audit::{Intent, Outcome, Surface};
+use crate::audit::{Intent, Measurements, Outcome, Surface};
 use crate::clock::unix_ms;
 
 /// The code of such a row, as in the answer.
@@ -25,8 +25,8 @@ impl Engine {
         self.inner.machine.metrics.wrong_key();
     }
 
-    /// Records that wrong keys are being tried, among the events of the server `native` and in the
-    /// audit; whoever calls this bounds how often. fault U5
+    /// Records attempts with wrong keys, among the events of the server `native` and in the audit;
+    /// the caller limits the rate. fault U5
     pub fn report_wrong_keys(&self, surface: Surface, what: String) {
         let events = &self.inner.default.router.events;
         events.report(&ServerName::native(), EventKind::WrongKeys, what.clone());
@@ -56,6 +56,9 @@ impl Engine {
             started_ms: now,
             input: None,
             redactor,
+            policy_revision: None,
+            grant: None,
+            user_source: None,
         };
         let outcome = Outcome {
             status: CallStatus::Refused,
@@ -64,6 +67,8 @@ impl Engine {
             output: None,
             duration: Duration::ZERO,
             redactor,
+            measured: Measurements::default(),
+            error_kind: Some(ErrorKind::Policy),
         };
         if let Err(error) = self.inner.machine.audit.refusal(&intent, &outcome).await {
             tracing::warn!(

@@ -1,9 +1,9 @@
-//! Projects as whoever manages the installation sees them: made, listed, unloaded, loaded, deleted. Each
-//! is an act in the log of the folder's own project, written before its effect.
+//! Projects, for administrators of the installation: create, list, unload, load, delete. Each is an
+//! act in the log of the folder's own project, written before its effect.
 //!
-//! An unloaded project runs nothing: its servers are stopped, its calls have ended, its keys are known
-//! and open nothing. A deleted one leaves its record of calls, events and acts, and nothing else
-//! (fault T9). What other gateways do to projects is followed by the revision of the installation.
+//! An unloaded project runs nothing: its servers are stopped, its calls have ended, its keys are
+//! known but refused. A deleted one leaves only its record of calls, events and acts (fault T9).
+//! Changes by other gateways are followed by the revision of the installation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::acts::{Actor, Draft};
 use crate::error::{AdminError, EngineError};
 use crate::project::Project;
 
-/// How often it is looked what other gateways did to projects.
+/// How often to check for changes of other gateways.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A project as it may be shown.
+/// The public view of a project.
 #[derive(Debug, Clone)]
 pub struct ProjectView {
     /// Its name.
     pub name: ProjectName,
-    /// What a person says of it.
+    /// Its description.
     pub description: String,
     /// When it was made, in milliseconds since 1970.
     pub created_ms: u64,
@@ -39,7 +39,7 @@ pub struct ProjectView {
     pub is_default: bool,
     /// Whether its servers run.
     pub loaded: bool,
-    /// Whether its agents are kept from everything.
+    /// Whether all access of its agents is suspended.
     pub suspended: bool,
     /// How many servers it has; unknown while it is not loaded.
     pub servers: Option<usize>,
@@ -74,8 +74,8 @@ impl Engine {
         found.ok_or_else(|| unknown(name))
     }
 
-    /// Makes a project and opens it. A name that the record of an earlier project has is refused: its
-    /// calls and acts would be shown to the new one.
+    /// Creates a project and opens it. The name of a deleted project whose record is kept is
+    /// refused: its calls and acts would appear in the new one.
     pub async fn create_project(
         &self,
         by: impl Into<Actor>,
@@ -113,7 +113,7 @@ impl Engine {
         self.open(name, true).await
     }
 
-    /// Changes what is said of a project.
+    /// Changes the description of a project.
     pub async fn describe_project(
         &self,
         by: impl Into<Actor>,
@@ -140,7 +140,7 @@ impl Engine {
             .await
     }
 
-    /// Stops everything of a project and keeps it so, also over restarts. row 0.5
+    /// Stops everything of a project permanently, also over restarts. row 0.5
     pub async fn unload_project(
         &self,
         by: impl Into<Actor>,
@@ -154,7 +154,7 @@ impl Engine {
         .await
     }
 
-    /// Starts an unloaded project again.
+    /// Loads an unloaded project again.
     pub async fn load_project(
         &self,
         by: impl Into<Actor>,
@@ -168,8 +168,8 @@ impl Engine {
         .await
     }
 
-    /// Ends a project: its calls, processes and volumes, its servers, agents, keys, grants, secrets and
-    /// settings. Its record of calls, events and acts is kept. fault T9
+    /// Deletes a project: ends its calls and processes, deletes its volumes, servers, agents, keys,
+    /// grants, secrets and settings. Its record of calls, events and acts is kept. fault T9
     pub async fn delete_project(
         &self,
         by: impl Into<Actor>,
@@ -185,7 +185,7 @@ impl Engine {
         .await
     }
 
-    /// Does something to another project than the folder's own, on record.
+    /// Changes another project than the folder's own, and records it.
     async fn change_project<F>(
         &self,
         by: impl Into<Actor>,
@@ -222,7 +222,7 @@ impl Engine {
         let inner = &self.inner;
         let _one = inner.opening.lock().await;
         let Some(project) = self.project(name) else {
-            // It is unloaded already; its keys may end for good now.
+            // It is already unloaded; its keys may end permanently now.
             if let Some(access) = inner.unloaded.load().get(name) {
                 access.close(how);
             }
@@ -246,7 +246,7 @@ impl Engine {
         self.inner.unloaded.store(Arc::new(unloaded));
     }
 
-    /// Knows the keys of a project that is not loaded, so that they are told so.
+    /// Loads the keys of an unloaded project, so that their holders get a specific error.
     pub(super) async fn know_unloaded(&self, name: ProjectName) -> Result<(), EngineError> {
         let machine = &self.inner.machine;
         let changed = machine.keys_changed.clone();
@@ -258,7 +258,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what a project's servers kept on this machine's disk.
+    /// Removes the files of a project's servers on this machine.
     async fn remove_files(&self, name: &ProjectName) {
         let (machine, name) = (Arc::clone(&self.inner.machine), name.clone());
         let removing = tokio::task::spawn_blocking(move || {
@@ -272,8 +272,7 @@ impl Engine {
         drop(removing.await);
     }
 
-    /// Opens, unloads and closes what other gateways have made, unloaded or deleted, until the engine
-    /// stops.
+    /// Opens, unloads and closes projects as other gateways do, until the engine stops.
     pub(super) async fn follow_projects(inner: std::sync::Weak<Inner>) {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -333,7 +332,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens a project; one that cannot be opened stays closed and hurts no other.
+    /// Opens a project; one that cannot be opened stays closed without affecting others.
     pub(super) async fn open_or_say(&self, name: ProjectName) {
         if let Err(error) = self.open(name.clone(), true).await {
             error!(

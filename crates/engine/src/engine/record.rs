@@ -1,6 +1,5 @@
-//! What is recorded of the gateway itself: start and stop, retention, and what an administrator
-//! decided about a damaged journal or a wrong clock. These acts are in the log of the data folder's
-//! project.
+//! Administrative acts of the gateway itself: start and stop, retention, and decisions about a
+//! damaged journal or a wrong clock. They are in the log of the data folder's project.
 
 use gantry_store::CallUsage;
 use serde_json::json;
@@ -10,13 +9,20 @@ use crate::acts::{Actor, Draft, OpenAct};
 use crate::error::EngineError;
 
 impl Engine {
-    /// Returns how many calls of all projects are kept, from when, and what they take.
+    /// Waits until the disk fails to confirm a write to the journal or the database, and returns
+    /// which. Earlier writes may be lost: the caller must drain this engine and start another,
+    /// which recovers what is on disk. Writes are refused meanwhile. fault F3
+    pub async fn disk_failed(&self) -> String {
+        self.inner.machine.audit.disk_failed().await
+    }
+
+    /// Returns how many calls of all projects are stored, since when, and their size.
     pub async fn call_usage(&self) -> Result<CallUsage, EngineError> {
         Ok(self.inner.machine.audit.usage().await?)
     }
 
-    /// Believes the clock, however far it is ahead of what was recorded: calls that are too old by it
-    /// are dropped from now on.
+    /// Accepts the clock, however far it is ahead of the last record: calls older than the
+    /// retention period are deleted from now on.
     pub async fn confirm_clock(&self, by: impl Into<Actor>) -> Result<(), EngineError> {
         let (by, project) = (by.into(), self.default_project());
         self.inner
@@ -34,7 +40,7 @@ impl Engine {
             .await
     }
 
-    /// Has all damage of the journal acknowledged, so that it no longer degrades the health; tells
+    /// Acknowledges all damage of the journal, so that it no longer degrades the health; returns
     /// how much there was.
     pub async fn acknowledge_damage(&self, by: impl Into<Actor>) -> Result<u64, EngineError> {
         let (by, project) = (by.into(), self.default_project());

@@ -8,8 +8,8 @@ use crate::credentials::{self, MasterKey, Rekeyed, SignInError};
 use crate::error::EngineError;
 use crate::folder::DataFolder;
 
-/// Encrypts every secret, token and stored environment with another master key: all of it or nothing.
-/// Without a new key one is made and takes the place of `data.key`.
+/// Encrypts every secret, token and stored environment with another master key, in one transaction.
+/// Without a new key, creates one and replaces `data.key`.
 pub async fn rekey(config: &EngineConfig, new: Option<MasterKey>) -> Result<Rekeyed, EngineError> {
     let (folder, store) = open(config).await?;
     let old = config.master_key.clone();
@@ -18,8 +18,8 @@ pub async fn rekey(config: &EngineConfig, new: Option<MasterKey>) -> Result<Reke
     Ok(done.map_err(SignInError::from)?)
 }
 
-/// Removes everything that a lost master key had encrypted, so that secrets can be set again; returns how
-/// many secrets and tokens went.
+/// Deletes everything that a lost master key had encrypted, so that secrets can be set again;
+/// returns how many secrets and tokens were deleted.
 pub async fn forget_secrets(config: &EngineConfig) -> Result<usize, EngineError> {
     let (folder, store) = open(config).await?;
     let given = config.master_key.clone();
@@ -28,13 +28,13 @@ pub async fn forget_secrets(config: &EngineConfig) -> Result<usize, EngineError>
     Ok(done.map_err(SignInError::from)?)
 }
 
-async fn open(config: &EngineConfig) -> Result<(DataFolder, Store), EngineError> {
+pub(super) async fn open(config: &EngineConfig) -> Result<(DataFolder, Store), EngineError> {
     let folder = DataFolder::take(&config.data_dir)?;
     let store = Store::open(&config.store, &folder.gateway()?).await?;
     Ok((folder, store))
 }
 
-async fn close(store: &Store) {
+pub(super) async fn close(store: &Store) {
     if let Err(error) = store.close().await {
         tracing::warn!(%error, "the store is closed later");
     }

@@ -1,4 +1,4 @@
-//! Samples what servers use, every few seconds, for the short history that their status shows.
+//! Samples the resource usage of servers every few seconds, for the history in their status.
 
 use std::sync::{Arc, Weak};
 
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::Inner;
 use crate::server::usage_history::EVERY;
 
-/// Samples until it is stopped.
+/// Samples until stopped.
 pub(super) async fn sample(engine: Weak<Inner>, stop: CancellationToken) {
     loop {
         tokio::select! {

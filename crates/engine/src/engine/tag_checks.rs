@@ -1,5 +1,5 @@
-//! Asks registries now and then whether the images of servers changed under their tags; a first time
-//! some minutes after the start, then as often as the configuration says. Takes nothing. fault C6
+//! Periodically checks at registries whether images of servers changed under their tags: first some
+//! minutes after the start, then at the configured interval. Pulls nothing. fault C6
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::Inner;
 use crate::random::random;
 
-/// How long after the start the first look is.
+/// How long after the start the first check is.
 const FIRST: Duration = Duration::from_secs(5 * 60);
 
-/// Looks until it is stopped.
+/// Checks until stopped.
 pub(super) async fn watch(engine: Weak<Inner>, every: Duration, stop: CancellationToken) {
     let mut wait = FIRST.min(every);
     loop {
@@ -27,7 +27,7 @@ pub(super) async fn watch(engine: Weak<Inner>, every: Duration, stop: Cancellati
         for project in engine.projects.load_full().values() {
             project.check_tags(&stop).await;
         }
-        // Gateways that were started together do not ask together.
+        // Gateways that were started together check at different times.
         let jitter = f64::from(u16::from_le_bytes(random())) / f64::from(u16::MAX);
         wait = every.mul_f64(0.9 + 0.2 * jitter);
     }

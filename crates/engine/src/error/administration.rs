@@ -1,21 +1,24 @@
-//! Errors of administering projects: roles, settings, projects, the registration policy, products, and
-//! whatever else an administrator may not do or got wrong.
+//! Errors of administrative operations: roles, settings, projects, grants, the registration policy,
+//! products.
+
+use std::time::Duration;
 
 use gantry_model::caller::Role;
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::settings::{PolicyError, Sensitive, SettingError};
+use gantry_model::spec::period;
 
 /// Why an administrator's change was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// A key of a role that whoever asks may not hand out or take away.
-    #[error("a key with the role `{role}` is not yours to make or to end")]
+    /// The caller may not create or revoke a key of this role.
+    #[error("your role may not create or revoke a key with the role `{role}`")]
     RoleAbove {
         /// The role of that key.
         role: Role,
     },
-    /// A setting that there is not, or a value that it does not take.
+    /// An unknown setting, or an invalid value.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// The project does not allow the server.
@@ -27,28 +30,45 @@ pub enum AdminError {
         /// Why.
         reasons: Vec<Sensitive>,
     },
-    /// Too much waits for a second person already.
+    /// The policy asks for a second person, and an admin wants to change it.
+    #[error(
+        "the registration policy asks for a second person, so an admin does not change it alone"
+    )]
+    PolicyOfInstallation,
+    /// Too many changes wait for a second person.
     #[error("too many registrations wait for a second person")]
     TooManyPending,
+    /// Too many holds are in force.
+    #[error("the project has {limit} holds on its audit already")]
+    TooManyHolds {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// No such hold, or it was released.
+    #[error("no hold `{id}` is in force")]
+    UnknownHold {
+        /// The id as asked for.
+        id: String,
+    },
     /// No such registration.
     #[error("no registration `{id}`")]
     UnknownRegistration {
         /// The id as asked for.
         id: String,
     },
-    /// Whoever asked for something cannot approve it.
+    /// The requester of a change cannot approve it.
     #[error("registration `{id}` is your own: somebody else must approve it")]
     OwnRegistration {
         /// Its id.
         id: String,
     },
-    /// It does not wait any more.
-    #[error("registration `{id}` is decided")]
+    /// It is already decided.
+    #[error("registration `{id}` was already approved or refused")]
     RegistrationDecided {
         /// Its id.
         id: String,
     },
-    /// What was kept of it cannot be read with the key of this data folder.
+    /// Its stored request cannot be decrypted with the key of this data folder.
     #[error("what registration `{id}` asked for cannot be decrypted")]
     RegistrationLost {
         /// Its id.
@@ -62,25 +82,116 @@ pub enum AdminError {
         /// By whom, and why.
         why: String,
     },
+    /// No such key, or it has ended.
+    #[error("no key `{id}`")]
+    UnknownKey {
+        /// The id as asked for.
+        id: String,
+    },
+    /// The key was replaced by another already.
+    #[error("key `{id}` was rotated already: `{by}` replaces it")]
+    KeyRotated {
+        /// Its id.
+        id: String,
+        /// The id of the key that replaces it.
+        by: String,
+    },
+    /// A key may not be valid for so long in this project.
+    #[error("keys of this project are valid for at most {}", period::show(*longest))]
+    KeyLifetime {
+        /// The longest time.
+        longest: Duration,
+    },
+    /// No such call waits for an approver.
+    #[error("no call `{id}` waits for an approver")]
+    UnknownApproval {
+        /// The id as asked for.
+        id: String,
+    },
+    /// The call is not the one that was looked at.
+    #[error("call `{id}` has other arguments than those that were looked at")]
+    ApprovalChanged {
+        /// The call.
+        id: String,
+    },
+    /// No such hook.
+    #[error("no hook `{name}`")]
+    UnknownHook {
+        /// The name as asked for.
+        name: String,
+    },
+    /// No version of it is known.
+    #[error("no version of the {kind} `{tool}` is known")]
+    ToolVersionUnknown {
+        /// `tool`, `prompt` or `template`.
+        kind: String,
+        /// Its server and its name.
+        tool: String,
+    },
+    /// What its server lists now is not the version that was decided on.
+    #[error("`{tool}` is not listed in that version any more")]
+    ToolVersionChanged {
+        /// Its server and its name.
+        tool: String,
+    },
     /// No such product.
     #[error("no product `{name}` is installed")]
     UnknownProduct {
         /// The name as asked for.
         name: String,
     },
-    /// What is installed is not what the plan was made for.
-    #[error("product `{name}` is not what the plan was made for")]
+    /// The installed product differs from the one the plan was made for.
+    #[error("product `{name}` has changed since the plan was made")]
     ProductChanged {
         /// Its name.
         name: String,
     },
-    /// The server is a product's to change.
+    /// The server belongs to a product.
     #[error("server `{server}` belongs to product `{product}`")]
     OfProduct {
         /// The server.
         server: ServerName,
         /// The product.
         product: String,
+    },
+    /// No such grant.
+    #[error("no grant `{id}`")]
+    UnknownGrant {
+        /// The id as asked for.
+        id: String,
+    },
+    /// The project has the maximum number of grants.
+    #[error("a project has at most {most} grants")]
+    TooManyGrants {
+        /// The maximum.
+        most: usize,
+    },
+    /// No such group of servers.
+    #[error("no group `{name}`")]
+    UnknownGroup {
+        /// The name as asked for.
+        name: String,
+    },
+    /// A group of that name exists.
+    #[error("a group `{name}` exists already")]
+    GroupExists {
+        /// The name.
+        name: String,
+    },
+    /// Grants use the group.
+    #[error("the group `{name}` is used by grants")]
+    GroupInUse {
+        /// The name.
+        name: String,
+    },
+    /// The group of files is defined by the configuration files.
+    #[error("the group `files` is defined by the configuration files")]
+    FilesGroup,
+    /// The project has the maximum number of groups.
+    #[error("a project has at most {most} groups")]
+    TooManyGroups {
+        /// The maximum.
+        most: usize,
     },
     /// No such project.
     #[error("no project `{name}`")]
@@ -94,14 +205,14 @@ pub enum AdminError {
         /// The name.
         name: ProjectName,
     },
-    /// A project of that name was deleted, and its record is kept.
-    #[error("the record of a deleted project has the name `{name}`")]
+    /// A deleted project had this name, and its record is kept.
+    #[error("the name `{name}` belonged to a deleted project whose records are kept")]
     ProjectNameUsed {
         /// The name.
         name: ProjectName,
     },
-    /// The project of the data folder itself is always there.
-    #[error("project `{name}` is the data folder's own")]
+    /// The project of the data folder cannot be unloaded or deleted.
+    #[error("project `{name}` is the default project")]
     ProjectOfFolder {
         /// The name.
         name: ProjectName,
@@ -122,16 +233,33 @@ impl Diagnose for AdminError {
             Self::RoleAbove { .. } => "auth.role",
             Self::Setting(error) => error.code(),
             Self::Policy(error) => error.code(),
-            Self::NeedsSecondPerson { .. } => "registration.approval",
+            Self::NeedsSecondPerson { .. } | Self::PolicyOfInstallation => "registration.approval",
             Self::TooManyPending => "registration.too_many",
+            Self::TooManyHolds { .. } => "audit.too_many_holds",
+            Self::UnknownHold { .. } => "audit.unknown_hold",
             Self::UnknownRegistration { .. } => "registration.unknown",
             Self::OwnRegistration { .. } => "registration.own",
             Self::RegistrationDecided { .. } => "registration.decided",
             Self::RegistrationLost { .. } => "registration.lost",
             Self::ServerSuspended { .. } => "server.suspended",
+            Self::KeyRotated { .. } => "key.rotated",
+            Self::KeyLifetime { .. } => "key.lifetime",
+            Self::UnknownApproval { .. } => "approval.unknown",
+            Self::ApprovalChanged { .. } => "approval.changed",
+            Self::UnknownHook { .. } => "hook.unknown",
+            Self::ToolVersionUnknown { .. } => "tool.version_unknown",
+            Self::ToolVersionChanged { .. } => "tool.version_changed",
             Self::UnknownProduct { .. } => "product.unknown",
             Self::ProductChanged { .. } => "product.changed",
             Self::OfProduct { .. } => "server.of_product",
+            Self::UnknownGrant { .. } => "grant.unknown",
+            Self::UnknownKey { .. } => "key.unknown",
+            Self::TooManyGrants { .. } => "grant.too_many",
+            Self::UnknownGroup { .. } => "group.unknown",
+            Self::GroupExists { .. } => "group.exists",
+            Self::GroupInUse { .. } => "group.in_use",
+            Self::FilesGroup => "group.of_files",
+            Self::TooManyGroups { .. } => "group.too_many",
             Self::UnknownProject { .. } => "project.unknown",
             Self::ProjectExists { .. } => "project.exists",
             Self::ProjectNameUsed { .. } => "project.name_used",
@@ -151,25 +279,61 @@ impl Diagnose for AdminError {
             Self::NeedsSecondPerson { .. } => {
                 Some("register it, and have somebody else approve it".into())
             }
+            Self::PolicyOfInstallation => {
+                Some("ask whoever manages the installation to change `registration.*`".into())
+            }
             Self::TooManyPending => {
                 Some("`gantry registration ls` lists them; approve or refuse some".into())
             }
+            Self::TooManyHolds { .. } => Some("release some: `gantry audit holds` lists them".into()),
+            Self::UnknownHold { .. } => Some("`gantry audit holds` lists them".into()),
             Self::UnknownRegistration { .. } => {
                 Some("`gantry registration ls` lists them".into())
             }
             Self::OwnRegistration { .. } => {
-                Some("have a key of another name approve it: `gantry key new --admin --role approver`".into())
+                Some(
+                    "have an approver approve it; whoever manages the installation makes one with `gantry \
+                     key new --admin --role approver`"
+                        .into(),
+                )
             }
             Self::RegistrationDecided { .. } => None,
             Self::RegistrationLost { .. } => Some("ask for it again".into()),
             Self::ServerSuspended { server, .. } => {
                 Some(format!("resume it: `gantry resume server {server}`"))
             }
+            Self::UnknownKey { .. } => Some("`gantry key ls` lists the active keys by id".into()),
+            Self::KeyRotated { by, .. } => Some(format!("rotate `{by}` instead")),
+            Self::KeyLifetime { .. } => {
+                Some("ask for a shorter time, or change the setting `keys.max_lifetime`".into())
+            }
+            Self::UnknownApproval { .. } => {
+                Some("`gantry approvals ls` lists those that wait at this gateway".into())
+            }
+            Self::ApprovalChanged { .. } => Some("look at it again".into()),
+            Self::UnknownHook { .. } => Some("`gantry hook ls` lists them".into()),
+            Self::ToolVersionUnknown { .. } => {
+                Some("`gantry tools changes` lists what is new or changed".into())
+            }
+            Self::ToolVersionChanged { .. } => {
+                Some("look at it again: `gantry tools diff SERVER:TOOL`".into())
+            }
             Self::UnknownProduct { .. } => Some("`gantry product ls` lists them".into()),
             Self::ProductChanged { .. } => Some("show the plan again".into()),
             Self::OfProduct { product, .. } => Some(format!(
                 "change its manifest and run `gantry product upgrade`, or `gantry product uninstall {product}`"
             )),
+            Self::UnknownGrant { .. } => Some("`gantry grant ls` lists them".into()),
+            Self::TooManyGrants { .. } => {
+                Some("use patterns and groups; `gantry grant ls --unused 90d` lists unused ones".into())
+            }
+            Self::UnknownGroup { .. } => Some("`gantry group ls` lists them".into()),
+            Self::GroupExists { name } => Some(format!("change it: `gantry group set {name}`")),
+            Self::GroupInUse { name } => {
+                Some(format!("remove them first: `gantry grant ls --group {name}` lists them"))
+            }
+            Self::FilesGroup => Some("choose another name".into()),
+            Self::TooManyGroups { .. } => Some("use patterns as members".into()),
             Self::UnknownProject { .. } => Some("`gantry project ls` lists them".into()),
             Self::ProjectExists { .. } => None,
             Self::ProjectNameUsed { .. } => Some(

@@ -1,8 +1,184 @@
-//! Code, fault and hint of the engine's own errors.
+//! The engine's own errors, with code, fault and hint.
 
+use std::path::PathBuf;
+
+use gantry_images::ImageError;
 use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::grant::GrantError;
+use gantry_model::id::{AgentName, NameError, ServerName};
+use gantry_model::spec::SpecError;
+use gantry_store::StoreError;
 
-use super::EngineError;
+use super::AdminError;
+use super::text::file_shown;
+use crate::audit::AuditError;
+use crate::credentials::SignInError;
+use crate::disk::VolumeError;
+use crate::driver::DriverError;
+use crate::image_store::RegistryLoginError;
+use crate::secrets::SecretError;
+
+/// Why the engine could not do what an administrator asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Another gateway uses the data folder.
+    #[error("data folder `{}` is in use by {holder}", folder.display())]
+    Locked {
+        /// The folder.
+        folder: PathBuf,
+        /// Who holds it.
+        holder: String,
+    },
+    /// The data folder cannot be used.
+    #[error("cannot use data folder `{}`", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The data folder may be read by others.
+    #[error("data folder `{}` is open to other users (mode {mode:o})", folder.display())]
+    Open {
+        /// The folder.
+        folder: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// A volume cannot be had or removed.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// An image cannot be pulled, imported or removed.
+    #[error(transparent)]
+    Image(Box<ImageError>),
+    /// Credentials of an image registry cannot be kept or read.
+    #[error(transparent)]
+    RegistryLogin(#[from] RegistryLoginError),
+    /// The server does not run an image.
+    #[error("server `{server}` runs no image")]
+    NoImage {
+        /// The server.
+        server: ServerName,
+    },
+    /// The database failed.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+    /// The audit failed.
+    #[error("the audit failed")]
+    Audit(#[from] AuditError),
+    /// Processes cannot be started here.
+    #[error("processes cannot be started on this host")]
+    Driver(#[from] DriverError),
+    /// A sign-in to a remote server failed.
+    #[error(transparent)]
+    SignIn(#[from] SignInError),
+    /// A secret cannot be set, bound, read or removed.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The spec cannot be taken as it is.
+    #[error("the server cannot be registered")]
+    Spec(#[from] SpecError),
+    /// A name cannot be used.
+    #[error("the name cannot be used")]
+    Name(#[from] NameError),
+    /// A server of that name exists.
+    #[error("a server `{name}` exists already")]
+    Conflict {
+        /// The name.
+        name: ServerName,
+    },
+    /// No such server.
+    #[error("no server `{name}`")]
+    UnknownServer {
+        /// The name or id as asked for.
+        name: String,
+    },
+    /// The server is a file's to change.
+    #[error("server `{name}` comes from {}", file_shown(.file.as_deref()))]
+    OfFile {
+        /// The server.
+        name: ServerName,
+        /// The file, if it is known.
+        file: Option<PathBuf>,
+    },
+    /// The server is Gantry's own.
+    #[error("server `{name}` is built in, and there as long as no other is configured")]
+    Builtin {
+        /// The server.
+        name: ServerName,
+    },
+    /// An agent of that name exists.
+    #[error("an agent `{name}` exists already")]
+    AgentExists {
+        /// The name.
+        name: AgentName,
+    },
+    /// No such agent.
+    #[error("no agent `{name}`")]
+    UnknownAgent {
+        /// The name as asked for.
+        name: String,
+    },
+    /// Nobody could administer the gateway any more.
+    #[error("this would end the last admin key")]
+    LastAdmin,
+    /// A grant or a filter names something that cannot be.
+    #[error("the grant cannot be taken")]
+    Grant(#[from] GrantError),
+    /// A native tool cannot be taken.
+    #[error("native tool `{name}` cannot be registered: {why}")]
+    Native {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A server did not start, and the start was to fail then.
+    #[error("server `{server}` did not start: {reason}")]
+    StartFailed {
+        /// The server.
+        server: ServerName,
+        /// Why.
+        reason: String,
+    },
+    /// A server of a file that nobody has approved.
+    #[error("server `{server}` needs approval: {reason}")]
+    NeedsApproval {
+        /// The server.
+        server: ServerName,
+        /// What to do.
+        reason: String,
+    },
+    /// A server that its file switches off.
+    #[error("server `{server}` is disabled: {reason}")]
+    Disabled {
+        /// The server.
+        server: ServerName,
+        /// Where, and what to do.
+        reason: String,
+    },
+    /// A server whose entry in a file cannot be used.
+    #[error("server `{server}` is misconfigured: {reason}")]
+    Misconfigured {
+        /// The server.
+        server: ServerName,
+        /// What is wrong, where, and what to do.
+        reason: String,
+    },
+    /// What an administrator may not do, or got wrong.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    /// The gateway is stopping.
+    #[error("the gateway is stopping")]
+    Stopping,
+}
+
+impl From<ImageError> for EngineError {
+    fn from(error: ImageError) -> Self {
+        Self::Image(Box::new(error))
+    }
+}
 
 impl Diagnose for EngineError {
     fn code(&self) -> &'static str {

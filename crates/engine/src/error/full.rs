@@ -8,16 +8,16 @@ use gantry_model::spec::period;
 /// A higher `concurrency` allows no more processes than this.
 const MOST_PROCESSES: usize = 16;
 
-/// What is full.
+/// The exhausted limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// So many calls wait already.
+    /// The queue has this many calls.
     Queue(u32),
-    /// So many heavy checks of its calls run already.
+    /// This many expensive checks of its calls are running.
     Checks(u32),
-    /// One agent's clients use so many of its processes, their share while others do.
+    /// One agent's clients use this many of its processes, their share while others use it.
     OfAgent(usize),
-    /// So many processes of it serve clients that can be asked, and there may not be more.
+    /// All processes for clients with capabilities are in use.
     Processes(usize),
 }
 

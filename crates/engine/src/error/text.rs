@@ -33,3 +33,11 @@ pub(super) fn next_try_text(next_try: Option<Duration>) -> String {
         }
     })
 }
+
+/// Adds a reason, if there is one.
+pub(super) fn because(reason: &str) -> String {
+    match reason {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    }
+}

@@ -1,5 +1,5 @@
-//! The calls of one project as they are stored: the last of them, and counts since the start. Calls
-//! come from the audit once their rows are in the database, so that a call pays nothing for them.
+//! The stored calls of one project: the last of them, and counts since the start. Calls are added
+//! by the audit once their rows are in the database, so that the path of a call is not affected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::ring::Ring;
 
 /// Calls that are kept for listeners.
 const KEPT: usize = 2048;
-/// How long calls are kept after the last listener left: one that was cut comes back soon.
+/// How long calls are kept after the last listener left: one that was cut off reconnects soon.
 const LINGER: Duration = Duration::from_secs(60);
 /// Four buckets for every doubling, from 1 µs to about 18 minutes.
 const BUCKETS: usize = 4 * 31;
@@ -21,18 +21,18 @@ const BUCKETS: usize = 4 * 31;
 pub(crate) struct CallFeed {
     pub(super) ring: Ring<Arc<CallRow>>,
     totals: Mutex<CallTotals>,
-    /// When a listener left.
+    /// When the last listener left.
     left: Mutex<Option<Instant>>,
 }
 
 /// How many calls ended since the start, and how long they took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallTotals {
-    /// All calls that ended.
+    /// All ended calls.
     pub calls: u64,
-    /// Those that failed: errors, timeouts, and calls whose outcome is unknown.
+    /// Failed calls: errors, timeouts, and calls with an unknown outcome.
     pub errors: u64,
-    /// Those that were refused and never sent.
+    /// Calls that were refused and never sent.
     pub refused: u64,
     durations: [u64; BUCKETS],
 }
@@ -64,7 +64,7 @@ impl CallTotals {
         }
     }
 
-    /// Returns what was counted since an earlier moment.
+    /// Returns the difference to an earlier count.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut durations = self.durations;
         for (now, before) in durations.iter_mut().zip(earlier.durations) {
@@ -78,8 +78,8 @@ impl CallTotals {
         }
     }
 
-    /// Returns how long at most a part of the calls took, such as 0.95, in microseconds; a quarter
-    /// too much at worst.
+    /// Returns a quantile of the durations, such as 0.95, in microseconds; at most a quarter too
+    /// high.
     pub fn quantile_us(&self, part: f64) -> Option<u64> {
         let all: u64 = self.durations.iter().sum();
         let wanted = ((all as f64 * part).ceil() as u64).max(1);
@@ -92,7 +92,7 @@ impl CallTotals {
     }
 }
 
-/// Returns which bucket a duration belongs to: its highest bit and the two below it.
+/// Returns the bucket of a duration: its highest bit and the two below it.
 fn bucket(duration_us: u64) -> usize {
     let duration_us = duration_us.max(1);
     let doubling = duration_us.ilog2() as usize;
@@ -103,7 +103,7 @@ fn bucket(duration_us: u64) -> usize {
     (4 * doubling + quarter).min(BUCKETS - 1)
 }
 
-/// Returns the first duration behind a bucket.
+/// Returns the first duration after a bucket.
 fn bucket_end(index: usize) -> u64 {
     let (doubling, quarter) = (index / 4, index as u64 % 4);
     let end = (5 + quarter) << doubling;
@@ -119,18 +119,18 @@ impl CallFeed {
         }
     }
 
-    /// Notes that a listener has left.
+    /// Records that a listener has left.
     pub(super) fn leave(&self) {
         *self.left.lock() = Some(Instant::now());
     }
 
-    /// Tells whether anybody listens, or may come back for what is stored now.
+    /// Returns whether there is a listener, or one may reconnect.
     fn is_wanted(&self) -> bool {
         let left = *self.left.lock();
         self.ring.has_listeners() || left.is_some_and(|left| left.elapsed() < LINGER)
     }
 
-    /// Takes rows that were stored, without their bodies.
+    /// Adds stored rows, without their bodies.
     pub(super) fn stored(&self, rows: &[&CallRow<&str>]) {
         {
             let mut totals = self.totals.lock();

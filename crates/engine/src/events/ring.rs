@@ -1,16 +1,16 @@
-//! A bounded log that many listeners read, each at its own pace. Whoever writes never waits; a listener
-//! that falls behind is told how many entries it missed. Entry points: [`Ring::push`], [`Ring::read`].
+//! A bounded log with many readers, each at its own pace. Writers never wait; a slow reader learns
+//! how many entries it missed. Entry points: [`Ring::push`], [`Ring::read`].
 
 use std::collections::VecDeque;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-/// Entries with numbers that only grow. The oldest go when there is no room.
+/// Entries with increasing numbers. The oldest are dropped when it is full.
 pub(crate) struct Ring<T> {
     entries: Mutex<Entries<T>>,
     capacity: usize,
-    /// The number that the next entry gets.
+    /// The number of the next entry.
     end: watch::Sender<u64>,
 }
 
@@ -20,12 +20,12 @@ struct Entries<T> {
     kept: VecDeque<T>,
 }
 
-/// What a listener reads at once.
+/// The entries of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch<T> {
     /// The entries, oldest first.
     pub items: Vec<T>,
-    /// How many entries before them were gone already.
+    /// How many earlier entries were already dropped.
     pub skipped: u64,
 }
 
@@ -54,12 +54,12 @@ impl<T: Clone> Ring<T> {
         self.entries.lock()
     }
 
-    /// Tells whether anybody listens.
+    /// Returns whether there are listeners.
     pub(crate) fn has_listeners(&self) -> bool {
         self.end.receiver_count() > 0
     }
 
-    /// Counts entries that are not kept; whoever comes back later has missed them, and all before them.
+    /// Counts entries that are not kept; a later reader has missed them, and all before them.
     pub(crate) fn pass(&self, count: u64) {
         let end = {
             let mut entries = self.lock();
@@ -88,14 +88,14 @@ impl<T: Clone> Ring<T> {
 
     fn announce(&self, end: u64) {
         self.end.send_if_modified(|known| {
-            // Another may have added more meanwhile.
+            // Another task may have added more meanwhile.
             let grows = end > *known;
             *known = end.max(*known);
             grows
         });
     }
 
-    /// Returns the number that the next entry gets.
+    /// Returns the number of the next entry.
     pub(crate) fn end(&self) -> u64 {
         *self.end.borrow()
     }
@@ -105,7 +105,7 @@ impl<T: Clone> Ring<T> {
         self.end.subscribe()
     }
 
-    /// Returns at most so many entries from a number on, and moves the number behind them.
+    /// Returns at most `most` entries from a number on, and advances the number.
     pub(crate) fn read(&self, from: &mut u64, most: usize) -> Batch<T> {
         let entries = self.lock();
         let end = entries.first + entries.kept.len() as u64;

@@ -1,6 +1,7 @@
 //! The order of judgement, and results against their schemas.
 
 use gantry_model::caller::KeyKind;
+use gantry_model::diagnose::Diagnose;
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{KeyId, ProjectName};
 
@@ -19,6 +20,7 @@ fn caller(grants: &[(&str, &str)]) -> Caller {
         users: Default::default(),
         validity: Default::default(),
         token: None,
+        authenticated_in: std::time::Duration::ZERO,
     }
 }
 
@@ -35,13 +37,22 @@ async fn the_grant_is_judged_before_the_arguments() {
         let (add, server) = (Arc::clone(&add), server.clone());
         async move {
             let arguments = arguments.map(Raw::trusted);
-            judge(
+            let decision = decide(
                 &caller,
                 MethodClass::Tool,
                 &server,
                 "add",
+                Some(&add),
+                arguments,
+            );
+            judge(
+                &caller,
+                &decision,
+                &server,
+                "add",
                 Some((&add, &Permits::default())),
                 arguments,
+                &Measured::default(),
             )
             .await
         }
@@ -67,26 +78,40 @@ async fn the_grant_is_judged_before_the_arguments() {
 async fn every_class_needs_a_grant() {
     let server: ServerName = "files".parse().unwrap();
     let reader = caller(&[("files", "resource:file:///docs/*")]);
-    let read = |uri: &'static str| {
-        let (reader, server) = (reader.clone(), server.clone());
-        async move {
-            judge(&reader, MethodClass::Resource, &server, uri, None, None)
-                .await
-                .is_ok()
-        }
+    let may = |class: MethodClass, item: &str| {
+        let decision = decide(&reader, class, &server, item, None, None);
+        permit(&reader, &decision, &server, item).is_ok()
     };
-    assert!(read("file:///docs/a.md").await);
-    assert!(!read("file:///etc/passwd").await);
-    assert!(
-        judge(&reader, MethodClass::Resource, &server, "", None, None)
-            .await
-            .is_ok()
-    );
-    assert!(
-        judge(&reader, MethodClass::Unknown, &server, "", None, None)
-            .await
-            .is_err()
-    );
+    assert!(may(MethodClass::Resource, "file:///docs/a.md"));
+    assert!(!may(MethodClass::Resource, "file:///etc/passwd"));
+    assert!(may(MethodClass::Resource, ""));
+    assert!(!may(MethodClass::Unknown, ""));
+}
+
+// row 3.2
+#[tokio::test]
+async fn refusals_tell_a_deny_a_condition_and_an_approval_apart() {
+    let grants = [
+        "math:*",
+        "deny math:drop",
+        "ask math:pay",
+        "mail:send when /to equals me",
+    ];
+    let mut bot = caller(&[]);
+    let grants = grants.map(|text| Grant::parse(text).unwrap());
+    bot.grants = Arc::new(GrantSet::new(grants.to_vec()));
+    let code = |server: &str, item: &str| {
+        let server: ServerName = server.parse().unwrap();
+        let decision = decide(&bot, MethodClass::Tool, &server, item, None, None);
+        let refused = permit(&bot, &decision, &server, item);
+        let refused = refused.and_then(|()| asks(&bot, &decision, &server, item));
+        refused.err().map(|error| error.code())
+    };
+    assert_eq!(code("math", "add"), None);
+    assert_eq!(code("math", "drop"), Some("grant.denied"));
+    assert_eq!(code("math", "pay"), Some("grant.approval"));
+    assert_eq!(code("mail", "send"), Some("grant.arguments"));
+    assert_eq!(code("mail", "read"), Some("grant.unbound"));
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Which addresses may be connected to: public ones, and those that the server's own configuration
-//! names. Names are judged by what they resolve to, at the moment of connecting, and the connection
-//! goes to the address that was judged. fault H4
+//! names. Names are checked by what they resolve to, at the moment of connecting, and the
+//! connection goes to exactly the checked address. fault H4
 //!
-//! Decides only; entry points: [`AddressPolicy::judge`] for literals, [`CheckedNames`] for names.
+//! Only decides. Entry points: [`AddressPolicy::judge`] for literals, [`CheckedNames`] for names.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,17 +11,17 @@ use std::sync::Arc;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-/// What a server's configuration says of addresses.
+/// The address rules of a server's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct AddressPolicy {
-    /// The literal address, or `localhost`, that the server's own URL names.
+    /// The literal address, or `localhost`, in the server's own URL.
     named: Option<String>,
-    /// The host of the proxy, which is named by being configured.
+    /// The host of the configured proxy.
     proxy: Option<String>,
     allow_private: bool,
 }
 
-/// An address that is not public and was not named.
+/// An address that is neither public nor configured.
 #[derive(Debug, thiserror::Error)]
 #[error("`{host}` resolves to private address `{address}`")]
 pub(crate) struct NotPublic {
@@ -36,19 +36,19 @@ pub(crate) struct Unresolved {
     pub(crate) host: String,
 }
 
-/// Why a name leads to no address that may be connected to.
+/// Why a name has no allowed address.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResolveError {
-    /// It has none.
+    /// It has no address.
     #[error(transparent)]
     Unresolved(#[from] Unresolved),
-    /// It has only such as are not public.
+    /// It has only addresses that are not public.
     #[error(transparent)]
     NotPublic(#[from] NotPublic),
 }
 
 impl ResolveError {
-    /// Returns the cause itself, by which the client's errors are told apart.
+    /// Returns the cause itself, by which the client's errors are classified.
     fn into_cause(self) -> Box<dyn std::error::Error + Send + Sync> {
         match self {
             Self::Unresolved(error) => error.into(),
@@ -58,7 +58,7 @@ impl ResolveError {
 }
 
 impl AddressPolicy {
-    /// Reads what a server's own URL and settings name.
+    /// Reads the rules from a server's URL and settings.
     pub(super) fn of(url: &Url, proxy: Option<&Url>, allow_private: bool) -> Self {
         let named = match url.host() {
             Some(Host::Domain(name)) if is_localhost(name) => Some("localhost".to_owned()),
@@ -73,14 +73,14 @@ impl AddressPolicy {
         }
     }
 
-    /// Judges a URL's host as far as it is an address.
+    /// Checks a URL's host if it is an address.
     pub(crate) fn judge(&self, url: &Url) -> Result<(), NotPublic> {
         let (text, address) = match url.host() {
             Some(host @ Host::Ipv4(address)) => (host.to_string(), IpAddr::V4(address)),
             Some(host @ Host::Ipv6(address)) => (host.to_string(), IpAddr::V6(address)),
             Some(Host::Domain(_)) | None => return Ok(()),
         };
-        // What hands out credentials of the machine itself is not named in passing.
+        // Addresses that return credentials of the machine must be allowed explicitly.
         let named = self.named.as_ref() == Some(&text) && !is_of_the_machine(address);
         if self.allow_private || named || is_public(address) {
             return Ok(());
@@ -89,7 +89,7 @@ impl AddressPolicy {
         Err(NotPublic { host, address })
     }
 
-    /// Resolves a name, and returns only the addresses that may be connected to.
+    /// Resolves a name to its allowed addresses.
     pub(super) async fn resolve(
         &self,
         host: &str,
@@ -112,7 +112,7 @@ impl AddressPolicy {
         Ok(allowed)
     }
 
-    /// Judges an address that a host has, be it a name or the address itself.
+    /// Checks an address of a host, which is a name or the address itself.
     pub(super) fn judge_resolved(&self, host: &str, address: IpAddr) -> Result<(), NotPublic> {
         let is_literal = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         let is_named = is_literal
@@ -140,7 +140,7 @@ impl AddressPolicy {
     }
 }
 
-/// Resolves names, and hands out only addresses that the policy allows.
+/// Resolves names to addresses that the policy allows.
 pub(super) struct CheckedNames(pub(super) Arc<AddressPolicy>);
 
 impl fmt::Debug for CheckedNames {
@@ -167,11 +167,11 @@ fn is_localhost(name: &str) -> bool {
         .eq_ignore_ascii_case("localhost")
 }
 
-/// Where clouds hand out a machine's own credentials, beside the link-local addresses.
+/// Where clouds offer a machine's own credentials, besides the link-local addresses.
 const METADATA_V4: [Ipv4Addr; 3] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(192, 0, 0, 192),
-    // Of a public range, and yet of the machine's own host.
+    // Public by range, but answered by the machine's own host.
     Ipv4Addr::new(168, 63, 129, 16),
 ];
 const METADATA_V6: [Ipv6Addr; 2] = [
@@ -179,7 +179,7 @@ const METADATA_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-/// Tells whether an address is of those that only the machine itself or its cloud answers at.
+/// Returns whether only the machine itself or its cloud answers at an address.
 fn is_of_the_machine(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -194,7 +194,7 @@ fn is_of_the_machine(address: IpAddr) -> bool {
     }
 }
 
-/// Tells whether an address belongs to the public internet.
+/// Returns whether an address belongs to the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -225,14 +225,14 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
-    // Only 2000::/3 is handed out, and of that not what is for tunnels, tests and documents.
+    // Only 2000::/3 is public, except the ranges for tunnels, tests and documentation.
     a & 0xe000 == 0x2000
         && !(a == 0x2001 && b < 0x0200)
         && (a, b) != (0x2001, 0x0db8)
         && !(a == 0x3fff && b < 0x1000)
 }
 
-/// Returns the IPv4 address inside an IPv6 one that only carries it.
+/// Returns the IPv4 address that is embedded in an IPv6 one.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = address.segments();
     let join = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
@@ -319,7 +319,7 @@ mod tests {
         assert!(!judged(own, "http://[::1]/", false));
         assert!(!judged("https://example.com", "http://10.0.0.1/", false));
         assert!(judged("https://example.com", "http://10.0.0.1/", true));
-        // Links that would hand out the machine's own credentials need the explicit word.
+        // Addresses that return the machine's own credentials must be allowed explicitly.
         for host in [
             "169.254.169.254",
             "100.100.100.200",

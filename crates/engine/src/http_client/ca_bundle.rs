@@ -1,6 +1,6 @@
-//! Reads a file of certificates that a server's spec names. The name may come over the API, so only a
-//! regular file is opened, at most a bound is read, and the wait is short. A file that hangs blocks
-//! nobody who names another. Entry point: [`CaFiles::read`].
+//! Reads a certificate file named in a server's spec. The name may come over the API, so only a
+//! regular file is opened, with limits on size and time. A file that hangs does not block readers
+//! of other files. Entry point: [`CaFiles::read`].
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -16,9 +16,9 @@ use rustix::fs::OFlags;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-/// The longest file of certificates.
+/// The largest certificate file, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// How long reading may take.
+/// Time limit of reading.
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// Why certificates cannot be used.
@@ -38,8 +38,8 @@ pub(super) enum CaFileError {
     Empty,
 }
 
-/// The files that are being read, each by one at a time: a disk that never answers keeps one thread
-/// per file, and holds up nobody who names another.
+/// The files that are being read, each by one task at a time: a disk that hangs blocks one thread
+/// per file, and no readers of other files.
 #[derive(Debug, Default)]
 pub(super) struct CaFiles(Mutex<HashMap<PathBuf, Arc<AsyncMutex<()>>>>);
 
@@ -73,7 +73,7 @@ impl CaFiles {
 }
 
 fn whole(file: &Path) -> Result<Vec<u8>, CaFileError> {
-    // Looked at before it is opened: opening alone moves some devices, and waits at a pipe.
+    // Checked before opening: opening alone affects some devices, and blocks at a pipe.
     if !std::fs::metadata(file)?.is_file() {
         return Err(CaFileError::Special);
     }
@@ -89,7 +89,7 @@ fn whole(file: &Path) -> Result<Vec<u8>, CaFileError> {
     Ok(text)
 }
 
-/// Opens without ever waiting, should another file have taken the place meanwhile.
+/// Opens without blocking, in case another kind of file has replaced it meanwhile.
 fn open(file: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Connects to a host that a grant names, after the same judgement of addresses as remote servers: a
-//! literal or `localhost` only if it was named so, other names only if they resolve to public
-//! addresses. The connection goes to the address that was judged. fault H4
+//! Connects to a granted host, with the same address rules as for remote servers: a literal address
+//! or `localhost` only if it was granted as such, names only if they resolve to public addresses.
+//! The connection goes to exactly the checked address. fault H4
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,19 +12,19 @@ use url::{Host, Url};
 use super::CONNECT;
 use super::address::{AddressPolicy, NotPublic, ResolveError};
 
-/// Why there is no connection.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
-    /// It is no name and no address.
+    /// The host is neither a name nor an address.
     #[error("`{0}` is not a host")]
     Host(String),
-    /// It is at an address that is not public and was not named.
+    /// The address is neither public nor granted.
     #[error(transparent)]
     Address(#[from] NotPublic),
-    /// Its name leads to no address that may be connected to.
+    /// The name has no allowed address.
     #[error(transparent)]
     Name(#[from] ResolveError),
-    /// It cannot be connected to.
+    /// The connection failed.
     #[error("cannot connect to `{host}`")]
     Connect {
         host: String,
@@ -73,8 +73,8 @@ pub(crate) async fn dial(
     timeout(CONNECT, connecting).await.map_err(late)?
 }
 
-/// Judges a connection that is made on behalf of a registry: to the registry itself as it was named, to
-/// others only at public addresses.
+/// Checks a connection on behalf of a registry: to the registry itself as configured, to other
+/// hosts only at public addresses.
 pub(crate) fn judge_registry(registry: &str, host: &str, address: IpAddr) -> Result<(), String> {
     let parsed = Url::parse(&format!("http://{registry}/"));
     let url = parsed.map_err(|error| format!("`{registry}` is not a registry: {error}"))?;

@@ -1,6 +1,6 @@
-//! How endpoints are reached that a remote server only names, such as its authorization server: with
-//! the same client and address rules as the server itself, but without its headers. Reads nothing
-//! before it is used. fault H4
+//! Reaches endpoints that a remote server names, such as its authorization server: with the same
+//! client and address rules as the server itself, but without its headers. Reads nothing before it
+//! is used. fault H4
 
 use std::sync::Arc;
 
@@ -12,33 +12,33 @@ use url::Url;
 use super::address::{AddressPolicy, NotPublic};
 use super::{Clients, SetupError, policy};
 
-/// How places are reached that a remote server names.
+/// The route to endpoints that a remote server names.
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
     clients: Arc<Clients>,
     launch: Arc<RemoteLaunch>,
     url: Url,
-    /// Made when it is needed: a file of certificates may hang.
+    /// Created on demand: reading a certificate file may hang.
     made: Arc<OnceCell<Client>>,
     policy: AddressPolicy,
 }
 
-/// Why such a place was not reached.
+/// Why an endpoint was not reached.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RouteError {
-    /// It is at an address that is not public and was not named.
+    /// Its address is neither public nor configured.
     #[error(transparent)]
     Address(#[from] NotPublic),
-    /// What is needed to reach it is not there.
+    /// The client cannot be created.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// It did not answer.
+    /// The request failed.
     #[error(transparent)]
     Failed(#[from] reqwest::Error),
 }
 
 impl RouteError {
-    /// Returns the address that was refused, if that is why; a name's is deep within.
+    /// Returns the refused address, if that is the cause; for a name it is a nested source.
     pub(crate) fn refused(&self) -> Option<&NotPublic> {
         let error = match self {
             Self::Address(refused) => return Some(refused),
@@ -67,13 +67,13 @@ impl Route {
         })
     }
 
-    /// Sends a request, if its address may be reached; follows no redirect.
+    /// Sends a request if its address is allowed; follows no redirects.
     pub(crate) async fn execute(&self, request: Request) -> Result<Response, RouteError> {
         self.policy.judge(request.url())?;
         Ok(self.client().await?.execute(request).await?)
     }
 
-    /// Returns the client, for requests whose addresses need no judgement.
+    /// Returns the client, for requests whose addresses need no check.
     pub(crate) async fn client(&self) -> Result<&Client, SetupError> {
         let making = async || {
             let (client, _) = self.clients.client(&self.url, &self.launch).await?;

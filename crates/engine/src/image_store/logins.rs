@@ -1,6 +1,6 @@
-//! The credentials that a project has for image registries, sealed in the store under the key of the data
-//! folder: one value for all of them, since there are few. Read when an image is pulled; of a login only
-//! the registry, the user's name and its time are ever shown. Entry point: [`RegistryLogins`].
+//! A project's credentials for image registries, encrypted in the store as one value, since there
+//! are few. Read when an image is pulled; only the registry, the user name and the time are ever
+//! shown. Entry point: [`RegistryLogins`].
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use crate::clock::unix_ms;
 use crate::credentials::{SignInError, Vault, VaultScope};
 
-/// What the value is kept under.
+/// The name of the stored value.
 const NAME: &str = "logins";
 /// How many registries a project may have credentials for.
 const MOST: usize = 64;
@@ -25,40 +25,40 @@ const LONGEST: usize = 16 << 10;
 pub struct RegistryLogin {
     /// The registry, as references name it.
     pub registry: String,
-    /// The user's name; nothing for an identity token.
+    /// The user name; `None` for an identity token.
     pub username: Option<String>,
-    /// When it was given, in milliseconds since 1970.
+    /// When it was stored, in milliseconds since 1970.
     pub since_ms: u64,
 }
 
-/// Why credentials of a registry cannot be kept or read.
+/// Why credentials of a registry cannot be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryLoginError {
-    /// It is not the name of a registry.
+    /// The registry name is invalid.
     #[error("`{registry}` is not the name of a registry")]
     Name {
         /// The name as given.
         registry: String,
     },
-    /// What was given cannot be sent to a registry.
+    /// The credentials cannot be sent to a registry.
     #[error("the credentials cannot be sent: {why}")]
     Unusable {
         /// What is wrong with them.
         why: &'static str,
     },
-    /// There are as many as may be.
+    /// The limit is reached.
     #[error("there are credentials for {MOST} registries already")]
     TooMany,
-    /// There are none for this registry.
+    /// There are no credentials for this registry.
     #[error("there are no credentials for `{registry}`")]
     Unknown {
         /// The registry.
         registry: String,
     },
-    /// There is nothing to keep them in.
+    /// There is no vault.
     #[error("there is no store for credentials of image registries")]
     NoVault,
-    /// They cannot be sealed, opened or stored.
+    /// They cannot be encrypted, decrypted or stored.
     #[error("the stored credentials of image registries cannot be used")]
     Vault(#[from] SignInError),
 }
@@ -94,7 +94,7 @@ impl Diagnose for RegistryLoginError {
     }
 }
 
-/// A login as it is sealed.
+/// A login as stored.
 #[derive(Clone, Serialize, Deserialize)]
 struct StoredLogin {
     username: Option<String>,
@@ -105,7 +105,7 @@ struct StoredLogin {
 /// All logins of a gateway, by project.
 pub(super) struct RegistryLogins {
     vault: Vault,
-    /// One changes the value at a time.
+    /// Held while the value is changed.
     changing: Mutex<()>,
 }
 
@@ -129,7 +129,7 @@ impl RegistryLogins {
         Ok(self.read(project).await?.into_iter().map(shown).collect())
     }
 
-    /// Keeps credentials, in place of those that the registry had.
+    /// Stores credentials, replacing those of the same registry.
     pub(super) async fn put(
         &self,
         project: &ProjectName,
@@ -162,7 +162,7 @@ impl RegistryLogins {
         })
     }
 
-    /// Forgets the credentials of a registry.
+    /// Removes the credentials of a registry.
     pub(super) async fn remove(
         &self,
         project: &ProjectName,
@@ -173,7 +173,7 @@ impl RegistryLogins {
         let scope = self.scope(project);
         let mut logins = match self.read(project).await {
             Ok(logins) => logins,
-            // What cannot be opened is not kept from being forgotten.
+            // A value that cannot be decrypted can still be removed.
             Err(RegistryLoginError::Vault(SignInError::Sealed { .. })) => {
                 scope.remove(NAME).await?;
                 return Ok(());
@@ -190,7 +190,7 @@ impl RegistryLogins {
         Ok(())
     }
 
-    /// Returns what the project has for the registry of an image.
+    /// Returns the project's credentials for the registry of an image.
     pub(super) async fn of(
         &self,
         project: &ProjectName,
@@ -218,7 +218,7 @@ impl RegistryLogins {
     }
 }
 
-/// Returns a registry's name as references have it.
+/// Returns a registry's name in the form of image references.
 fn normal_form(registry: &str) -> Result<String, RegistryLoginError> {
     let wrong = || RegistryLoginError::Name {
         registry: registry.chars().take(200).collect(),

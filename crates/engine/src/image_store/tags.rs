@@ -1,5 +1,5 @@
-//! Where the tags of images point now, as far as somebody looked: what a registry said last, by project
-//! and reference. Nothing is taken by looking. fault C6
+//! Where image tags point now, as last seen at the registry, by project and reference. Checking
+//! pulls nothing. fault C6
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,23 +9,23 @@ use parking_lot::Mutex;
 
 use crate::clock::unix_ms;
 
-/// A tag that points to another image than the one that runs.
+/// A tag that points to another image than the running one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedTag {
-    /// What the registry says the tag is now.
+    /// The tag's current digest.
     pub digest: String,
-    /// When that was seen first, in milliseconds since 1970.
+    /// When that was first seen, in milliseconds since 1970.
     pub seen_ms: u64,
 }
 
-/// What the registries said last.
+/// The last known state of tags.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     seen: Mutex<HashMap<(ProjectName, ImageReference), ChangedTag>>,
 }
 
 impl Tags {
-    /// Notes where a tag points; returns whether that is news.
+    /// Records where a tag points; returns whether that is new.
     pub(super) fn note(
         &self,
         project: &ProjectName,
@@ -43,7 +43,7 @@ impl Tags {
         true
     }
 
-    /// Returns what a tag points to, if that is something else than this digest.
+    /// Returns the state of a tag if it differs from this digest.
     pub(super) fn other_than(
         &self,
         project: &ProjectName,
@@ -55,7 +55,7 @@ impl Tags {
         (known.digest != digest).then(|| known.clone())
     }
 
-    /// Forgets the tags of a project that no server of it names any more.
+    /// Forgets the tags that no server of a project uses.
     pub(super) fn keep(&self, project: &ProjectName, named: &HashSet<ImageReference>) {
         let mut seen = self.seen.lock();
         seen.retain(|(owner, image), _| owner != project || named.contains(image));

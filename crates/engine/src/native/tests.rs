@@ -16,6 +16,7 @@ fn call(arguments: Value) -> NativeCall {
         users: Default::default(),
         validity: Default::default(),
         token: None,
+        authenticated_in: std::time::Duration::ZERO,
     };
     NativeCall {
         arguments,

@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::{NativeCall, NativeOutput, NativeTool};
 
 impl NativeTool {
-    /// Describes a tool that takes its arguments as a type and answers with one.
+    /// Creates a tool whose arguments and result are Rust types.
     ///
-    /// The arguments fit the schema when they come, and are taken out of the call. A text is
-    /// answered as it is, an object as a structured result, anything else as JSON. An `Err` is the
-    /// tool's own failure, which the model reads.
+    /// The arguments already match the schema, and are moved out of the call. A text is returned as
+    /// it is, an object as a structured result, anything else as JSON. An `Err` is the tool's own
+    /// failure, which the model reads.
     pub fn typed<A, O, H, F>(
         name: impl Into<String>,
         description: impl Into<String>,

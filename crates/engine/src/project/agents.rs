@@ -1,23 +1,27 @@
-//! Agents and keys as administrators see and change them; each change is on record before its effect
-//! (`acts`) and runs to its end (`Project::complete`).
+//! Agents and keys, for administrators; each change is recorded before its effect (`acts`) and runs
+//! to its end (`Project::complete`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_model::caller::KeyKind;
 use gantry_model::id::{AgentName, KeyId};
+use gantry_model::limits::RateLimits;
 
 use super::Project;
-use crate::access::{AgentChange, AgentView, KeyView, NewAgent, NewKey};
+use crate::access::{AgentChange, AgentView, KeyChange, KeyView, MadeKey, NewAgent, NewKey};
 use crate::acts::{Actor, Draft, values};
-use crate::error::EngineError;
+use crate::clock::unix_ms;
+use crate::error::{AdminError, EngineError};
 
 impl Project {
-    /// Returns all valid keys, oldest first, as they may be shown.
+    /// Returns the public views of all valid keys, oldest first.
     pub async fn keys(&self) -> Result<Vec<KeyView>, EngineError> {
         self.access.list().await
     }
 
-    /// Makes a key that ends only when it is revoked; its text is never shown again.
+    /// Makes a key that ends only when it is revoked, or when the project's policy says; its text is never
+    /// shown again.
     pub async fn create_key(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -30,30 +34,100 @@ impl Project {
             agent: agent.clone(),
             label: label.to_owned(),
             expires_ms: None,
+            sources: Vec::new(),
+            limits: RateLimits::default(),
         };
-        self.make_key(by, new).await
+        let made = self.make_key(by, new).await?;
+        Ok((made.id, made.key))
     }
 
-    /// Makes a key; its text is never shown again. An agent that is not known is made, without grants.
+    /// Creates a key; its text is never shown again. An unknown agent is created, without grants.
     pub async fn make_key(
         self: &Arc<Self>,
         by: impl Into<Actor>,
-        new: NewKey,
-    ) -> Result<(KeyId, String), EngineError> {
+        mut new: NewKey,
+    ) -> Result<MadeKey, EngineError> {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
+            let allowed = project.settings().keys.end_of(unix_ms(), new.expires_ms);
+            new.expires_ms = allowed.map_err(|longest| AdminError::KeyLifetime { longest })?;
             let draft = Draft::new("key.create", new.agent.as_str()).after(values::new_key(&new));
             let act = project.acts.begin(&by, draft).await?;
             let made = match by.over_key(new.kind) {
                 Ok(()) => project.access.create(&new).await,
                 Err(refused) => Err(refused),
             };
-            // The key has a name of its own only now.
-            let target = made.as_ref().ok().map(|(id, _)| id.to_string());
+            // The key has an id only now.
+            let target = made.as_ref().ok().map(|made| made.id.to_string());
             act.end_with(&made, target, None).await;
             made
         })
         .await
+    }
+
+    /// Changes the label, the sources or the limits of a key; every request from now on is judged by them.
+    pub async fn change_key(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        id: KeyId,
+        change: KeyChange,
+    ) -> Result<KeyView, EngineError> {
+        let (by, project) = (by.into(), Arc::clone(self));
+        self.complete(async move {
+            let access = &project.access;
+            let before = project.key(id).await?;
+            let draft = Draft::new("key.change", id.to_string()).before(values::key(&before));
+            let act = project
+                .acts
+                .begin(&by, draft.after(values::key_change(&change)))
+                .await?;
+            let changed = match by.over_key(before.kind) {
+                Ok(()) => access.change_key(id, change).await,
+                Err(refused) => Err(refused),
+            };
+            let after = project.key(id).await;
+            act.end_with(&changed, None, after.as_ref().ok().map(values::key))
+                .await;
+            changed?;
+            after
+        })
+        .await
+    }
+
+    /// Makes a key in the place of another, which ends after `overlap`: of the same agent, with the same
+    /// grants, sources, limits and lifetime. Returns both; the text of the new one is never shown again.
+    pub async fn rotate_key(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        id: KeyId,
+        overlap: Duration,
+    ) -> Result<(MadeKey, KeyView), EngineError> {
+        let (by, project) = (by.into(), Arc::clone(self));
+        self.complete(async move {
+            let before = project.key(id).await?;
+            let draft = Draft::new("key.rotate", id.to_string()).before(values::key(&before));
+            let act = project.acts.begin(&by, draft).await?;
+            let policy = &project.settings().keys;
+            let rotated = match by.over_key(before.kind) {
+                Ok(()) => project.access.rotate(id, overlap, policy).await,
+                Err(refused) => Err(refused),
+            };
+            let done = rotated.as_ref().ok();
+            // Who rotates a key has made the new one, which is what the act is about.
+            let target = done.map(|(made, _)| made.id.to_string());
+            let after = done.map(|(made, old)| values::rotated(made, old));
+            act.end_with(&rotated, target, after).await;
+            rotated
+        })
+        .await
+    }
+
+    /// Returns a valid key.
+    pub async fn key(&self, id: KeyId) -> Result<KeyView, EngineError> {
+        let keys = self.access.list().await?;
+        let found = keys.into_iter().find(|key| key.id == id);
+        let unknown = || AdminError::UnknownKey { id: id.to_string() };
+        Ok(found.ok_or_else(unknown)?)
     }
 
     /// Revokes a key; false if there was none. The last valid admin key cannot be revoked.
@@ -94,7 +168,7 @@ impl Project {
         })
     }
 
-    /// Makes an agent, with its grants and filter.
+    /// Creates an agent, with its grants and filter.
     pub async fn create_agent(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -115,7 +189,7 @@ impl Project {
         .await
     }
 
-    /// Changes an agent, its grants or its filter; every call from now on is judged by them.
+    /// Changes an agent, its grants or its filter; effective for every later call.
     pub async fn change_agent(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -135,11 +209,8 @@ impl Project {
                 Err(refused) => Err(refused),
             };
             if changed.is_ok() {
-                let mut regranted = project.access.take_regranted();
-                regranted.insert(name.clone());
-                for agent in regranted {
-                    project.catalog.grants_changed(&agent);
-                }
+                project.catalog.grants_changed(&name);
+                project.regranted();
             }
             let after = project.agent(&name).await;
             act.end_with(&changed, None, after.as_ref().ok().map(values::agent))
@@ -150,8 +221,8 @@ impl Project {
         .await
     }
 
-    /// Removes an agent, its grants and its keys, which open nothing from now on; false if there
-    /// was none. The agent of the last valid admin key cannot be removed.
+    /// Removes an agent, its grants and its keys; false if there was none. The agent of the last
+    /// valid admin key cannot be removed.
     pub async fn remove_agent(
         self: &Arc<Self>,
         by: impl Into<Actor>,

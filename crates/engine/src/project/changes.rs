@@ -1,7 +1,7 @@
-//! What administrators change about servers, and how every change runs. Each change is on record
-//! before its effect (`acts`), and runs as a task of its own to its end, its record included, even if
-//! who asked for it has left (fault P10): dropping the future leaves nothing half-done. What files
-//! change is in `files`. Entry point: `Project::complete`.
+//! Administrative changes of servers, and how every change runs. Each change is recorded before its
+//! effect (`acts`), and runs as its own task to its end, including its record, even if the caller
+//! is gone (fault P10): dropping the future leaves nothing half-done. Changes by files are in
+//! `files`. Entry point: `Project::complete`.
 
 use std::io;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::supervisor::of_api;
 use crate::view::ServerView;
 
 impl Project {
-    /// Makes the first admin and agent key of a data folder; `None` if there are keys already.
+    /// Creates the first admin and agent key of a data folder; `None` if there are keys already.
     ///
-    /// `keep` puts them where their owner finds them, before they are valid.
+    /// `keep` stores them for their owner before they are valid.
     pub async fn first_start(
         self: &Arc<Self>,
         keep: impl FnOnce(&FirstKeys) -> io::Result<()> + Send + 'static,
@@ -42,12 +42,13 @@ impl Project {
                 false => Role::Admin,
             };
             if access.has_keys() {
-                return access.first_start(role, keep).await;
+                return access.first_start(role, &[], keep).await;
             }
+            let grants = project.first_grants()?;
             let draft =
                 Draft::new("key.create", "first start").detail("the first keys of the folder");
             let act = project.acts.begin(&Actor::gateway(), draft).await?;
-            let made = access.first_start(role, keep).await;
+            let made = access.first_start(role, &grants, keep).await;
             let keys = access.list().await.unwrap_or_default();
             let after = keys
                 .iter()
@@ -59,7 +60,7 @@ impl Project {
         .await
     }
 
-    /// Registers a server and starts it, or leaves it asleep if it is lazy.
+    /// Registers a server and starts it, unless it is lazy.
     pub async fn register(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -89,12 +90,16 @@ impl Project {
                 Err(refused) => Err(refused),
             };
             act.end(&handle).await;
+            if let Ok(handle) = &handle {
+                project.offer(&handle.name).await;
+            }
             handle.map(|handle| ServerView::of(&handle))
         })
         .await
     }
 
-    /// Gives a server that was registered by API another spec, and restarts it if it changed.
+    /// Replaces the spec of a server that was registered over the API, and restarts it if it
+    /// changed.
     pub async fn replace(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -126,7 +131,7 @@ impl Project {
         .await
     }
 
-    /// Checks a spec of which nothing is started or kept, and records that somebody looked. fault G8
+    /// Checks a spec without starting or storing anything, and records the preview. fault G8
     pub async fn preview(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -150,7 +155,7 @@ impl Project {
         .await
     }
 
-    /// Starts a server that stays unregistered, lists what it offers, and stops it again. fault G8
+    /// Starts a server without registering it, lists its items, and stops it again. fault G8
     pub async fn try_out(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -179,8 +184,8 @@ impl Project {
         .await
     }
 
-    /// Removes a server that was registered, by name or id, and waits until its process is gone; false if
-    /// there was none. One of a file is the file's to remove.
+    /// Removes a registered server, by name or id, and waits until its process has ended; false if
+    /// there was none. A server of a file is removed by changing the file.
     pub async fn remove(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -189,7 +194,7 @@ impl Project {
         self.remove_with(by, server, Volumes::Keep).await
     }
 
-    /// Removes a server like [`Project::remove`], and its volumes if that is asked for.
+    /// Removes a server like [`Project::remove`], optionally with its volumes.
     pub async fn remove_with(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -200,7 +205,7 @@ impl Project {
         self.complete(async move {
             let (acts, supervisor) = (&project.acts, &project.supervisor);
             let Some(known) = supervisor.find(&server) else {
-                // One that is leaving is waited for, too.
+                // Waits for a server that is already being removed, too.
                 return supervisor.remove(&server).await;
             };
             let draft = Draft::new("server.remove", known.name.as_str());
@@ -238,7 +243,7 @@ impl Project {
             };
             let mut draft = Draft::new("server.restart", server.as_str());
             draft.before = state(&server);
-            // A server that hangs is restarted whatever the database does.
+            // A server that hangs is restarted even if the database is unavailable.
             let act = project.acts.begin_anyway(&by, draft).await;
             let handle = project.supervisor.restart(&server).await;
             act.end_with(&handle, None, state(&server)).await;
@@ -247,7 +252,7 @@ impl Project {
         .await
     }
 
-    /// Runs a change to its end, whether or not its asker waits for that.
+    /// Runs a change to its end, even if the caller stops waiting.
     pub(crate) async fn complete<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, EngineError>> + Send + 'static,
@@ -255,7 +260,7 @@ impl Project {
         match self.machine.changes.spawn(change).await {
             Ok(done) => done,
             Err(error) => match error.try_into_panic() {
-                // The asker sees it as if it had run there.
+                // The caller gets the panic as if it had run the change itself.
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_cancelled) => Err(EngineError::Stopping),
             },

@@ -1,4 +1,4 @@
-//! What happens, as it happens: the event feed, the log of a server, counts and queues. Nothing waits
+//! Live data of a project: the event feed, the log of a server, counts and queues. Nothing waits
 //! for a listener. Entry points: [`Project::listen`] and [`Project::follow_log`].
 
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use super::Project;
 use crate::events::{Batch, CallTotals, Listener};
 use crate::server::logs::{LogLine, Logs};
 
-/// How many calls a server has, now.
+/// The current calls of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerLoad {
-    /// Whose calls they are.
+    /// The server.
     pub server: ServerName,
-    /// Calls that were sent and are not answered yet.
+    /// Calls that were sent and not answered yet.
     pub in_flight: usize,
     /// Calls that wait to be sent.
     pub waiting: usize,
 }
 
 impl Project {
-    /// Starts to listen to what happens in the project.
+    /// Starts listening to the project's events.
     pub fn listen(&self) -> Listener {
         self.router.events.listen()
     }
 
-    /// Returns how many calls have ended since the start; they count once their rows are stored.
+    /// Returns how many calls have ended since the start; counted once their rows are stored.
     pub fn call_totals(&self) -> CallTotals {
         self.router.events.call_totals()
     }
 
-    /// Returns a counter that moves whenever keys of the project have changed or ended.
+    /// Returns a counter that changes whenever keys of the project have changed or ended.
     pub fn key_changes(&self) -> watch::Receiver<u64> {
         self.access.changes()
     }
@@ -52,12 +52,12 @@ impl Project {
         loads.collect()
     }
 
-    /// Returns how many records of calls are not in the database yet.
+    /// Returns how many call records are not in the database yet.
     pub fn journal_lag(&self) -> u64 {
         self.machine.audit.health().folded_lag_records
     }
 
-    /// Starts to follow what a server writes from now on, by its name or id.
+    /// Starts following the log of a server, by its name or id.
     pub fn follow_log(self: &Arc<Self>, server: &str) -> Option<LogFollower> {
         let handle = self.supervisor.find(server)?;
         let news = handle.logs.subscribe();
@@ -77,7 +77,7 @@ impl Project {
     }
 }
 
-/// Someone who follows the log of a server, at their own pace.
+/// A follower of a server's log.
 pub struct LogFollower {
     project: Arc<Project>,
     server: ServerName,
@@ -87,7 +87,7 @@ pub struct LogFollower {
 }
 
 impl LogFollower {
-    /// Returns whose log it is.
+    /// Returns the server.
     pub fn server(&self) -> &ServerName {
         &self.server
     }
@@ -97,25 +97,25 @@ impl LogFollower {
         self.at
     }
 
-    /// Goes on from the line of this number.
+    /// Continues from the line with this number.
     pub fn resume(&mut self, from: u64) {
         self.at = from;
     }
 
-    /// Waits until there are more lines. Safe to drop while it waits.
+    /// Waits until there are new lines. Cancel safe.
     pub async fn changed(&mut self) {
         let at = self.at;
         // The sender exists as long as the log, which is held.
         drop(self.news.wait_for(|end| *end > at).await);
     }
 
-    /// Returns the next lines, so many at most.
+    /// Returns the next lines, at most `most`.
     pub fn read(&mut self, most: usize) -> Batch<LogLine> {
         self.logs.read(&mut self.at, most)
     }
 
-    /// Goes on with the log of the server that has the name now, if it was replaced; to be called when
-    /// the server changed.
+    /// Continues with the log of the server that has the name now, if it was replaced; to be called
+    /// after a change of the server.
     pub fn look_again(&mut self) {
         if let Some(handle) = self.project.supervisor.find(self.server.as_str())
             && !Arc::ptr_eq(&handle.logs, &self.logs)

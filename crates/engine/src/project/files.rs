@@ -1,16 +1,18 @@
-//! Changes by configuration files: servers that are added, changed and removed with them, and files
-//! that were approved. Each change is recorded before its effect, as an act of its file; what a start
-//! finds unchanged is not an act. Entry points: `Project::apply` and `Project::note_approvals`.
+//! Changes by configuration files: servers that are added, changed and removed with them, and
+//! approved files. Each change is recorded before its effect, as an act of its file; an unchanged
+//! server is not an act. Entry points: `Project::apply` and `Project::note_approvals`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_model::id::ServerName;
 use gantry_model::spec::{ServerSpec, Source};
 use gantry_store::{ActFilter, ActOutcome, ServerRow};
 use serde_json::{Value, json};
 
 use super::Project;
+use super::grants::is_of_files;
 use crate::acts::values::difference;
 use crate::acts::{Actor, Draft, OpenAct};
 use crate::config::{OnStartFailure, Startup};
@@ -18,15 +20,15 @@ use crate::error::EngineError;
 use crate::server::handle::LinkState;
 use crate::supervisor::Applied;
 
-/// How long a start that must succeed is waited for; each server's own handshake bound is shorter.
+/// Time limit of a start that must succeed; each server's own handshake limit is shorter.
 const START_BOUND: Duration = Duration::from_secs(120);
-/// Who is said to have done what files ask for.
+/// The recorded actor of changes by files.
 const FILES: &str = "configuration files";
-/// Approvals that are looked back at.
+/// How many past approvals are read.
 const APPROVALS: u32 = 1000;
 
 impl Project {
-    /// Makes the servers of files what `specs` says, touching only those that changed.
+    /// Applies the servers of files, touching only those that changed.
     pub async fn apply(self: &Arc<Self>, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
         self.admit()?;
         let project = Arc::clone(self);
@@ -42,6 +44,15 @@ impl Project {
         let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
         let mut applied = Applied::default();
         let removals = self.begin_removals(&specs).await?;
+        // Before the servers exist, so that they are granted from the beginning. A name of a
+        // registered server does not count as the file's.
+        let is_theirs = |name: &&ServerName| {
+            let known = self.supervisor.find(name.as_str());
+            known.is_none_or(|known| is_of_files(&known.spec))
+        };
+        let of_files = names.iter().filter(is_theirs).cloned().collect();
+        self.access.set_file_servers(of_files).await?;
+        self.regranted();
         let begun = self.supervisor.begin(&specs, &mut applied).await;
         for act in removals {
             act.end(&begun).await;
@@ -79,7 +90,7 @@ impl Project {
         };
         match &*handle.live.borrow() {
             LinkState::Ready(_) | LinkState::Cold => Ok(()),
-            // It is not to start yet, so that it has not failed to.
+            // It is held and must not start yet, so it has not failed.
             LinkState::Down(..) if handle.spec.held().is_some() => Ok(()),
             LinkState::Starting => Err(EngineError::StartFailed {
                 server: handle.name.clone(),
@@ -92,8 +103,8 @@ impl Project {
         }
     }
 
-    /// Records the approvals of files that are not on record yet, each a path and the hash of what was
-    /// approved, and those that are gone, before anything follows from them.
+    /// Records new approvals of files, each a path and the hash of the approved content, and
+    /// withdrawn ones, before they take effect.
     pub async fn note_approvals(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -129,7 +140,7 @@ impl Project {
         .await
     }
 
-    /// Returns the files that are approved, as the acts on record say.
+    /// Returns the approved files, according to the recorded acts.
     async fn approvals_on_record(&self) -> Result<BTreeMap<String, String>, EngineError> {
         let filter = ActFilter {
             act: Some("file.*".to_owned()),
@@ -152,7 +163,7 @@ impl Project {
         Ok(known)
     }
 
-    /// Begins the acts of all servers of files that go.
+    /// Starts the acts of all removed servers of files.
     async fn begin_removals(&self, specs: &[ServerSpec]) -> Result<Vec<OpenAct>, EngineError> {
         let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
         let mut acts = Vec::new();
@@ -172,8 +183,8 @@ impl Project {
         Ok(acts)
     }
 
-    /// Begins the act of a server of a file that is new, or another than it was; `None` if it is as it
-    /// was, or has no effect.
+    /// Starts the act of a new or changed server of a file; `None` if it is unchanged, or has no
+    /// effect.
     async fn begin_placing(
         &self,
         spec: &ServerSpec,
@@ -212,7 +223,7 @@ impl Project {
         Ok(Some(acts.begin(&actor(spec), draft).await?))
     }
 
-    /// Returns the fingerprint of a server of a file as the last act on record left it.
+    /// Returns the fingerprint of a server of a file after its last recorded act.
     async fn last_fingerprint(&self, name: &str) -> Value {
         let filter = ActFilter {
             act: Some("server.re*".to_owned()),
@@ -230,7 +241,7 @@ impl Project {
     }
 }
 
-/// Returns who is said to have done what a spec asks for.
+/// Returns the recorded actor of a spec's change.
 fn actor(spec: &ServerSpec) -> Actor {
     match spec.source {
         Source::Builtin => Actor::gateway(),

@@ -1,11 +1,11 @@
-//! Follows what other gateways change in a shared store: keys, agents, grants, registered servers and
-//! leases. Entry point: [`Project::follow_store`].
+//! Follows the changes of other gateways in a shared store: keys, agents, grants, registered
+//! servers and leases. Entry point: [`Project::follow_store`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{debug, warn};
 
 use super::Project;
@@ -13,24 +13,25 @@ use crate::clock::unix_ms;
 
 /// How often leases are renewed while there are other gateways, or may be.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
-/// How often it is looked what other gateways have changed.
+/// How often to check for changes of other gateways.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// For how many looks another gateway is reckoned with after it was last seen. Looks are counted, not
-/// time: nobody renews anything while the machine or this process is paused.
+/// For how many checks another gateway counts as present after it was last seen. Checks are
+/// counted, not time: nothing is renewed while the machine or this process is paused.
 const REMEMBERED: u32 = 60;
-/// Who has not looked for this long was paused, and others may have taken its leases since.
+/// After a longer gap between two checks this process was paused, and others may have taken its
+/// leases.
 const PAUSED_MS: u64 = 5_000;
 
 impl Project {
-    /// Looks for changes of other gateways until the engine stops.
+    /// Checks for changes of other gateways until the engine stops.
     pub(crate) async fn follow_store(self: Arc<Self>) {
         let (looked, looks) = watch::channel(0);
-        // Keys and leases wait for no process that ends.
+        // Keys and leases must not wait for ending processes.
         tokio::join!(self.look(looked), self.follow_servers(looks));
     }
 
-    /// Refreshes keys, renews and takes leases, and tells at each look which revision the registered
-    /// servers have.
+    /// Refreshes keys, renews and takes leases, and publishes the revision of the registered
+    /// servers at each check.
     async fn look(&self, looked: watch::Sender<u64>) {
         let (store, access, supervisor) = (&self.machine.store, &self.access, &self.supervisor);
         let leases = supervisor.leases();
@@ -41,10 +42,18 @@ impl Project {
         let mut remembered = 0;
         let mut looked_ms = unix_ms();
         loop {
+            let next_end = leases.next_end();
+            let lease_end = async {
+                match next_end {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 _ = looks.tick() => {}
+                () = lease_end => {}
             }
             let was_paused = unix_ms().saturating_sub(looked_ms) > PAUSED_MS;
             looked_ms = unix_ms();
@@ -75,6 +84,9 @@ impl Project {
                     "changed settings cannot be read; the last ones hold"
                 );
             }
+            if let Err(error) = access.write_key_uses().await {
+                debug!(%error, "last uses of keys cannot be written");
+            }
             if changes.suspensions != self.suspended.revision()
                 && let Err(error) = self.follow_suspensions().await
             {
@@ -83,16 +95,32 @@ impl Project {
                     "what is suspended cannot be read"
                 );
             }
-            // Clients here hear that their lists are others.
+            self.follow_hooks();
+            let pins = async {
+                self.follow_pin_policy().await?;
+                match changes.pins == self.pins.revision() {
+                    true => Ok(()),
+                    false => self.follow_pins().await,
+                }
+            };
+            if let Err(error) = pins.await {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "what is approved of tools cannot be read"
+                );
+            }
+            // Clients of this gateway are notified of their changed lists.
             for agent in access.take_regranted() {
                 self.catalog.grants_changed(&agent);
             }
             if changes.others {
                 remembered = REMEMBERED;
             }
-            // A store that is lost to this machine alone is not lost to others: leases there always end.
-            let is_due = remembered > 0 || store.is_remote();
-            if is_due && Instant::now() >= renew_at {
+            // A remote store may be lost to this machine alone, so leases there always expire.
+            let is_needed = remembered > 0 || store.is_remote();
+            // The check nearest to the due time, not the one after it.
+            let is_due = Instant::now() + LOOK_EVERY / 2 >= renew_at;
+            if is_needed && is_due {
                 renew_at = Instant::now() + RENEW_EVERY;
                 if let Err(error) = leases.renew(remembered == 0).await {
                     warn!(
@@ -101,7 +129,7 @@ impl Project {
                     );
                 }
             }
-            // What still runs keeps its lease until it has stopped; nothing else is begun.
+            // A running server keeps its lease until it has stopped; nothing else is started.
             if supervisor.is_stopping() {
                 continue;
             }
@@ -112,8 +140,8 @@ impl Project {
         }
     }
 
-    /// Makes the registered servers what the store says, after each look that found a change and until
-    /// that has succeeded; ends with who looks.
+    /// Applies the registered servers of the store after each check that found a change, until that
+    /// succeeds; ends with the checks.
     async fn follow_servers(&self, mut looks: watch::Receiver<u64>) {
         let supervisor = &self.supervisor;
         let mut followed = None;

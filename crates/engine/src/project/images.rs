@@ -1,6 +1,6 @@
-//! The images of the gateway, as administrators change them: pulled, imported, removed, pruned. Each is
-//! on record before its effect. What registries say of tags is in `tags`, the credentials for them in
-//! `logins`. Entry point: [`Project::pull_image`].
+//! The images of the gateway, for administrators: pull, import, remove, prune. Each is recorded
+//! before its effect. The state of tags is in `tags`, the credentials for registries in `logins`.
+//! Entry point: [`Project::pull_image`].
 
 mod logins;
 pub(crate) mod tags;
@@ -19,13 +19,13 @@ use crate::acts::{Actor, Draft};
 use crate::error::EngineError;
 
 impl Project {
-    /// Returns the images there are, all projects' together.
+    /// Returns the images of all projects.
     pub async fn images(&self) -> Result<Vec<ImageRecord>, EngineError> {
         Ok(self.machine.images.list().await?)
     }
 
-    /// Pulls an image; without credentials with those that the project was given for the registry, or that
-    /// the gateway's own person has, if this is their project.
+    /// Pulls an image; by default with the project's credentials for the registry, or with those of
+    /// the gateway's user, if this is the user's project.
     pub async fn pull_image(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -45,7 +45,7 @@ impl Project {
         .await
     }
 
-    /// Pulls an image and notes what its tag is.
+    /// Pulls an image and records the state of its tag.
     pub(super) async fn fetch(
         &self,
         image: &ImageReference,
@@ -63,7 +63,8 @@ impl Project {
         Ok(record)
     }
 
-    /// Returns what the registry of an image is shown; nothing if that cannot be had, which is told.
+    /// Returns the credentials for the registry of an image; `None`, with a warning, if they cannot
+    /// be read.
     pub(super) async fn registry_credentials(&self, image: &ImageReference) -> Option<Credentials> {
         let images = &self.machine.images;
         let found = images.credentials(self.name(), self.is_default(), image);
@@ -95,7 +96,7 @@ impl Project {
         .await
     }
 
-    /// Removes the name of an image, and the layers that nothing else uses.
+    /// Removes the name of an image, and the layers that are no longer used.
     pub async fn remove_image(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -113,7 +114,7 @@ impl Project {
         .await
     }
 
-    /// Removes the images that no registered server names, and the layers that nothing uses.
+    /// Removes the images that no registered server uses, and unused layers.
     pub async fn prune_images(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -135,7 +136,7 @@ impl Project {
     async fn prune(&self, kept: &[ImageReference]) -> Result<Pruned, ImageError> {
         let images = &self.machine.images;
         let mut freed = Pruned::default();
-        // A server may name by its digest what is recorded under a tag.
+        // A server may refer by digest to an image that is recorded under a tag.
         let mut used = Vec::new();
         for reference in kept {
             used.extend(images.find(reference).await?.map(|record| record.reference));

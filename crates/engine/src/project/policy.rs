@@ -1,20 +1,21 @@
-//! The registration policy of the project, applied wherever a server is registered, edited, tried out or
-//! read from a file (fault G8), and what waits for a second person because of it.
+//! The registration policy of the project, applied wherever a server is registered, edited, tested
+//! or read from a file (fault G8), and the changes that need a second person because of it.
 //!
-//! A change that needs a second person is not made: whoever asked for it has it kept
-//! ([`Project::hold_registration`]), somebody else takes it up ([`Project::take_registration`]) and has it
-//! made in their own name, or refuses it. What is kept is sealed, bound to its id, and forgotten with the
-//! decision.
+//! A change that needs a second person is not made: it is stored ([`Project::hold_registration`]);
+//! another person approves it ([`Project::take_registration`]), which makes it in their name, or
+//! refuses it. The stored request is encrypted, bound to its id, and deleted with the decision.
 
 use std::sync::Arc;
 
-use gantry_model::grant::Grant;
+use gantry_model::caller::Role;
+use gantry_model::grant::{Effect, Grant, ServerGroup};
 use gantry_model::settings::Sensitive;
 use gantry_model::spec::{InactiveReason, ServerSpec};
 use gantry_store::{RegistrationRow, RegistrationState};
 use serde_json::{Value, json};
 
 use super::Project;
+use super::second_person::Asker;
 use crate::acts::{Actor, Draft};
 use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
@@ -22,40 +23,42 @@ use crate::random::random;
 
 /// How many registrations are listed.
 const LISTED: u32 = 1000;
-/// How many may wait at once, so that nobody fills the store with them.
+/// How many may be pending, so that they cannot fill the store.
 const MOST_PENDING: usize = 200;
+/// The member of the stored request with the requester's role.
+const ASKED_ROLE: &str = "asked_role";
 
 /// A change that needs a second person.
 #[derive(Debug, Clone)]
 pub struct HeldChange {
-    /// What is to be done, such as `server.register`.
+    /// The act, such as `server.register`.
     pub act: &'static str,
-    /// To what.
+    /// Its target.
     pub target: String,
-    /// What is done once it is approved, secrets included.
+    /// The request to execute once it is approved, including secrets.
     pub request: Value,
     /// The same without its secrets.
     pub shown: Value,
-    /// Why a second person is asked.
+    /// Why a second person is required.
     pub reasons: Vec<Sensitive>,
 }
 
-/// A registration that somebody else than who asked for it has approved.
+/// A registration that another person has approved.
 #[derive(Debug, Clone)]
 pub struct TakenRegistration {
-    /// What is to be done.
+    /// The act.
     pub act: String,
-    /// To what.
+    /// Its target.
     pub target: String,
-    /// What was asked for.
+    /// The request.
     pub request: Value,
-    /// In whose name it is done.
+    /// The approving actor.
     pub by: Actor,
     row: RegistrationRow,
 }
 
 impl Project {
-    /// Returns a server as the policy lets it in: not at all, or with its isolation floor raised.
+    /// Applies the policy to a server: refuses it, or raises its required isolation.
     pub(super) fn policed(
         &self,
         by: &Actor,
@@ -72,7 +75,7 @@ impl Project {
         Ok(spec)
     }
 
-    /// Refuses a server that the policy does not allow to anybody.
+    /// Refuses a server that the policy forbids.
     pub(super) fn allowed(&self, spec: &ServerSpec) -> Result<(), EngineError> {
         let settings = self.settings();
         Ok(settings
@@ -81,14 +84,14 @@ impl Project {
             .map_err(AdminError::from)?)
     }
 
-    /// Returns why a second person would have to approve a server.
+    /// Returns why a second person must approve a server.
     pub fn approval_reasons(&self, spec: &ServerSpec) -> Vec<Sensitive> {
         let before = self.supervisor.find(spec.name.as_str());
         let before = before.as_ref().map(|handle| &*handle.spec);
         self.settings().registration.reasons(spec, before)
     }
 
-    /// Holds the servers of files that the policy does not allow: they are shown, with the reason.
+    /// Holds the servers of files that the policy forbids: they are shown, with the reason.
     pub(super) fn police_files(&self, specs: &mut [ServerSpec]) {
         let settings = self.settings();
         let policy = &settings.registration;
@@ -102,21 +105,28 @@ impl Project {
         }
     }
 
-    /// Refuses a grant on everything that needs a second person.
+    /// Refuses a grant of everything if it needs a second person.
     pub(super) fn policed_grants(&self, by: &Actor, grants: &[Grant]) -> Result<(), EngineError> {
-        let is_all = grants.iter().any(|grant| grant.pattern() == "*");
+        self.policed_all(by, grants.iter().any(is_everything))
+    }
+
+    /// Refuses a group of all servers that needs a second person: a grant on it would be on everything.
+    /// It does not wait for one: whoever manages the installation makes it.
+    pub(super) fn policed_group(&self, by: &Actor, group: &ServerGroup) -> Result<(), EngineError> {
+        let is_free = by.role() == Some(Role::Installation);
+        self.policed_all(by, !is_free && group.members().any(is_any))
+    }
+
+    fn policed_all(&self, by: &Actor, is_all: bool) -> Result<(), EngineError> {
         let settings = self.settings();
-        let is_asked = settings
-            .registration
-            .approve
-            .contains(&Sensitive::AllGrants);
-        match is_all && is_asked {
+        let approve = &settings.registration.approve;
+        match is_all && approve.contains(&Sensitive::AllGrants) {
             true => by.second_person(vec![Sensitive::AllGrants]),
             false => Ok(()),
         }
     }
 
-    /// Keeps a change until a second person has decided.
+    /// Stores a change until a second person has decided.
     pub async fn hold_registration(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -132,7 +142,9 @@ impl Project {
                 return Err(AdminError::TooManyPending.into());
             }
             let id = format!("reg_{:032x}", u128::from_le_bytes(random()));
-            let request = held.request.to_string();
+            let mut request = held.request;
+            request[ASKED_ROLE] = by.role().map(Role::as_str).into();
+            let request = request.to_string();
             let row = RegistrationRow {
                 request: project.supervisor.seal_registration(&id, &request)?,
                 id,
@@ -165,20 +177,20 @@ impl Project {
         .await
     }
 
-    /// Returns the changes that wait or waited for a second person, the newest first.
+    /// Returns the changes that need or needed a second person, the newest first.
     pub async fn registrations(&self) -> Result<Vec<RegistrationRow>, EngineError> {
         let store = &self.machine.store;
         Ok(store.registrations(&self.name, LISTED).await?)
     }
 
-    /// Returns one change that waits or waited.
+    /// Returns one such change.
     pub async fn registration(&self, id: &str) -> Result<RegistrationRow, EngineError> {
         let all = self.registrations().await?;
         let found = all.into_iter().find(|row| row.id == id);
         found.ok_or_else(|| AdminError::UnknownRegistration { id: shown(id) }.into())
     }
 
-    /// Approves a change that somebody else asked for, and hands it out to be made, once.
+    /// Approves another person's change, and returns it for execution, once.
     pub async fn take_registration(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -204,14 +216,27 @@ impl Project {
         by: &Actor,
         row: RegistrationRow,
     ) -> Result<TakenRegistration, EngineError> {
-        // Another key of the same person is no second person.
-        if by.key() == row.asked_key || by.name() == row.asked_by {
+        let request = self.supervisor.unseal_registration(&row.id, &row.request);
+        let request: Option<Value> = request.and_then(|text| serde_json::from_str(&text).ok());
+        let asked_role = request
+            .as_ref()
+            .and_then(|asked| asked[ASKED_ROLE].as_str());
+        let asker = Asker {
+            key: &row.asked_key,
+            name: &row.asked_by,
+            role: asked_role.and_then(|role| role.parse().ok()),
+        };
+        if !self.is_second_person(by, &asker).await? {
             return Err(AdminError::OwnRegistration { id: row.id }.into());
         }
-        let request = self.supervisor.unseal_registration(&row.id, &row.request);
-        let request = request.and_then(|text| serde_json::from_str(&text).ok());
+        // An unreadable request is not approved: it waits until it is refused, or its key is back.
+        let request = match (request, row.state) {
+            (None, RegistrationState::Pending) => {
+                return Err(AdminError::RegistrationLost { id: row.id }.into());
+            }
+            (request, _) => request.unwrap_or_default(),
+        };
         self.decide(by, &row, RegistrationState::Approved).await?;
-        let request = request.ok_or_else(|| AdminError::RegistrationLost { id: row.id.clone() })?;
         Ok(TakenRegistration {
             act: row.act.clone(),
             target: row.target.clone(),
@@ -221,7 +246,7 @@ impl Project {
         })
     }
 
-    /// Has an approved change wait again, because it could not be made.
+    /// Makes an approved change pending again, because it failed.
     pub async fn reopen_registration(&self, taken: &TakenRegistration) {
         if let Err(error) = self.machine.store.reopen_registration(&taken.row).await {
             let why = gantry_model::diagnose::chain(&error);
@@ -229,7 +254,7 @@ impl Project {
         }
     }
 
-    /// Refuses a change; whoever asked for it may take it back this way.
+    /// Refuses a change; the requester can withdraw it this way.
     pub async fn refuse_registration(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -264,6 +289,19 @@ impl Project {
             false => Err(AdminError::RegistrationDecided { id: row.id.clone() }.into()),
         }
     }
+}
+
+/// Tells whether a grant opens every tool of every server, however it is spelled.
+fn is_everything(grant: &Grant) -> bool {
+    let item = grant.item();
+    grant.effect() != Effect::Deny
+        && is_any(grant.server())
+        && is_any(item.strip_prefix("tool:").unwrap_or(item))
+}
+
+/// Tells whether a pattern stands for every name.
+fn is_any(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|letter| letter == b'*')
 }
 
 fn shown(id: &str) -> String {

@@ -1,6 +1,6 @@
-//! Products: servers that come together, by a manifest. Planned before anything is done, installed or
-//! upgraded in one transaction, pinned by the hash of the manifest, removed as a whole. Every server of a
-//! product passes the registration policy like one that is registered alone (fault G8). row 0.2
+//! Products: groups of servers, defined by a manifest. Planned before anything is done, installed
+//! or upgraded in one transaction, pinned by the hash of the manifest, removed as a whole. Every
+//! server of a product is subject to the registration policy like a single one (fault G8). row 0.2
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 use crate::random::random;
 
-/// A product that is to be installed, or to which an installed one is to be upgraded.
+/// A product to install, or to upgrade an installed one to.
 #[derive(Debug, Clone)]
 pub struct NewProduct {
     /// Its name.
@@ -31,20 +31,20 @@ pub struct NewProduct {
     pub servers: Vec<ServerSpec>,
 }
 
-/// What installing or upgrading a product would do.
+/// The effect of installing or upgrading a product.
 #[derive(Debug, Clone)]
 pub struct ProductPlan {
-    /// The product that is installed now, if it is.
+    /// The installed product, if there is one.
     pub installed: Option<ProductRow>,
-    /// The servers that would be new.
+    /// The new servers.
     pub added: Vec<ServerSpec>,
-    /// The servers that would change: before and after.
+    /// The changed servers: before and after.
     pub changed: Vec<(ServerSpec, ServerSpec)>,
-    /// The servers that would go.
+    /// The removed servers.
     pub removed: Vec<ServerSpec>,
-    /// The servers that would stay as they are.
+    /// The unchanged servers.
     pub unchanged: Vec<ServerName>,
-    /// Why a second person would have to approve it.
+    /// Why a second person must approve it.
     pub reasons: Vec<Sensitive>,
 }
 
@@ -75,7 +75,7 @@ impl Project {
         found.ok_or_else(|| unknown(name))
     }
 
-    /// Returns what installing or upgrading a product would do; nothing is done.
+    /// Returns the effect of installing or upgrading a product, without doing it.
     pub async fn plan_product(&self, new: &NewProduct) -> Result<ProductPlan, EngineError> {
         let products = self.products().await?;
         let installed = products
@@ -124,8 +124,8 @@ impl Project {
         Ok(plan)
     }
 
-    /// Installs a product, or upgrades it. `from` is the hash of what was installed when the plan was
-    /// shown, or nothing if nothing was: a plan that is out of date is not carried out.
+    /// Installs or upgrades a product. `from` is the hash of the installed one when the plan was
+    /// shown, or `None`: an outdated plan is refused.
     pub async fn install_product(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -136,6 +136,7 @@ impl Project {
         self.admit()?;
         let project = Arc::clone(self);
         self.complete(async move {
+            let _one = project.changing_products.lock().await;
             let plan = project.plan_product(&new).await;
             let name = new.name.as_str();
             let mut draft = Draft::new("product.install", name);
@@ -200,6 +201,9 @@ impl Project {
             false => EngineError::Store(error),
         })?;
         self.supervisor.follow_registered().await?;
+        for spec in &plan.added {
+            self.offer(&spec.name).await;
+        }
         Ok(plan)
     }
 
@@ -211,6 +215,7 @@ impl Project {
     ) -> Result<(), EngineError> {
         let (by, project, name) = (by.into(), Arc::clone(self), name.to_owned());
         self.complete(async move {
+            let _one = project.changing_products.lock().await;
             let (product, servers) = project.product(&name).await?;
             let mut before = shown(&product);
             before["servers"] = servers.iter().map(ServerName::as_str).collect();
@@ -228,7 +233,7 @@ impl Project {
         .await
     }
 
-    /// Refuses to change a server that belongs to a product by itself.
+    /// Refuses to change a server that belongs to a product.
     pub(super) async fn not_of_product(&self, server: &str) -> Result<(), EngineError> {
         let Some(handle) = self.supervisor.find(server) else {
             return Ok(());
@@ -247,7 +252,7 @@ impl Project {
         }
     }
 
-    /// Returns what stands on record of an installation.
+    /// Returns the logged value of an installation.
     fn planned(&self, new: &NewProduct, plan: &ProductPlan) -> Value {
         let spec = |spec: &ServerSpec| self.acts.values.spec(spec);
         json!({
@@ -263,7 +268,7 @@ fn shown(product: &ProductRow) -> Value {
     json!({"version": product.version, "sha256": product.hash})
 }
 
-/// Returns a spec as it was registered, whatever holds its server now.
+/// Returns a spec as it was registered, without a held state.
 fn as_registered(spec: &ServerSpec) -> ServerSpec {
     ServerSpec {
         inactive: None,

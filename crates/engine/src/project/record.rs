@@ -1,6 +1,5 @@
-//! What a project has on record beside calls: administrative acts, refused attempts at them, and the
-//! events of servers as they come. Entry points: `Project::acts`, `Project::refuse_act` and
-//! `Project::events_after`.
+//! The record of a project besides calls: administrative acts, refused attempts, and the events of
+//! servers. Entry points: `Project::acts`, `Project::refuse_act` and `Project::events_after`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +29,7 @@ impl Project {
         Ok(store.events_after(project, server, after, limit).await?)
     }
 
-    /// Returns a counter that moves whenever there are more events.
+    /// Returns a counter that changes whenever there are new events.
     pub fn events_written(&self) -> watch::Receiver<u64> {
         self.router.events.written()
     }
@@ -40,8 +39,8 @@ impl Project {
         self.acts.list(filter).await
     }
 
-    /// Records an attempt at an administrative act that was refused before it was one, whether or not
-    /// the returned future is waited for; like attempts are counted.
+    /// Records an attempt at an administrative act that was refused, even if the returned future is
+    /// not awaited; equal attempts are counted.
     pub fn refuse_act(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -53,7 +52,7 @@ impl Project {
         let noting = self.machine.tracker.spawn(async move {
             project.acts.refused(&by, act, &target, code).await;
         });
-        // The answer does not wait for a database that is away; the record goes on.
+        // The response does not wait for an unavailable database; recording continues.
         async move { drop(tokio::time::timeout(PATIENCE, noting).await) }
     }
 

@@ -1,6 +1,6 @@
-//! The project's named secrets, for administrators: set, bound, listed and removed. Each change is on
-//! record before its effect, values as fingerprints; a new value restarts the servers that use it and no
-//! others (fault K7). No method returns a value (fault K8).
+//! The project's named secrets, for administrators: set, bind, list and remove. Each change is
+//! recorded before its effect, values as fingerprints; a new value restarts only the servers that
+//! use it (fault K7). No method returns a value (fault K8).
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::acts::{Actor, Draft};
 use crate::error::EngineError;
 use crate::secrets::{BindTo, SecretError, SecretView};
 
-/// What became of a secret.
+/// The result of a change of a secret.
 #[derive(Debug, Clone)]
 pub struct SecretChange {
-    /// The secret now.
+    /// The secret after the change.
     pub secret: SecretView,
     /// Whether it is new.
     pub is_new: bool,
@@ -26,13 +26,13 @@ pub struct SecretChange {
 }
 
 impl Project {
-    /// Returns the secrets by name: never their values.
+    /// Returns the secrets by name, without their values.
     pub async fn secrets(&self) -> Result<Vec<SecretView>, EngineError> {
         let spec_of = self.spec_of();
         Ok(self.secrets.list(&spec_of).await?)
     }
 
-    /// Returns one secret: never its value.
+    /// Returns one secret, without its value.
     pub async fn secret(&self, name: &str) -> Result<SecretView, EngineError> {
         let name: SecretName = parsed(name)?;
         let spec_of = self.spec_of();
@@ -44,8 +44,8 @@ impl Project {
         move |server| supervisor.spec_of(server)
     }
 
-    /// Sets a secret, bound to what these servers are now; to those that it was bound to if none are
-    /// given. Restarts the servers that use it.
+    /// Sets a secret, bound to the current state of these servers; to those it was bound to if none
+    /// are given. Restarts the servers that use it.
     pub async fn set_secret(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -80,7 +80,7 @@ impl Project {
         .await
     }
 
-    /// Binds a secret to what a server is now, without its value: for who approves that.
+    /// Binds a secret to the current state of a server, without its value; for approvers.
     pub async fn bind_secret(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -95,7 +95,7 @@ impl Project {
         self.rebind(by, "secret.bind", name, server, Some(to)).await
     }
 
-    /// Takes a secret away from a server, which is restarted and waits for another.
+    /// Removes the binding of a secret to a server, which is restarted and waits for another.
     pub async fn unbind_secret(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -139,8 +139,8 @@ impl Project {
         .await
     }
 
-    /// Removes a secret; the servers that use it are restarted and wait for another. False if there was
-    /// none.
+    /// Removes a secret; the servers that use it are restarted and wait for another. False if there
+    /// was none.
     pub async fn remove_secret(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -185,7 +185,7 @@ fn parsed(name: &str) -> Result<SecretName, EngineError> {
     Ok(name.map_err(SecretError::from)?)
 }
 
-/// Returns what stands on record of a secret.
+/// Returns the logged value of a secret.
 fn shown(secret: &SecretView) -> Value {
     let bindings = secret
         .bindings

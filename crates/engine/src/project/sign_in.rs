@@ -1,5 +1,5 @@
-//! Signing in to remote servers, for administrators: a link, the browser's answer, the end. What is
-//! kept and sent is the business of `credentials`. Entry points: `Project::begin_sign_in` and
+//! Signing in to remote servers, for administrators: the link, the browser's answer, signing out.
+//! `credentials` stores and sends the tokens. Entry points: `Project::begin_sign_in` and
 //! `Project::finish_sign_in`.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::error::EngineError;
 use crate::server::handle::{RunnerCommand, ServerHandle};
 
 impl Project {
-    /// Makes a link at which a person signs in to a remote server; the browser's answer must come
+    /// Creates a link at which a person signs in to a remote server; the browser's answer must come
     /// to `redirect_uri`.
     pub async fn begin_sign_in(
         &self,
@@ -41,7 +41,7 @@ impl Project {
         Ok(begun?)
     }
 
-    /// Takes what a browser brought back, once, and has a server that waited for it started.
+    /// Accepts a browser's answer, once, and starts a server that waited for it.
     pub(crate) async fn finish_sign_in(
         &self,
         by: impl Into<Actor>,
@@ -69,7 +69,7 @@ impl Project {
         if waits {
             // Additional instances that waited are started again when needed, too.
             handle.profiles.end_all();
-            // An order that has not been taken yet is the same order.
+            // A pending command is equal to this one.
             handle
                 .commands
                 .try_send(RunnerCommand::Restart)
@@ -78,7 +78,7 @@ impl Project {
         Ok(handle.name.clone())
     }
 
-    /// Tells whether a server waits for the answer of this sign-in.
+    /// Returns whether a server waits for the answer of this sign-in.
     pub(crate) fn awaits_sign_in(&self, state: &str) -> bool {
         self.awaiting(state).is_some()
     }
@@ -91,7 +91,7 @@ impl Project {
         self.supervisor.all().into_iter().find(awaits)
     }
 
-    /// Shows where a server's sign-in stands.
+    /// Returns the state of a server's sign-in.
     pub fn sign_in(&self, server: &str) -> Result<SignInView, EngineError> {
         let handle = self.of_sign_in(server)?;
         Ok(handle
@@ -100,7 +100,7 @@ impl Project {
             .map_or_else(nothing, Credentials::view))
     }
 
-    /// Forgets a server's tokens, and has them revoked if that can be done.
+    /// Deletes a server's tokens, and revokes them if possible.
     pub async fn sign_out(&self, by: impl Into<Actor>, server: &str) -> Result<(), EngineError> {
         let by = by.into();
         let handle = self.of_sign_in(server)?;

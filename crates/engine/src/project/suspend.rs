@@ -1,6 +1,7 @@
-//! Suspending and resuming an agent, a server, a tool or the whole project: one act, effective at once,
-//! grants kept. Calls to it end, streams of its agents close, its tools leave the lists, a suspended
-//! server's process stops. Entry points: [`Project::suspend`] and [`Project::resume`].
+//! Suspending and resuming an agent, a server, a tool or the whole project: one act, effective
+//! immediately, grants kept. Calls to it end, streams of its agents close, its tools leave the
+//! lists, a suspended server's process stops. Entry points: [`Project::suspend`] and
+//! [`Project::resume`].
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::clock::unix_ms;
 use crate::error::EngineError;
 
 impl Project {
-    /// Returns what is suspended in the project.
+    /// Returns the suspensions of the project.
     pub fn suspensions(&self) -> Arc<Suspensions> {
         self.suspended.now()
     }
 
-    /// Suspends something; false if it was already.
+    /// Suspends an item; false if it already was.
     pub async fn suspend(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -37,7 +38,7 @@ impl Project {
             let draft = draft.after(json!({
                 "kind": what.kind(), "name": what.name(), "reason": suspension.reason,
             }));
-            // What must stop does not wait for its record.
+            // A suspension does not wait for its record.
             let act = project.acts.begin_anyway(&by, draft).await;
             let store = &project.machine.store;
             let suspended = store.suspend(&project.name, &what, &suspension).await;
@@ -83,16 +84,16 @@ impl Project {
         Ok(is_new)
     }
 
-    /// Applies what the store says is suspended.
+    /// Applies the suspensions in the store.
     pub(super) async fn follow_suspensions(&self) -> Result<(), EngineError> {
         let store = &self.machine.store;
-        // Calls first, then who may make them, then what takes longer.
+        // First calls, then access, then what takes longer.
         self.suspended.reload(store, &self.name).await?;
         self.access.reread().await?;
         self.supervisor.follow_suspended().await
     }
 
-    /// Refuses a name that stands for nothing here. A tool may be one that its server does not list now.
+    /// Refuses an unknown name. A tool need not be listed by its server now.
     async fn has(&self, what: &Suspendable) -> Result<(), EngineError> {
         match what {
             Suspendable::Project => Ok(()),

@@ -1,5 +1,5 @@
-//! The volumes of a project's servers, for administrators: listed, backed up, removed, pruned. Removing
-//! is on record before its effect.
+//! The volumes of a project's servers, for administrators: list, back up, remove, prune. Removal is
+//! recorded before its effect.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::disk::{Disks, Owner, PrunedVolumes, VolumeError, VolumeView};
 use crate::error::EngineError;
 
 impl Project {
-    /// Returns the volumes there are, those of servers that are gone included.
+    /// Returns all volumes, including those of removed servers.
     pub async fn volumes(&self) -> Result<Vec<VolumeView>, EngineError> {
         let name = self.name.clone();
         self.on_disks(move |disks| disks.volumes(&name)).await
     }
 
-    /// Writes a volume as a tar archive; what changes meanwhile may be there in either state.
+    /// Writes a volume as a tar archive; files that change meanwhile may be in either state.
     pub async fn back_up_volume(
         &self,
         server: ServerName,
@@ -58,7 +58,7 @@ impl Project {
         .await
     }
 
-    /// Removes the volumes of servers that are not registered any more.
+    /// Removes the volumes of servers that are no longer registered.
     pub async fn prune_volumes(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -88,7 +88,7 @@ impl Project {
         .await
     }
 
-    /// Clears the place of a server that was removed; its volumes only if that was asked for.
+    /// Removes the place of a removed server; its volumes only on request.
     pub(super) async fn clear_place(&self, server: ServerName, volumes: Volumes) {
         let owner = self.owner(server.clone());
         let cleared = self
@@ -106,8 +106,8 @@ impl Project {
         }
     }
 
-    /// Gives back the ids of a server that is gone, if no file of it is left. Its processes have ended:
-    /// its place could not have been removed before.
+    /// Releases the ids of a removed server if none of its files are left. Its processes have
+    /// ended: otherwise its place could not have been removed.
     async fn release_ids(&self, server: ServerName) {
         let owner = self.owner(server.clone());
         let gone = self.on_disks(move |disks| Ok(disks.has_nothing_of(&owner)));
@@ -125,7 +125,7 @@ impl Project {
         }
     }
 
-    /// Has the store forget volumes of a server that are gone; the disk counts, whatever the store does.
+    /// Removes missing volumes of a server from the store; the disk is authoritative.
     async fn forget_rows(&self, server: &ServerName, is_gone: impl Fn(&Path) -> bool) {
         let store = &self.machine.store;
         let known = store.volumes(&self.name).await.unwrap_or_default();
@@ -157,12 +157,12 @@ impl Project {
     }
 }
 
-/// What becomes of the volumes of a server that is removed.
+/// What happens to the volumes of a removed server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Volumes {
-    /// They stay until somebody removes them.
+    /// They stay until they are removed explicitly.
     #[default]
     Keep,
-    /// They go with it.
+    /// They are removed with it.
     Remove,
 }

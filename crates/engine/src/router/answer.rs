@@ -5,15 +5,20 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use gantry_model::era::{Era, meta, shape};
+use gantry_model::hidden;
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Edit, ErrorBody, Raw, RawBuf};
-use gantry_model::mcp::Method;
+use gantry_model::mcp::{Method, cut_result};
 use gantry_model::secret::Redactor;
+use gantry_model::spec::OutputCheck;
+use gantry_store::Check;
+use serde_json::{Value, json};
 
 use super::record::Output;
 use super::target::Target;
 use crate::answers::{AnswerBudget, AnswerPermit};
-use crate::error::CallError;
+use crate::audit::Measured;
+use crate::error::{CallError, Issue};
 use crate::guard;
 use crate::request::Reply;
 use crate::server::handle::ServerHandle;
@@ -22,7 +27,7 @@ use crate::server::pending::{Answer, Failure};
 use crate::transport::http::HttpError;
 
 impl Reply {
-    /// Makes one of a result of our own, which is in memory anyway.
+    /// Creates a reply from a result in memory.
     pub(super) fn of_ours(result: Bytes) -> Self {
         Self {
             call: None,
@@ -30,11 +35,12 @@ impl Reply {
             upstream: None,
             is_error: false,
             is_odd: false,
+            warning: None,
             permit: AnswerPermit::default(),
         }
     }
 
-    /// Reads a server's answer.
+    /// Reads a server's response.
     pub(super) fn read(
         answer: Answer,
         server: &ServerHandle,
@@ -79,27 +85,112 @@ impl Reply {
             upstream: era,
             is_error,
             is_odd,
+            warning: None,
             permit,
         })
     }
 
-    /// Checks the result against the tool's output schema.
-    pub(super) async fn check(&self, target: &Target<'_>) -> Result<(), CallError> {
-        let Some(tool) = target.tool().filter(|tool| tool.has_output()) else {
-            return Ok(());
+    /// Checks the result against the tool's output schema, as the server's configuration wants it. row 3.3
+    pub(super) async fn check(
+        self,
+        target: &Target<'_>,
+        measured: &Measured,
+    ) -> Result<Self, CallError> {
+        let mode = target.output_check();
+        let tool = target.tool().filter(|tool| tool.has_output());
+        let Some(tool) = tool.filter(|_| mode != OutputCheck::Off) else {
+            measured.output_checked(Check::Skipped);
+            return Ok(self);
         };
         let result = readable(&self.result);
         let checked = guard::check_output((tool, target.permits()), result, self.is_error);
-        Box::pin(checked).await.map_err(|issues| CallError::Output {
-            server: target.server_name(),
-            tool: target.item.to_string(),
-            issues,
-        })
+        let checked = Box::pin(checked).await;
+        measured.output_checked(match &checked {
+            Ok(()) if self.is_error => Check::Skipped,
+            Ok(()) => Check::Passed,
+            Err(_) => Check::Failed,
+        });
+        match checked {
+            Ok(()) => Ok(self),
+            Err(issues) if mode == OutputCheck::Warn => Ok(self.with_issues(&issues)),
+            Err(issues) => Err(CallError::Output {
+                server: target.server_name(),
+                tool: target.item.to_string(),
+                issues,
+            }),
+        }
     }
 
-    /// Takes out the server's secrets; a result that had some says how many in its `_meta`.
+    /// Says in the result and for the record what the output schema has against it.
+    fn with_issues(mut self, issues: &[Issue]) -> Self {
+        let told = |issue: &Issue| match issue.path.as_str() {
+            "" => issue.message.clone(),
+            path => format!("`{path}`: {}", issue.message),
+        };
+        let told: Vec<String> = issues.iter().map(told).collect();
+        let listed = issues
+            .iter()
+            .map(|issue| json!({"path": issue.path, "message": issue.message}));
+        let listed = Value::Array(listed.collect()).to_string();
+        let mut noted = Edit::new(readable(&self.result));
+        noted.set_meta_buf(meta::OUTPUT_ISSUES, RawBuf::trusted(listed));
+        let result = Bytes::from(noted.to_buf().into_text());
+        self.result = result;
+        self.warning = Some(told.join("; "));
+        self
+    }
+
+    /// Takes out what people do not see and models or terminals obey; a result that had some says how much
+    /// in its `_meta`. Before secrets are looked for: one must not hide behind it. fault L2
+    pub(super) fn clean(mut self, target: &Target<'_>) -> Self {
+        if let Some(warning) = &mut self.warning
+            && let Some((clean, _)) = hidden::clean(warning)
+        {
+            *warning = clean;
+        }
+        if target.cleans_results()
+            && hidden::may_hide(&self.result)
+            && let Ok(text) = std::str::from_utf8(&self.result)
+            && let Some((clean, removed)) = hidden::clean_json(text)
+        {
+            let count = i64::try_from(removed.count()).unwrap_or(i64::MAX);
+            let mut noted = Edit::new(Raw::known(&clean));
+            noted.set_meta_buf(meta::CLEANED, RawBuf::integer(count));
+            self.result = Bytes::from(noted.to_buf().into_text());
+        }
+        self
+    }
+
+    /// Cuts a result that is longer than its server may answer. fault L6
+    pub(super) fn cut(mut self, target: &Target<'_>) -> Result<Self, CallError> {
+        let Some(limit) = target
+            .longest_result()
+            .filter(|limit| self.result.len() > *limit)
+        else {
+            return Ok(self);
+        };
+        let is_promised = target.tool().is_some_and(|tool| tool.has_output());
+        let cut = cut_result(readable(&self.result), limit, is_promised && !self.is_error);
+        match cut {
+            Some(cut) => {
+                self.result = Bytes::from(cut.into_text());
+                Ok(self)
+            }
+            None => Err(CallError::ResultTooLong {
+                server: target.server_name(),
+                limit,
+            }),
+        }
+    }
+
+    /// Redacts the server's secrets; the `_meta` of the result says how many.
     pub(super) fn redact(mut self, target: &Target<'_>) -> Self {
         let redactor = target.redactor();
+        if let Some(warning) = &mut self.warning
+            && let Cow::Owned(clean) = redactor.redact(warning)
+        {
+            *warning = clean;
+        }
         if redactor.may_hide(&self.result)
             && let Ok(text) = std::str::from_utf8(&self.result)
             && let Some((clean, count)) = redactor.redact_counted(text)
@@ -112,7 +203,7 @@ impl Reply {
         self
     }
 
-    /// Takes room of the budget for a result that has none yet: a native tool's.
+    /// Charges a result without a permit, such as a native tool's, to the budget.
     pub(super) fn charge(
         mut self,
         budget: &AnswerBudget,
@@ -129,18 +220,22 @@ impl Reply {
         Ok(self)
     }
 
-    /// Returns what the record keeps.
+    /// Returns the output for the record.
     pub(super) fn output(&self) -> Output<'_> {
         Output {
             result: Some(&self.result),
             is_error: self.is_error,
+            warning: self.warning.as_deref(),
         }
     }
 }
 
-/// Takes a server's secrets, and keys of ours, out of what a client is told of a failure.
+/// Redacts a server's secrets, and Gantry's own keys, in a failure.
 pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
     let clean = |text: &mut String| {
+        if let Some((clean, _)) = hidden::clean(text) {
+            *text = clean;
+        }
         if let Cow::Owned(clean) = redactor.redact(text) {
             *text = clean;
         }
@@ -174,16 +269,25 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
                 clean(found);
             }
         }
-        // Texts of the caller's and of our own.
+        // Texts of the caller and of the gateway.
         CallError::UnknownTool { .. }
         | CallError::UnknownItem { .. }
         | CallError::UnknownServer { .. }
         | CallError::UnknownMethod { .. }
         | CallError::Unbound { .. }
+        | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
+        | CallError::Quarantined { .. }
+        | CallError::HookRefused { .. }
+        | CallError::HookFailed { .. }
+        | CallError::ApprovalRefused { .. }
+        | CallError::ApprovalExpired { .. }
+        | CallError::ApprovalStale { .. }
+        | CallError::TooManyApprovals { .. }
         | CallError::Arguments { .. }
         | CallError::BadParams { .. }
         | CallError::Busy { .. }
+        | CallError::Limited(_)
         | CallError::Timeout { .. }
         | CallError::Unanswered { .. }
         | CallError::Declined { .. }
@@ -194,6 +298,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::KeyEnded { .. }
         | CallError::NotReading { .. }
         | CallError::ResponseTooLarge { .. }
+        | CallError::ResultTooLong { .. }
         | CallError::Undelivered { .. }
         | CallError::Audit(_)
         | CallError::Stopping
@@ -202,8 +307,8 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
     error
 }
 
-/// Reads a server's own error; one of the stateless era, whose `method` is given, gets the code of
-/// the older shape in which we hand results on.
+/// Reads a server's own error; for one of the stateless era, whose `method` is given, the code is
+/// converted to the handshake era.
 fn rpc_error(server: &ServerHandle, method: Option<Method>, error: &Bytes) -> CallError {
     let server = server.name.clone();
     match ErrorBody::read(trusted(error)) {
@@ -240,7 +345,6 @@ mod tests {
     use gantry_model::secret::SecretText;
 
     use super::*;
-    use crate::error::Issue;
 
     #[test]
     fn a_failure_tells_no_secret() {

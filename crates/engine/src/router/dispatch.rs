@@ -18,19 +18,21 @@ use tokio::time::Instant;
 
 use super::target::{self, Target};
 use super::{Call, Router, answer};
+use crate::audit::{Measured, Phase, Timing};
 use crate::error::CallError;
 use crate::request::{Client, Reply};
 use crate::server::handle::ServerHandle;
 use crate::server::link::{CallMessage, Deadline, InFlight, Link, LinkRefusal};
-use crate::server::pending::Answer;
+use crate::server::pending::{Answer, LaneTime};
 use crate::server::profiles::{InstanceLease, InstanceOwner, InstanceRequest};
 use crate::server::server_requests::{
     CallForwarder, CallerChannel, InputResponses, UrlVisits, input_required, resume, url_required,
 };
+use crate::transport::http::TraceHeaders;
 
-/// How often a server may need something of the client before it answers one call.
+/// How often a server may require input from the client during one call.
 const ROUNDS: u32 = 10;
-/// Requests of a server's that may wait for one call's client.
+/// The most requests of a server that wait for one call's client.
 const ASKS: usize = 8;
 
 /// A call and the server it is for.
@@ -41,15 +43,15 @@ pub(super) struct Dispatch<'a> {
     server: &'a Arc<ServerHandle>,
 }
 
-/// The link that a call takes, and what is known of the server behind it.
+/// The link of a call, and what is known of its server.
 struct Route {
     link: Arc<Link>,
-    /// Set if the link is one of the client's own, which declared what the client can do.
+    /// Set for the client's own link, which declared the client's capabilities.
     lease: Option<InstanceLease>,
     version: ProtocolVersion,
-    /// The era of the server, if it has said so.
+    /// The era of the server, if known.
     era: Option<Era>,
-    /// The server must be told once from which level on it is to log.
+    /// Whether the log level must be requested from the server.
     logs: bool,
 }
 
@@ -68,13 +70,13 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Sends the call and waits for the answer; one that was cut off is retried if its tool allows
+    /// Sends the call and waits for the response; retries an interrupted call if its tool allows
     /// that.
     pub(super) async fn run(self) -> Result<Reply, CallError> {
         self.server.retries.earn();
         match self.attempt().await {
             Err(error) if is_retried(self.server, &self.target.item, &error) => {
-                // That it is down by now says less than how the call ended.
+                // How the call ended says more than that the server is down now.
                 let is_down = |later: &CallError| matches!(later, CallError::Down { .. });
                 let later = Box::pin(self.attempt()).await;
                 later.map_err(|later| if is_down(&later) { error } else { later })
@@ -84,7 +86,9 @@ impl<'a> Dispatch<'a> {
     }
 
     async fn attempt(&self) -> Result<Reply, CallError> {
+        let waiting = self.call.measured.during(Phase::Queue);
         let route = self.route().await?;
+        drop(waiting);
         let mut again = None;
         let mut visits = UrlVisits::default();
         let mut left = self.server.spec.calls.timeout_max;
@@ -141,19 +145,19 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Returns from which level on the client wants to hear what the server logs.
+    /// Returns the minimum level of log messages for the client.
     fn log_level(&self) -> Option<LogLevel> {
         self.client().and_then(|client| client.log_level)
     }
 
-    /// Returns what the client can do, as far as this request may be answered with a question.
+    /// Returns the client's capabilities, as far as servers may use them for this request.
     fn capabilities(&self) -> ClientCapabilities {
         let client = self.client();
         let client = client.filter(|_| may_ask_back(self.call.request.method));
         client.map_or(ClientCapabilities::NOTHING, |client| client.capabilities)
     }
 
-    /// Returns for whom the call is made.
+    /// Returns the client of the call.
     fn owner(&self) -> InstanceOwner {
         InstanceOwner {
             agent: self.call.caller.agent.clone(),
@@ -162,9 +166,9 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Chooses the link: a server of the handshake era is told what its client can do when the link
-    /// is opened, so that a client has its own. A server of both eras asks clients of the handshake
-    /// era only in that.
+    /// Chooses the link: a server of the handshake era learns the client's capabilities when the
+    /// link is opened, so such a client has its own. A server of both eras sends requests to
+    /// clients of the handshake era only in that era.
     async fn route(&self) -> Result<Route, CallError> {
         let call = self.call;
         let shared = match self.server.ready() {
@@ -212,12 +216,12 @@ impl<'a> Dispatch<'a> {
         })
     }
 
-    /// Returns the session of the client, which only those of the handshake era have.
+    /// Returns the session of the client; only clients of the handshake era have one.
     fn session(&self) -> Option<u128> {
         self.client().and_then(|client| client.session)
     }
 
-    /// Refuses the call if another gateway may run the server by now; asked right before it is sent.
+    /// Refuses the call if another gateway may run the server by now; checked right before sending.
     fn check_lease(&self) -> Result<(), CallError> {
         let leases = self.router.supervisor.leases();
         if self.server.spec.source != Source::Api || leases.may_run(self.server.id) {
@@ -230,7 +234,7 @@ impl<'a> Dispatch<'a> {
         })
     }
 
-    /// Sends the call, or what answers its server's last question, and waits for the answer.
+    /// Sends the call, or the responses to its server's last requests, and waits for the response.
     async fn send(
         &self,
         route: &Route,
@@ -251,9 +255,12 @@ impl<'a> Dispatch<'a> {
         };
         let line = CallMessage {
             line,
-            head: link.has_heads().then(|| self.target.head(request)),
+            head: link
+                .has_heads()
+                .then(|| self.target.head(request, self.passed_trace().cloned())),
             method: self.call.method,
             reason: request.reason.clone(),
+            others: self.router.callers.others(),
         };
         let (asks, asked) = match &route.lease {
             Some(lease) => {
@@ -266,8 +273,10 @@ impl<'a> Dispatch<'a> {
             client: Arc::clone(client),
             asks,
         });
+        let timing = self.call.measured.during(Phase::Queue);
         let sent = link.call(&self.call.caller.agent, id, line, caller_channel);
         let sent = sent.map_err(|refusal| refused(self.server, refusal))?;
+        let _timing = SentTiming::new(self.call.measured, timing, sent.lane_time());
         match (self.client(), asked) {
             (Some(client), Some((lease, asked))) => {
                 let forwarder = self.forwarder(client);
@@ -292,12 +301,12 @@ impl<'a> Dispatch<'a> {
         let mut params = upstream_params_with(version, &request.params, &self.router.identity);
         self.target.rename(&mut params);
         if call.method == Some(Method::ToolsCall) && call.caller.kind == KeyKind::Agent {
-            // Nobody could ask for the task: agents do not reach what is kept for the gateway.
+            // Agents cannot access tasks, so none is requested.
             params.remove("task");
         }
         if request.params.meta.is_some_and(asks_for_progress) {
             let token = self.client();
-            // Without a way back for progress the server need not report any.
+            // Without a channel for progress the server need not report any.
             match token.and_then(|client| client.progress_token.as_ref()) {
                 Some(_) => params.set_meta_buf(PROGRESS_TOKEN, own_token(id)),
                 None => params.remove_meta(PROGRESS_TOKEN),
@@ -306,6 +315,7 @@ impl<'a> Dispatch<'a> {
         if self.server.spec.calls.pass_context {
             target::pass_context(&mut params, &request.context, call.caller.users);
         }
+        target::pass_trace(&mut params, request.params.meta, self.passed_trace());
         if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
             params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));
         }
@@ -319,9 +329,15 @@ impl<'a> Dispatch<'a> {
         params
     }
 
+    /// Returns the trace as the server is told of it, if it is.
+    fn passed_trace(&self) -> Option<&TraceHeaders> {
+        let trace = self.call.trace.as_ref();
+        trace.filter(|_| self.server.spec.calls.pass_context)
+    }
+
     async fn wait(&self, call: InFlight, longest: Duration) -> Result<Answer, CallError> {
         let spec = &self.server.spec;
-        // A tool's own time counts before its server's. row 3.4
+        // A tool's own timeout takes precedence over its server's. row 3.4
         let settings = spec.tools.settings.get(self.target.item.as_ref());
         let own = settings.and_then(|settings| settings.timeout);
         let timeout = own.unwrap_or(spec.calls.timeout);
@@ -339,6 +355,37 @@ impl<'a> Dispatch<'a> {
             self.router
                 .timed_out(self.server, self.call.limit.passed().unwrap_or(own))
         })
+    }
+}
+
+/// Measures how long a call waits for a lane, and how long for its answer, also if nobody waits to the end.
+struct SentTiming<'m> {
+    measured: &'m Measured,
+    timing: Timing<'m>,
+    /// Set while it is not known whether the call got its lane.
+    lane_time: Option<LaneTime>,
+}
+
+impl<'m> SentTiming<'m> {
+    fn new(measured: &'m Measured, mut timing: Timing<'m>, lane_time: Option<LaneTime>) -> Self {
+        if lane_time.is_none() {
+            measured.sent();
+            timing.turn_to(Phase::Server);
+        }
+        Self {
+            measured,
+            timing,
+            lane_time,
+        }
+    }
+}
+
+impl Drop for SentTiming<'_> {
+    fn drop(&mut self) {
+        if let Some(at) = self.lane_time.as_ref().and_then(|time| time.get()) {
+            self.measured.sent();
+            self.timing.turned_to(Phase::Server, *at);
+        }
     }
 }
 
@@ -361,8 +408,8 @@ fn refused(server: &ServerHandle, refusal: LinkRefusal) -> CallError {
     }
 }
 
-/// Tells whether a call that ended like this is made once more: only if an administrator declared its
-/// tool idempotent, and only within the server's budget. row 3.4, fault H13
+/// Returns whether a failed call is retried: only if an administrator declared its tool idempotent,
+/// and only within the server's budget. row 3.4, fault H13
 fn is_retried(server: &ServerHandle, tool: &str, error: &CallError) -> bool {
     let settings = server.spec.tools.settings.get(tool);
     let was_cut_off = if let CallError::Remote { error, .. } = error {

@@ -4,28 +4,37 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When the caller wants an answer at the latest, if it said so.
+/// The caller's deadline, if it has one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     asked: Option<(Duration, Instant)>,
 }
 
 impl Limit {
-    /// Counts a caller's time from `begun`.
+    /// Counts a caller's timeout from `begun`.
     pub(super) fn of(begun: Instant, timeout: Option<Duration>) -> Self {
-        // What reaches beyond the clock is no limit.
+        // A timeout beyond the clock's range is no limit.
         let asked = timeout.and_then(|timeout| Some((timeout, begun.checked_add(timeout)?)));
         Self { asked }
     }
 
-    /// Returns how long to wait for something that has a bound of its own.
+    /// Returns the limit of a request that was held for a while, which does not count.
+    pub(super) fn after(self, held: Duration) -> Self {
+        let later =
+            |(timeout, until): (Duration, Instant)| Some((timeout, until.checked_add(held)?));
+        Self {
+            asked: self.asked.and_then(later),
+        }
+    }
+
+    /// Returns how long to wait for something with its own limit.
     pub(super) fn within(self, bound: Duration) -> Duration {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         self.asked
             .map_or(bound, |(_, until)| left(until).min(bound))
     }
 
-    /// Returns what the caller allowed, if it is over.
+    /// Returns the caller's timeout, if it has passed.
     pub(super) fn passed(self) -> Option<Duration> {
         self.asked
             .filter(|(_, until)| *until <= Instant::now())

@@ -1,10 +1,10 @@
-//! Remembers which server gave a client a URI: in a link, an embedded resource, or a read. Such a URI
-//! can be read although it is in no list, and if two servers have equal URIs the one that named it
-//! last is asked.
+//! Remembers which server named a URI to a client: in a link, an embedded resource, or a read. Such
+//! a URI can be read although it is in no list; if two servers have equal URIs, the one that named
+//! it last is used.
 //!
-//! Kept by session, or by agent where there is none. Bounded in number and bytes for each agent, and
-//! in agents; the least recently used is forgotten. Only finds the server: whether the agent may read
-//! the URI is judged as always. Entry points: [`Links::note`] and [`Links::server_of`].
+//! Kept by session, or by agent without one. Bounded in number and bytes for each agent, and in
+//! agents; the least recently used is forgotten. Only finds the server: whether the agent may read
+//! the URI is decided as usual. Entry points: [`Links::note`] and [`Links::server_of`].
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -17,28 +17,28 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::server::handshake::readable;
 use crate::server::topics::LONGEST_URI;
 
-/// URIs that are remembered for one agent.
+/// The most URIs that are remembered per agent.
 const MOST: usize = 4_096;
-/// The bytes that they take.
+/// The most bytes of these URIs.
 const MOST_BYTES: usize = 512 << 10;
-/// Agents for which any are remembered.
+/// The most agents with remembered URIs.
 const MOST_AGENTS: usize = 256;
 
-/// What every block of content that names a resource has in it.
+/// Every content block that names a resource contains this.
 static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"resource"));
 
-/// What agents were given, and by whom.
+/// The URIs of all agents, with their servers.
 #[derive(Default)]
 pub(crate) struct Links(Mutex<LinkTable>);
 
 #[derive(Default)]
 struct LinkTable {
     agents: HashMap<AgentName, AgentLinks>,
-    /// Counts what is noted and asked for.
+    /// A logical clock of notes and lookups.
     now: u64,
 }
 
-/// What one agent was given, by session.
+/// The URIs of one agent, by session.
 #[derive(Default)]
 struct AgentLinks {
     sessions: HashMap<Option<u128>, HashMap<Box<str>, LinkEntry>>,
@@ -53,7 +53,7 @@ struct LinkEntry {
 }
 
 impl Links {
-    /// Remembers what the result of a method names beside `asked`, the resource that was asked for.
+    /// Remembers the resources that a result names, except `asked`, the requested one.
     pub(super) fn note(
         &self,
         (agent, session): (&AgentName, Option<u128>),
@@ -62,7 +62,7 @@ impl Links {
         (result, asked): (&[u8], &str),
     ) {
         let Some(method) = method else { return };
-        // Most results name none, and are not read for it.
+        // Most results name none, and are not parsed.
         let is_read = method == Method::ResourcesRead;
         let may_name =
             matches!(method, Method::ToolsCall | Method::PromptsGet) && MARK.find(result).is_some();
@@ -93,7 +93,7 @@ impl Links {
         }
     }
 
-    /// Returns the server that gave a client this URI last.
+    /// Returns the server that last named this URI to a client.
     pub(super) fn server_of(
         &self,
         (agent, session): (&AgentName, Option<u128>),
@@ -128,7 +128,7 @@ impl AgentLinks {
         }
     }
 
-    /// Forgets the half that was not used for the longest time.
+    /// Forgets the least recently used half.
     fn forget_half(&mut self) {
         let entries = self.sessions.values().flat_map(HashMap::values);
         let mut used: Vec<u64> = entries.map(|entry| entry.used).collect();

@@ -1,59 +1,98 @@
-//! The record of a request: an intent before it is sent and an outcome when it has ended, or both at once
-//! if it is refused. Written here and nowhere else. Entry points: [`Record::carry_out`] and
+//! The record of a request: an intent before it is sent and an outcome when it has ended, or both
+//! at once if it is refused. Written only here. Entry points: [`Record::carry_out`] and
 //! [`Record::refuse`].
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use gantry_model::caller::Caller;
+use gantry_model::caller::{Caller, Context};
 use gantry_model::diagnose::Diagnose;
-use gantry_model::id::CallId;
+use gantry_model::grant::Decision;
+use gantry_model::hook::HookPoint;
+use gantry_model::id::{CallId, ServerId};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::Redactor;
-use gantry_store::CallStatus;
+use gantry_model::trace::TraceParent;
+use gantry_store::{CallStatus, ErrorKind, UserSource};
 use tokio::time::Instant;
 
 use super::target::Target;
 use super::{Router, answer, until_key_ends};
-use crate::audit::{Intent, Outcome, RowCode};
+use crate::audit::{Intent, Measured, Outcome, RowCode};
 use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::request::{Announced, Request};
+use crate::transport::http::TraceHeaders;
 
-/// A request that is not on record yet.
+/// The code of a result that does not fit its output schema.
+const OUTPUT: &str = "schema.output";
+
+/// A request that is not recorded yet.
 pub(super) struct Record<'a> {
     router: &'a Router,
     caller: &'a Caller,
     announced: Announced,
-    /// When the request came.
+    /// What the caller's grants say.
+    decision: Option<Decision<'a>>,
+    /// What the request is measured by.
+    measured: &'a Measured,
+    /// When the request arrived.
     pub(super) begun: Instant,
 }
 
-/// What the record of a request that succeeded keeps of it.
+/// The recorded output of a successful request.
 #[derive(Default)]
 pub(super) struct Output<'a> {
     pub(super) result: Option<&'a [u8]>,
-    /// The tool says that it failed.
+    /// Whether the tool reports a failure.
     pub(super) is_error: bool,
+    /// What its output schema has against it.
+    pub(super) warning: Option<&'a str>,
 }
 
 impl<'a> Record<'a> {
-    /// Begins with a request that has just come, under the id that was given out for it.
+    /// Starts with a new request, under its preassigned id.
     pub(super) fn open(
         router: &'a Router,
         caller: &'a Caller,
         announced: Option<Announced>,
+        measured: &'a Measured,
     ) -> Self {
         let announce = || Announced::unheard(router.ids.next(unix_ms()));
         Self {
             router,
             caller,
             announced: announced.unwrap_or_else(announce),
+            decision: None,
+            measured,
             begun: Instant::now(),
         }
     }
 
-    /// Records a request, does its work unless the caller's key ends first, and records how it ended.
+    /// Takes down what the caller's grants say.
+    pub(super) fn decided(&mut self, decision: Decision<'a>) {
+        self.decision = Some(decision);
+    }
+
+    /// Returns the id under which it is recorded.
+    pub(super) fn id(&self) -> CallId {
+        self.announced.id
+    }
+
+    /// Returns the trace that the call's server is told of: the caller's, or the one that the call begins if its
+    /// span is exported. The call's own span is above what the server does.
+    pub(super) fn passed_trace(&self, context: &Context) -> Option<TraceHeaders> {
+        let id = self.announced.id;
+        let began = || self.router.begins_traces.then(|| TraceParent::of_call(id));
+        let trace = context.trace.or_else(began)?;
+        Some(TraceHeaders {
+            parent: trace.below(id),
+            state: context.trace_state.clone(),
+        })
+    }
+
+    /// Records a request, runs it unless the caller's key ends first, and records the outcome.
     pub(super) async fn carry_out<T>(
         self,
         request: &Request<'_>,
@@ -64,10 +103,7 @@ impl<'a> Record<'a> {
         let (id, router, caller) = (self.announced.id, self.router, self.caller);
         let key = caller.key.to_string();
         let redactor = target.redactor();
-        let intent = Intent {
-            schema_version: target.schema_version(),
-            ..self.intent(&key, request, Some(target), &redactor)
-        };
+        let intent = self.intent(&key, request, Some(target), &redactor);
         let ticket = router.audit.intent(&intent).await;
         let mut ticket = ticket.map_err(|error| CallFailure {
             call: None,
@@ -76,31 +112,43 @@ impl<'a> Record<'a> {
         drop(redactor);
         ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
         ticket.made_with(&caller.validity);
+        ticket.measured_by(self.measured);
         self.announced.record();
         let counted = router.metrics.begin(self.begun);
         let ended = until_key_ends(caller, work).await;
-        // Fetched again: the server may have signed in meanwhile.
+        // Fetched again: there may have been a sign-in meanwhile.
         let redactor = target.redactor();
         let ended = ended.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = match &ended {
             Ok(_) => (CallStatus::Ok, None, None),
             Err(error) => describe(error),
         };
+        let error_kind = ended.as_ref().err().map(error_kind);
         let output = ended.as_ref().map(output).unwrap_or_default();
-        let (status, code) = match output.is_error {
-            true => (CallStatus::Error, Some(RowCode::ToolError.code().into())),
-            false => (status, code),
+        let (status, code, error_kind) = match output.is_error {
+            true => {
+                let code = RowCode::ToolError.code().into();
+                (CallStatus::Error, Some(code), Some(ErrorKind::Tool))
+            }
+            // It was passed on, and the row says what was wrong with it.
+            false if output.warning.is_some() => (status, Some(OUTPUT.into()), error_kind),
+            false => (status, code, error_kind),
         };
+        if let (CallStatus::Refused, Some(code)) = (status, &code) {
+            router.metrics.refused(code);
+        }
         if matches!(ended, Err(CallError::Panicked)) {
             router.metrics.panicked();
         }
         let outcome = Outcome {
             status,
             code: code.as_deref(),
-            error: error.as_deref(),
+            error: error.as_deref().or(output.warning),
             output: output.result,
             duration: counted.end(status),
             redactor: &redactor,
+            measured: self.measured.read(),
+            error_kind,
         };
         ticket.outcome(&outcome).await;
         match ended {
@@ -112,8 +160,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Records a request that is refused before it is sent; without a target nobody could be found for
-    /// it.
+    /// Records a request that is refused before it is sent; without a target if none was found.
     pub(super) async fn refuse(
         self,
         request: &Request<'_>,
@@ -122,8 +169,23 @@ impl<'a> Record<'a> {
     ) -> CallFailure {
         let key = self.caller.key.to_string();
         let redactor = target.map_or_else(|| Arc::clone(Redactor::own_keys()), Target::redactor);
-        let intent = self.intent(&key, request, target, &redactor);
+        let mut intent = self.intent(&key, request, target, &redactor);
+        let asked = AskedFor::of(self.router, request, &error);
+        if target.is_none() {
+            intent.server = &asked.server;
+            intent.server_id = asked.server_id;
+            intent.tool = &asked.item;
+            let not_granted = error.not_granted();
+            if let Some((_, _, grant)) = &not_granted {
+                intent.policy_revision = Some(self.caller.grants.revision());
+                intent.grant = *grant;
+            }
+            if not_granted.is_some() && request.method == "tools/call" {
+                intent.input = request.params.arguments.map(Raw::text);
+            }
+        }
         let text = error.to_string();
+        self.router.metrics.refused(error.code());
         let outcome = Outcome {
             status: CallStatus::Refused,
             code: Some(error.code()),
@@ -135,6 +197,8 @@ impl<'a> Record<'a> {
                 .begin(self.begun)
                 .end(CallStatus::Refused),
             redactor: &redactor,
+            measured: self.measured.read(),
+            error_kind: Some(error_kind(&error)),
         };
         match self.router.audit.refusal(&intent, &outcome).await {
             Ok(true) => {
@@ -142,7 +206,7 @@ impl<'a> Record<'a> {
                 self.announced.record();
                 CallFailure { call, error }
             }
-            // One that was only counted cannot be asked for.
+            // A request that was only counted has no row.
             Ok(false) => CallFailure { call: None, error },
             Err(audit) => CallFailure {
                 call: None,
@@ -159,6 +223,10 @@ impl<'a> Record<'a> {
         redactor: &'i Redactor,
     ) -> Intent<'i> {
         let caller = self.caller;
+        let started_ms = unix_ms();
+        if let Some(decision) = &self.decision {
+            decision.note_use(started_ms);
+        }
         Intent {
             id: self.announced.id,
             project: caller.project.as_str(),
@@ -171,18 +239,50 @@ impl<'a> Record<'a> {
             server_id: target.and_then(Target::server_id),
             method: request.method,
             tool: target.map_or("", |target| &target.item),
-            schema_version: None,
-            started_ms: unix_ms(),
+            schema_version: target.and_then(Target::schema_version),
+            started_ms,
             input: target
                 .and_then(|target| target.arguments)
                 .or(request.params.whole)
                 .map(Raw::text),
             redactor,
+            policy_revision: self.decision.as_ref().map(|decision| decision.revision),
+            grant: self.decision.as_ref().and_then(Decision::grant_id),
+            user_source: Some(match caller.token {
+                Some(_) => UserSource::Token,
+                None => UserSource::Agent,
+            }),
         }
     }
 }
 
-/// Describes why a request failed as the audit stores it.
+/// What a request that has no target asked for, as far as that is known.
+struct AskedFor<'a> {
+    server: Cow<'a, str>,
+    server_id: Option<ServerId>,
+    item: Cow<'a, str>,
+}
+
+impl<'a> AskedFor<'a> {
+    fn of(router: &Router, request: &Request<'a>, error: &'a CallError) -> Self {
+        if let Some((server, item, _)) = error.not_granted() {
+            let handle = router.supervisor.find(server.as_str());
+            return Self {
+                server: Cow::Borrowed(server.as_str()),
+                server_id: handle.map(|handle| handle.id),
+                item: Cow::Borrowed(item),
+            };
+        }
+        let named = request.params.name.or(request.params.uri);
+        Self {
+            server: Cow::Borrowed(""),
+            server_id: None,
+            item: named.and_then(Raw::string).unwrap_or_default(),
+        }
+    }
+}
+
+/// Describes a failure for the audit.
 fn describe(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
     let status = if matches!(
         error,
@@ -204,15 +304,75 @@ fn describe(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
     (status, Some(code), Some(error.to_string()))
 }
 
-/// Tells whether a call that was recorded was never sent, because it may not be or has no room.
+/// Tells whose error it was.
+fn error_kind(error: &CallError) -> ErrorKind {
+    match error {
+        CallError::Rpc { .. } => ErrorKind::JsonRpc,
+        CallError::Arguments { .. } | CallError::Output { .. } | CallError::BadParams { .. } => {
+            ErrorKind::Schema
+        }
+        CallError::UnknownTool { .. }
+        | CallError::UnknownItem { .. }
+        | CallError::UnknownServer { .. }
+        | CallError::UnknownMethod { .. }
+        | CallError::Unbound { .. }
+        | CallError::Forbidden { .. }
+        | CallError::Suspended { .. }
+        | CallError::Quarantined { .. }
+        | CallError::HookRefused { .. }
+        | CallError::HookFailed { .. }
+        | CallError::Limited(_)
+        | CallError::ApprovalRefused { .. }
+        | CallError::ApprovalExpired { .. }
+        | CallError::ApprovalStale { .. }
+        | CallError::TooManyApprovals { .. }
+        | CallError::Busy { .. }
+        | CallError::TooManyHeld { .. }
+        | CallError::TooMuchHeld { .. }
+        | CallError::TooManySubscriptions { .. }
+        | CallError::KeyEnded { .. } => ErrorKind::Policy,
+        CallError::Down { .. }
+        | CallError::Timeout { .. }
+        | CallError::Exited { .. }
+        | CallError::Protocol { .. }
+        | CallError::Remote { .. }
+        | CallError::NotReading { .. }
+        | CallError::ResponseTooLarge { .. }
+        | CallError::ResultTooLong { .. } => ErrorKind::Transport,
+        CallError::Cancelled | CallError::Declined { .. } | CallError::Unanswered { .. } => {
+            ErrorKind::Caller
+        }
+        CallError::Undelivered { .. }
+        | CallError::Audit(_)
+        | CallError::Stopping
+        | CallError::Panicked => ErrorKind::Gateway,
+    }
+}
+
+/// Returns whether a recorded call was never sent, because it is not allowed or there is no room.
 fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,
         CallError::Busy { .. }
+            | CallError::Limited(_)
             | CallError::TooManySubscriptions { .. }
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
+            | CallError::Forbidden { .. }
+            | CallError::Quarantined { .. }
+            | CallError::ApprovalRefused { .. }
+            | CallError::ApprovalExpired { .. }
+            | CallError::ApprovalStale { .. }
+            | CallError::TooManyApprovals { .. }
+            | CallError::HookRefused {
+                point: HookPoint::Request,
+                ..
+            }
+            | CallError::HookFailed {
+                point: HookPoint::Request,
+                ..
+            }
             | CallError::Arguments { .. }
             | CallError::BadParams { .. }
     )

@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::server::link::Link;
 
-/// How long lists are waited for; longer than the least time between two refreshes.
+/// How long to wait for lists; longer than the minimum interval of refreshes.
 const WAIT: Duration = Duration::from_millis(1500);
-/// Clients for which anything is remembered.
+/// The most clients with remembered refreshes.
 const MOST: usize = 1024;
 
-/// An agent's client: of a session, or one of those that have none.
+/// A client of an agent: of a session, or one without.
 type Client = (AgentName, Option<u128>);
 
 /// The refreshes that clients wait for.
@@ -28,13 +28,13 @@ pub(crate) struct Refreshes(Mutex<HashMap<Client, Vec<Refresh>>>);
 
 struct Refresh {
     link: Weak<Link>,
-    /// The last change that the server told of.
+    /// The last change that the server announced.
     change: u64,
     until: Instant,
 }
 
 impl Refreshes {
-    /// Notes what a server told of its lists before it answered a client's call.
+    /// Remembers the list changes that a server announced before it answered a client's call.
     pub(super) fn note(&self, agent: &AgentName, session: Option<u128>, link: &Arc<Link>) {
         let Some(change) = link.lists.unlisted() else {
             return;
@@ -57,7 +57,7 @@ impl Refreshes {
         }
     }
 
-    /// Waits until the catalog has what a client's calls have changed.
+    /// Waits until the catalog includes the changes caused by a client's calls.
     pub(super) async fn done(&self, agent: &AgentName, session: Option<u128>) {
         let refreshes = {
             let mut clients = self.lock();
@@ -68,7 +68,7 @@ impl Refreshes {
         };
         for refresh in refreshes.into_iter().flatten() {
             if let Some(link) = refresh.link.upgrade() {
-                // What is not there in time comes with the next list.
+                // A change that is not included in time comes with the next list.
                 drop(timeout_at(refresh.until, link.lists.listed(refresh.change)).await);
             }
         }

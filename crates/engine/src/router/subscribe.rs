@@ -1,6 +1,6 @@
 //! Subscriptions to a resource: resolved, checked and recorded like any other request.
 //!
-//! The server is subscribed to once for all listeners, by `server::topics`; here it is only awaited.
+//! `server::topics` subscribes once for all listeners; this module only waits for it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,8 +13,10 @@ use super::Router;
 use super::limit::Limit;
 use super::record::{Output, Record};
 use super::target::{NameLocation, Target};
+use crate::audit::Measured;
 use crate::catalog::Resolution;
 use crate::error::{CallError, CallFailure};
+use crate::guard;
 use crate::request::{ClientIdentity, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::profiles::InstanceOwner;
@@ -23,26 +25,36 @@ use crate::server::topics::{
 };
 
 impl Router {
-    /// Begins to tell a caller of changes of the resource that the params name.
+    /// Starts notifying a caller of changes of the resource that the params name.
     pub(crate) async fn subscribe(
         &self,
         caller: &Caller,
         request: Request<'_>,
         callback: UpdateCallback,
     ) -> Result<Subscription, CallFailure> {
-        let record = Record::open(self, caller, None);
+        let measured = Measured::begin(caller.authenticated_in);
+        let mut record = Record::open(self, caller, None, &measured);
         if let Err(error) = self.has_server(&request.scope) {
             return Err(record.refuse(&request, None, error).await);
         }
-        // A subscription is found as what is read is found, and has a grant class of its own.
+        // A subscription is resolved like a read, but has its own grant class.
         let target = match self.target(caller, &request, Some(Method::ResourcesRead)) {
             Ok(target) => target,
             Err(error) => return Err(record.refuse(&request, None, error).await),
         };
-        let admitted = self.admit(caller, &target).await;
-        if let Err(error) = admitted.and_then(|()| self.has_room(caller, &target)) {
-            return Err(record.refuse(&request, Some(&target), error).await);
-        }
+        let decision = target.decide(caller);
+        record.decided(decision);
+        let admitted = self.admit(caller, &target, &decision, &measured).await;
+        let admitted = admitted.and_then(|permit| {
+            guard::asks(caller, &decision, &target.server_name(), &target.item)?;
+            self.has_room(caller, &target)?;
+            Ok(permit)
+        });
+        // Counted as a call until the subscription has begun.
+        let _permit = match admitted {
+            Ok(permit) => permit,
+            Err(error) => return Err(record.refuse(&request, Some(&target), error).await),
+        };
         let joining = pin!(self.join((caller, &request), &target, callback, record.begun));
         let joined = record
             .carry_out(&request, &target, no_output, joining)
@@ -50,7 +62,7 @@ impl Router {
         joined.map(|(_, subscription)| subscription)
     }
 
-    /// Known before the record, so that a flood is counted and not recorded one by one.
+    /// Checked before recording, so that a flood is counted and not recorded one by one.
     fn has_room(&self, caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
         match &target.place {
             NameLocation::Server(server) => {
@@ -81,7 +93,7 @@ impl Router {
         };
         self.link(caller, server, limit).await?;
         let shared = self.topics.of(&server.name);
-        // The process of a client that has its own may have what the common one has not.
+        // The own instance of a client may have resources that the shared one does not.
         let client =
             InstanceOwner::of(caller, request.identity).filter(|one| server.profiles.has(one));
         let own = client.map(|client| server.profiles.topics(&client));
@@ -112,7 +124,7 @@ impl Router {
         }
     }
 
-    /// Tells the processes of a client that its roots have changed.
+    /// Notifies the instances of a client that its roots have changed.
     pub(crate) fn roots_changed(&self, caller: &Caller, who: ClientIdentity) {
         let Some(client) = InstanceOwner::of(caller, who) else {
             return;
@@ -124,7 +136,7 @@ impl Router {
         }
     }
 
-    /// Tells whether a client may read a resource now.
+    /// Returns whether a client may read a resource now.
     pub(crate) fn may_read(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! What a request is for: which server, which tool, prompt or resource, under which grant class.
+//! The target of a request: its server, its tool, prompt or resource, and its grant class.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,56 +6,62 @@ use std::sync::Arc;
 use gantry_model::caller::{Caller, Context, KeyKind, UserTrust};
 use gantry_model::era::headers::name_of;
 use gantry_model::era::meta;
-use gantry_model::grant::{MethodClass, Verdict, class_of};
+use gantry_model::grant::{AccessRequest, Decision, MethodClass, class_of};
 use gantry_model::id::{ServerId, ServerName};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
+use gantry_model::spec::OutputCheck;
 use gantry_model::suspension::Suspendable;
 
 use super::Router;
 use crate::catalog::Resolution;
+use crate::clock::unix_ms;
 use crate::error::CallError;
+use crate::guard;
 use crate::native::Native;
+use crate::pins::{PinKind, Pins, quarantined};
 use crate::request::{Lists, Request, Scope};
 use crate::schema::Permits;
 use crate::server::handle::ServerHandle;
 use crate::tool::Tool;
-use crate::transport::http::MessageHead;
+use crate::transport::http::{MessageHead, TraceHeaders};
 
-/// Where a call is carried out.
+/// Where a call is run.
 pub(super) enum NameLocation {
     Server(Arc<ServerHandle>),
     Native(Arc<Native>),
 }
 
-/// Where the params name the item, which must be put back into the server's words.
+/// Where the params contain the item's name, which must be replaced by the server's own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Renamed {
     Nowhere,
-    /// In their member `name`.
+    /// In the member `name`.
     Name,
-    /// In their member `uri`.
+    /// In the member `uri`.
     Uri,
     /// In a `ref` to a prompt.
     PromptReference,
-    /// In a `ref` to a resource, or to a template of resources.
+    /// In a `ref` to a resource, or to a resource template.
     ResourceReference,
 }
 
-/// What a request is for.
+/// The target of a request.
 pub(super) struct Target<'a> {
     pub(super) place: NameLocation,
     pub(super) class: MethodClass,
-    /// The tool, the prompt or the resource, by the server's own name for it.
+    /// The tool, the prompt or the resource, by the server's own name.
     pub(super) item: Cow<'a, str>,
     tool: Option<Arc<Tool>>,
     renamed: Renamed,
     pub(super) arguments: Option<Raw<'a>>,
+    /// The arguments are not those of the request.
+    is_replaced: bool,
 }
 
 impl Router {
-    /// Finds what a request is for in the caller's view.
+    /// Resolves the target of a request in the caller's view.
     pub(super) fn target<'a>(
         &self,
         caller: &Caller,
@@ -106,7 +112,7 @@ impl Router {
         }
     }
 
-    /// Finds a tool of a server that has come up since it was guessed; never without its schema.
+    /// Resolves a tool of a server that has become ready since; never without its schema.
     pub(super) fn learned<'a>(
         &self,
         caller: &Caller,
@@ -115,7 +121,7 @@ impl Router {
     ) -> Result<Target<'a>, CallError> {
         let mut target = self.target(caller, request, method)?;
         if let Some(server) = target.guessed() {
-            // A server is up a moment before the catalog hears of it.
+            // A server is ready a moment before the catalog includes it.
             let offered = server.catalog.load();
             let tool = offered.tools.iter().find(|tool| *tool.name == *target.item);
             let asked = || request.params.name?.string();
@@ -142,6 +148,7 @@ impl Router {
                 tool: Some(tool),
                 renamed: Renamed::Name,
                 arguments,
+                is_replaced: false,
             }),
             Resolution::Native(native) => Ok(Target {
                 class: MethodClass::Tool,
@@ -150,6 +157,7 @@ impl Router {
                 place: NameLocation::Native(native),
                 renamed: Renamed::Nowhere,
                 arguments,
+                is_replaced: false,
             }),
             Resolution::Named { server, item } => Ok(Target {
                 place: NameLocation::Server(server),
@@ -158,23 +166,23 @@ impl Router {
                 tool: None,
                 renamed: Renamed::Name,
                 arguments,
+                is_replaced: false,
             }),
-            Resolution::Unbound { server, item } => Err(CallError::Unbound {
-                agent: caller.agent.to_string(),
-                server,
-                item,
-            }),
+            Resolution::Unbound { server, item } => {
+                Err(not_granted(caller, MethodClass::Tool, server, item))
+            }
             Resolution::Unknown => {
-                Err(self
-                    .suspended_tool(caller, name)
-                    .unwrap_or_else(|| CallError::UnknownTool {
-                        name: name.to_owned(),
-                    }))
+                let suspended = self.suspended_tool(caller, name);
+                let withheld = suspended.or_else(|| self.quarantined_tool(caller, name));
+                Err(withheld.unwrap_or_else(|| CallError::UnknownTool {
+                    name: name.to_owned(),
+                }))
             }
         }
     }
 
-    /// Says of a tool that is not listed because it is suspended that it is, to those who may use it.
+    /// Returns the error for a tool that is hidden because it is suspended, if the caller may use
+    /// it.
     fn suspended_tool(&self, caller: &Caller, name: &str) -> Option<CallError> {
         let now = self.suspended.now();
         let mut tools = now.tools();
@@ -182,9 +190,31 @@ impl Router {
             let is_meant = |mark: &str| name == format!("{server}{mark}{tool}");
             is_meant(":") || is_meant("__")
         })?;
-        let may = caller.grants.check(MethodClass::Tool, server, Some(tool)) == Verdict::Allowed;
+        let may = caller.grants.shows(MethodClass::Tool, server, Some(tool));
         may.then(|| CallError::Suspended {
             what: Suspendable::Tool(server.clone(), tool.into()),
+        })
+    }
+
+    /// Says of a tool that is not listed because nobody approved it that it is held back, to those who
+    /// may use it.
+    fn quarantined_tool(&self, caller: &Caller, name: &str) -> Option<CallError> {
+        if self.pins.is_open() {
+            return None;
+        }
+        self.supervisor.all().iter().find_map(|handle| {
+            let rest = name.strip_prefix(handle.name.as_str())?;
+            let tool = rest.strip_prefix(':').or_else(|| rest.strip_prefix("__"))?;
+            let offered = handle.catalog.load();
+            let tool = offered.tools.iter().find(|known| *known.name == *tool)?;
+            let may = caller
+                .grants
+                .shows(MethodClass::Tool, &handle.name, Some(&tool.name));
+            let kind = PinKind::Tool;
+            let why = self
+                .pins
+                .reason(handle.id, kind, &tool.name, tool.version)?;
+            may.then(|| quarantined(&handle.name, &tool.name, why))
         })
     }
 
@@ -204,12 +234,11 @@ impl Router {
                 tool: None,
                 renamed: Renamed::Nowhere,
                 arguments: request.params.whole,
+                is_replaced: false,
             }),
-            Resolution::Unbound { server, item } => Err(CallError::Unbound {
-                agent: caller.agent.to_string(),
-                server,
-                item,
-            }),
+            Resolution::Unbound { server, item } => {
+                Err(not_granted(caller, class_of(request.method), server, item))
+            }
             Resolution::Bound { .. } | Resolution::Native(_) | Resolution::Unknown => {
                 Err(CallError::UnknownItem {
                     kind,
@@ -219,8 +248,8 @@ impl Router {
         }
     }
 
-    /// A completion belongs to the prompt or the template that it completes: the one that its type
-    /// says, since that is what the server goes by.
+    /// Resolves a completion: it belongs to the prompt or the template that its type names, since
+    /// the server uses that.
     fn completion<'a>(
         &self,
         caller: &Caller,
@@ -260,7 +289,7 @@ impl Router {
         }
     }
 
-    /// Any other method, to the one server that was named.
+    /// Resolves any other method, for the one server in scope.
     fn direct<'a>(&self, caller: &Caller, request: &Request<'a>) -> Result<Target<'a>, CallError> {
         let unknown = || unknown_method(request);
         let Scope::Server(name) = &request.scope else {
@@ -274,8 +303,8 @@ impl Router {
             name: name.to_string(),
         })?;
         let class = class_of(request.method);
-        // A server knows one client, the gateway: its tasks and its log level are those of all agents.
-        // An agent sets its level in its session or request, and tasks are not passed through.
+        // A server has one client, the gateway: its tasks and its log level are shared by all
+        // agents. An agent sets its level in its session or request, and tasks are not forwarded.
         let item = match (caller.kind, class) {
             (KeyKind::Admin(_), _) => Cow::Borrowed(""),
             (KeyKind::Agent, MethodClass::Lifecycle) if request.method == "ping" => {
@@ -290,20 +319,93 @@ impl Router {
             tool: None,
             renamed: Renamed::Nowhere,
             arguments: request.params.whole,
+            is_replaced: false,
         })
     }
 }
 
+/// Says why what exists is not the caller's.
+fn not_granted(caller: &Caller, class: MethodClass, server: ServerName, item: String) -> CallError {
+    let listing = AccessRequest::listing(class, &server, Some(&item));
+    let decision = caller.grants.decide(&listing);
+    decision.note_use(unix_ms());
+    let refused = guard::permit(caller, &decision, &server, &item);
+    refused.err().unwrap_or_else(|| CallError::Unbound {
+        agent: caller.agent.to_string(),
+        server,
+        item,
+    })
+}
+
 impl Target<'_> {
+    /// Decides by the caller's grants.
+    pub(super) fn decide<'c>(&self, caller: &'c Caller) -> Decision<'c> {
+        let arguments = if self.class == MethodClass::Prompt {
+            self.arguments.and_then(|params| params.get("arguments"))
+        } else {
+            self.arguments
+        };
+        let (server, tool) = (self.server_name(), self.tool.as_deref());
+        guard::decide(caller, self.class, &server, &self.item, tool, arguments)
+    }
+
     pub(super) fn tool(&self) -> Option<&Arc<Tool>> {
         self.tool.as_ref()
     }
 
-    /// Returns the permits for heavy checks of whoever offers it.
+    /// Returns the permits for expensive checks.
     pub(super) fn permits(&self) -> &Permits {
         match &self.place {
             NameLocation::Server(server) => &server.permits,
             NameLocation::Native(native) => native.permits(),
+        }
+    }
+
+    /// Returns what happens to a result that does not fit the tool's output schema.
+    pub(super) fn output_check(&self) -> OutputCheck {
+        match &self.place {
+            NameLocation::Server(server) => {
+                let settings = server.spec.tools.settings.get(self.item.as_ref());
+                let own = settings.and_then(|settings| settings.output_check);
+                own.unwrap_or(server.spec.calls.output_check)
+            }
+            NameLocation::Native(_) => OutputCheck::Strict,
+        }
+    }
+
+    /// Refuses what is held back until somebody approves it.
+    pub(super) fn check_approved(&self, pins: &Pins) -> Result<(), CallError> {
+        let NameLocation::Server(server) = &self.place else {
+            return Ok(());
+        };
+        let is_tool = self.class == MethodClass::Tool;
+        if self.item.is_empty() || !(is_tool || self.class == MethodClass::Prompt) {
+            return Ok(());
+        }
+        let kind = match is_tool {
+            true => PinKind::Tool,
+            false => PinKind::Prompt,
+        };
+        // What is not known yet has no version to judge.
+        let version = self.tool.as_ref().map_or(u32::MAX, |tool| tool.version);
+        pins.check((server.id, &server.name), kind, &self.item, version)
+    }
+
+    /// Tells whether what nobody sees is taken out of its results.
+    pub(super) fn cleans_results(&self) -> bool {
+        match &self.place {
+            NameLocation::Server(server) => server.spec.calls.clean_results,
+            NameLocation::Native(_) => false,
+        }
+    }
+
+    /// Returns the longest result that is passed on.
+    pub(super) fn longest_result(&self) -> Option<usize> {
+        match &self.place {
+            NameLocation::Server(server) => {
+                server.spec.calls.result_bytes.map(|most| most as usize)
+            }
+            NameLocation::Native(_) => None,
         }
     }
 
@@ -339,8 +441,29 @@ impl Target<'_> {
         self.tool.as_ref().map(|tool| tool.schema_version())
     }
 
-    /// Puts the server's own name for the item back into the params.
-    pub(super) fn rename(&self, params: &mut Edit<'_>) {
+    /// Returns the same with other arguments.
+    pub(super) fn with_arguments<'b>(&self, arguments: Raw<'b>) -> Target<'b> {
+        let place = match &self.place {
+            NameLocation::Server(server) => NameLocation::Server(Arc::clone(server)),
+            NameLocation::Native(native) => NameLocation::Native(Arc::clone(native)),
+        };
+        Target {
+            place,
+            class: self.class,
+            item: Cow::Owned(self.item.to_string()),
+            tool: self.tool.clone(),
+            renamed: self.renamed,
+            arguments: Some(arguments),
+            is_replaced: true,
+        }
+    }
+
+    /// Puts the server's own name for the item back into the params, and arguments that replace those of
+    /// the request.
+    pub(super) fn rename<'p>(&'p self, params: &mut Edit<'p>) {
+        if let Some(arguments) = self.arguments.filter(|_| self.is_replaced) {
+            params.set("arguments", arguments);
+        }
         match self.renamed {
             Renamed::Nowhere => {}
             Renamed::Name => {
@@ -349,7 +472,7 @@ impl Target<'_> {
             Renamed::Uri => {
                 params.set_buf("uri", RawBuf::string(&self.item));
             }
-            // Rebuilt from what was checked, so that nothing else of it reaches the server.
+            // Rebuilt from what was checked, so that nothing else reaches the server.
             Renamed::PromptReference => {
                 params.set_buf("ref", reference("ref/prompt", "name", &self.item));
             }
@@ -359,8 +482,12 @@ impl Target<'_> {
         }
     }
 
-    /// Returns what the head of a request over HTTP repeats of it.
-    pub(super) fn head(&self, request: &Request<'_>) -> Box<MessageHead> {
+    /// Returns the HTTP head of the request.
+    pub(super) fn head(
+        &self,
+        request: &Request<'_>,
+        trace: Option<TraceHeaders>,
+    ) -> Box<MessageHead> {
         let name = name_of(Method::parse(request.method), &request.params);
         let name = name.map(|own| match self.renamed {
             Renamed::Name | Renamed::Uri => Box::from(self.item.as_ref()),
@@ -376,10 +503,11 @@ impl Target<'_> {
             method: request.method.into(),
             name,
             params,
+            trace,
         })
     }
 
-    /// Returns the server of a tool that is not known, which must not be called like that.
+    /// Returns the server of an unknown tool, which must be resolved again before the call.
     pub(super) fn guessed(&self) -> Option<&Arc<ServerHandle>> {
         let is_tool = self.class == MethodClass::Tool && !self.item.is_empty();
         match &self.place {
@@ -389,7 +517,7 @@ impl Target<'_> {
     }
 }
 
-/// Returns a reference to what a completion completes.
+/// Returns the reference of a completion.
 fn reference(kind: &str, member: &'static str, item: &str) -> RawBuf {
     let mut reference = Edit::new(Raw::EMPTY_OBJECT);
     reference.set_buf("type", RawBuf::string(kind));
@@ -403,8 +531,8 @@ fn unknown_method(request: &Request<'_>) -> CallError {
     }
 }
 
-/// Passes on what the call belongs to in the caller's world. A user id that is only the agent's word
-/// has a key that says so.
+/// Adds the caller's context to the params. A user id that is only the agent's claim uses a
+/// separate key.
 pub(super) fn pass_context(params: &mut Edit<'_>, context: &Context, users: UserTrust) {
     let user_id = match users {
         UserTrust::Asserted => meta::ASSERTED_USER_ID,
@@ -415,11 +543,36 @@ pub(super) fn pass_context(params: &mut Edit<'_>, context: &Context, users: User
         (meta::SESSION_ID, &context.session),
         (meta::RUN_ID, &context.run),
         (meta::STEP, &context.step),
-        ("traceparent", &context.trace),
     ];
     for (key, value) in parts {
         if let Some(value) = value {
             params.set_meta_buf(key, RawBuf::string(value));
+        }
+    }
+}
+
+/// Passes on the trace that the call belongs to, in place of what the client said of it: the call's own
+/// span is above what its server does.
+pub(super) fn pass_trace(
+    params: &mut Edit<'_>,
+    said: Option<Raw<'_>>,
+    trace: Option<&TraceHeaders>,
+) {
+    let parent = trace.map(|trace| RawBuf::string(trace.parent.text().as_str()));
+    let state = trace.and_then(|trace| trace.state.as_deref());
+    let parts = [
+        (meta::TRACE_PARENT, parent),
+        (meta::TRACE_STATE, state.map(RawBuf::string)),
+    ];
+    for (key, value) in parts {
+        match value {
+            Some(value) => {
+                params.set_meta_buf(key, value);
+            }
+            None if said.is_some_and(|said| said.get(key).is_some()) => {
+                params.remove_meta(key);
+            }
+            None => {}
         }
     }
 }

@@ -31,6 +31,7 @@ fn caller(kind: KeyKind, grants: &[(&str, &str)]) -> Caller {
         users: Default::default(),
         validity: Default::default(),
         token: None,
+        authenticated_in: std::time::Duration::ZERO,
     }
 }
 

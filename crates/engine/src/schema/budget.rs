@@ -1,56 +1,56 @@
-//! Counts what a check costs and ends one that costs too much.
+//! Counts the cost of a schema check and aborts a check that costs too much.
 //!
-//! A compiled schema cannot be told to stop, so every look at the value is charged to the budget of
-//! the thread; when it is used up, the charge unwinds out of the check (without the panic hook) and
-//! [`run`] returns nothing. Units are counted rather than time, so that a value is judged the same on
-//! a busy machine; the clock is looked at now and then, in case a unit took longer than it should.
-//! Entry points: [`run`] around a check, [`charge`] and its neighbours inside of it.
+//! A compiled schema has no way to stop early, so every access to the value is charged to the
+//! budget of the thread. When the budget is used up, the charge unwinds out of the check (without
+//! the panic hook) and [`run`] returns `None`. The budget counts units rather than time, so that
+//! the result does not depend on the load of the machine; the clock is checked now and then in case
+//! a unit took longer than expected.
+//! Entry points: [`run`] around a check, [`charge`] and its variants inside it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use tokio::time::Instant;
 
-/// What a check on the caller's own thread may use: a fraction of a millisecond.
+/// Budget of a check on the caller's own thread: a fraction of a millisecond.
 const INLINE_UNITS: u64 = 20_000;
-/// What a check on a thread of its own may use whatever the size of the value: about 50 ms
-/// (fault A9).
+/// Base budget of a check on a blocking thread: about 50 ms (fault A9).
 const VERDICT_UNITS: u64 = 5_000_000;
-/// What each byte of the value adds to that, so that reading a long value once is never too much.
+/// Budget added for each byte of the value, so that reading a long value once always fits.
 const UNITS_PER_BYTE: u64 = 4;
-/// What may be used to collect reasons, each of which takes memory.
+/// Budget for collecting error messages, each of which takes memory.
 const REASON_UNITS: u64 = 200_000;
-/// What patterns may use of a check on a thread of its own, whatever the size of the value.
+/// Part of the budget of a blocking check that patterns may use.
 const PATTERN_UNITS: u64 = 1_000_000;
-/// Units between two looks at the clock.
+/// Units between two checks of the clock.
 const STRIDE: u64 = 1 << 12;
 /// Bytes that are compared, hashed or counted for one unit.
 const BYTES_PER_UNIT: usize = 32;
-/// Subschemas that may look at one value for one unit without touching it, as `true` does.
+/// Subschemas applied to one value for one unit, if they do not read the value, as `true` does.
 const SCHEMAS_PER_UNIT: u64 = 64;
-/// States of a pattern times bytes of a text that are matched for one unit.
+/// Pattern states times text bytes that are matched for one unit.
 const MATCHES_PER_UNIT: u64 = 16;
-/// The most states times bytes that are matched in one go, where nothing can interrupt it.
+/// The most states times bytes that are matched in one step, which cannot be interrupted.
 pub(super) const MATCHES_AT_ONCE: u64 = 4 << 20;
 
-/// What of a schema makes a single look dearer.
+/// Properties of a schema that make each access to a value more expensive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Weight {
-    /// How many subschemas apply to one and the same value.
+    /// How many subschemas apply to the same value.
     pub(super) schemas: u64,
-    /// The states of all patterns that names of members are matched against.
+    /// The total number of states of all patterns for property names.
     pub(super) name_states: u64,
 }
 
-/// What a check may use.
+/// The budget of one check.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     units: u64,
     until: Option<Instant>,
     weight: Weight,
-    /// What of it patterns may use together, so that the rest of the value is judged whatever they cost.
+    /// The part that patterns may use together, so that the rest of the value is always checked.
     patterns: u64,
-    /// What a text counts as whose pattern costs more: one that matches, or one that does not.
+    /// Whether a string whose pattern exceeds the budget counts as a match.
     assumed: bool,
 }
 
@@ -66,7 +66,7 @@ impl Budget {
         }
     }
 
-    /// Returns the budget of a check that asks only whether a value of this many bytes fits.
+    /// Returns the budget for deciding whether a value of this many bytes is valid.
     pub(super) fn verdict(weight: Weight, bytes: usize, until: Instant) -> Self {
         let for_bytes = UNITS_PER_BYTE * bytes as u64;
         Self {
@@ -78,7 +78,7 @@ impl Budget {
         }
     }
 
-    /// Returns the same for a check that takes what no pattern could judge for what does not match.
+    /// Returns the same budget, with unchecked patterns counted as mismatches.
     pub(super) fn assuming_mismatches(self) -> Self {
         Self {
             assumed: false,
@@ -86,7 +86,7 @@ impl Budget {
         }
     }
 
-    /// Returns the budget of a check that collects reasons.
+    /// Returns the budget for collecting error messages.
     pub(super) fn reasons(weight: Weight, until: Instant) -> Self {
         Self {
             units: REASON_UNITS,
@@ -98,21 +98,21 @@ impl Budget {
     }
 }
 
-/// What is left of the budget of this thread's check; without one there is no end.
+/// The remaining budget of this thread's check; unlimited if no check runs.
 struct RemainingBudget {
     units: Cell<u64>,
-    /// The clock is looked at when no more units than this are left.
+    /// The clock is checked when this many units are left.
     next_look: Cell<u64>,
     until: Cell<Option<Instant>>,
-    /// Units for coming to a value.
+    /// Units for reaching a value.
     arrival: Cell<u64>,
-    /// States for each byte of a member's name.
+    /// States for each byte of a property name.
     name_states: Cell<u64>,
-    /// What patterns may still use together: never all there is.
+    /// What patterns may still use together; always less than the whole budget.
     patterns: Cell<u64>,
-    /// What a text counts as whose pattern costs more than that.
+    /// Whether a string whose pattern exceeds that counts as a match.
     assumed: Cell<bool>,
-    /// How many such texts there were.
+    /// The number of strings whose pattern exceeded that.
     unjudged: Cell<u64>,
 }
 
@@ -149,11 +149,11 @@ thread_local! {
     };
 }
 
-/// The payload of the unwinding.
+/// The panic payload that ends a check.
 struct Exhausted;
 
-/// Runs a check on this thread, and tells how many texts no pattern could judge; nothing if it used up
-/// its budget, or panicked. Checks do not nest.
+/// Runs a check on this thread and returns its result and the number of strings whose pattern was
+/// not checked; `None` if the check used up its budget or panicked. Checks do not nest.
 pub(super) fn run<T>(budget: Budget, check: impl FnOnce() -> T) -> Option<(T, u64)> {
     LEFT.with(|left| left.replace(budget.units, Some(budget)));
     let outcome = catch(check);
@@ -164,8 +164,8 @@ pub(super) fn run<T>(budget: Budget, check: impl FnOnce() -> T) -> Option<(T, u6
     outcome.map(|outcome| (outcome, unjudged))
 }
 
-/// Matches a text against a pattern within what patterns may use. One that costs more is not judged,
-/// and the check goes on; on the caller's own thread the check ends, and is made elsewhere.
+/// Matches a string within the budget for patterns. If that is exceeded, the string stays unchecked
+/// and the check continues; an inline check ends instead and is repeated on a blocking thread.
 pub(super) fn pattern(matches: impl FnOnce() -> bool) -> bool {
     let (before, allowed) = LEFT.with(|left| {
         let before = left.units.get();
@@ -192,7 +192,7 @@ pub(super) fn pattern(matches: impl FnOnce() -> bool) -> bool {
         }
     };
     matched.unwrap_or_else(|| {
-        // Unless it is the check as a whole that has taken too long.
+        // Ends the whole check if it is past its deadline.
         look();
         LEFT.with(|left| {
             left.unjudged.set(left.unjudged.get() + 1);
@@ -201,30 +201,30 @@ pub(super) fn pattern(matches: impl FnOnce() -> bool) -> bool {
     })
 }
 
-/// Runs foreign code whose panics must not be ours.
+/// Runs library code and catches its panics.
 pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Option<T> {
-    // Compiled schemas are only read, so nothing half-changed is left behind.
+    // Compiled schemas are read-only, so a panic leaves no half-changed state behind.
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
-/// Takes one look at a value.
+/// Charges one access to a value.
 pub(super) fn step() {
     charge(1);
 }
 
-/// Comes to a value, at which some subschemas may not look at all.
+/// Charges reaching a value, including subschemas that do not read it.
 pub(super) fn arrive() {
     charge(LEFT.with(|left| left.arrival.get()));
 }
 
-/// Reads this many bytes of a text.
+/// Charges reading this many bytes of a string.
 pub(super) fn bytes(count: usize) {
     if count >= BYTES_PER_UNIT {
         charge((count / BYTES_PER_UNIT) as u64);
     }
 }
 
-/// Looks at a member of this name, which is matched against patterns if the schema has any.
+/// Charges access to a property, including the patterns that its name is matched against.
 pub(super) fn member(name: &str) {
     let (arrival, states) = LEFT.with(|left| (left.arrival.get(), left.name_states.get()));
     let matches = states.saturating_mul(name.len() as u64);
@@ -234,12 +234,12 @@ pub(super) fn member(name: &str) {
     charge(arrival + (name.len() / BYTES_PER_UNIT) as u64 + matches / MATCHES_PER_UNIT);
 }
 
-/// Matches a text against a pattern in one go: states times bytes.
+/// Charges matching a string against a pattern in one step: states times bytes.
 pub(super) fn matching(matches: u64) {
     charge(1 + matches / MATCHES_PER_UNIT);
 }
 
-/// Takes units off what is left, and ends the check if there are none.
+/// Subtracts units from the remaining budget; ends the check if none are left.
 pub(super) fn charge(units: u64) {
     let is_due = LEFT.with(|left| {
         let rest = left.units.get().saturating_sub(units);
@@ -251,8 +251,8 @@ pub(super) fn charge(units: u64) {
     }
 }
 
-/// Ends a check that has no clock to look at, before something that must not be done on the caller's
-/// own thread.
+/// Ends an inline check (one without a deadline) before work that must not run on the caller's own
+/// thread.
 pub(super) fn leave_inline() {
     let is_inline = LEFT.with(|left| left.until.get().is_none());
     if is_inline {
@@ -260,7 +260,7 @@ pub(super) fn leave_inline() {
     }
 }
 
-/// Looks at the clock.
+/// Ends the check if its deadline has passed.
 #[cold]
 pub(super) fn look() {
     let ended = LEFT.with(|left| {

@@ -1,8 +1,8 @@
-//! A JSON value as a compiled schema sees it: every look at it is charged to the budget.
+//! A JSON value as a compiled schema sees it: every access is charged to the budget.
 //!
-//! Comparing with `const` and `enum`, and looking for repeated items, are charged for all they touch.
-//! What an error is told of the value is its kind alone, so that a thousand reasons why a long value
-//! does not fit are not a thousand copies of it. Entry point: [`Counted`], with [`Seen`] for the value.
+//! Comparisons with `const` and `enum` and the search for repeated items are charged for everything
+//! they read. Errors contain only the type of the value, so that a thousand errors about a long
+//! value are not a thousand copies of it. Entry point: [`Counted`], with [`Seen`] for the value.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ impl Json for Counted {
     }
 }
 
-/// A value that is looked at.
+/// A value whose accesses are counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen<'a>(pub(super) &'a Value);
 
@@ -145,7 +145,7 @@ impl<'a> Object<'a, Counted> for Members<'a> {
     }
 }
 
-/// Goes through the members of an object.
+/// Iterates over the members of an object.
 pub(super) struct MembersIter<'a>(serde_json::map::Iter<'a>);
 
 impl<'a> Iterator for MembersIter<'a> {
@@ -188,7 +188,7 @@ impl<'a> Array<'a, Counted> for Items<'a> {
     }
 }
 
-/// Goes through the items of an array.
+/// Iterates over the items of an array.
 pub(super) struct ItemsIter<'a>(std::slice::Iter<'a, Value>);
 
 impl<'a> Iterator for ItemsIter<'a> {
@@ -201,7 +201,7 @@ impl<'a> Iterator for ItemsIter<'a> {
     }
 }
 
-/// Compares by the rules of JSON Schema: numbers by what they are, members in any order.
+/// Compares by the rules of JSON Schema: numbers by their mathematical value, members in any order.
 fn is_equal(one: &Value, other: &Value) -> bool {
     budget::step();
     match (one, other) {
@@ -229,7 +229,7 @@ fn is_equal(one: &Value, other: &Value) -> bool {
 
 fn is_unique_by_hash(items: &[Value]) -> bool {
     let mut first: HashMap<u64, &Value> = HashMap::new();
-    // Different items of the same hash, compared one by one, which is charged for.
+    // Items with the same hash are compared one by one, which is charged.
     let mut met: Vec<(u64, &Value)> = Vec::new();
     for item in items {
         let mut hasher = DefaultHasher::new();
@@ -255,7 +255,7 @@ fn is_unique_by_hash(items: &[Value]) -> bool {
     true
 }
 
-/// Hashes so that what is equal by `is_equal` has the same hash.
+/// Hashes a value so that values equal by `is_equal` have the same hash.
 fn hash(value: &Value, hasher: &mut DefaultHasher) {
     budget::step();
     match value {
@@ -263,7 +263,7 @@ fn hash(value: &Value, hasher: &mut DefaultHasher) {
         Value::Bool(boolean) => hasher.write_u8(1 + u8::from(*boolean)),
         Value::Number(number) => {
             let float = number.as_f64().unwrap_or_default();
-            // Both zeros are the same number.
+            // 0.0 and -0.0 are equal.
             hasher.write_u64(if float == 0.0 { 0 } else { float.to_bits() });
         }
         Value::String(text) => {
@@ -316,7 +316,7 @@ mod tests {
         let zeros: Vec<Value> = (1..20).map(|number| json!(number)).collect();
         let zeros = [zeros, vec![json!(0), json!(-0.0)]].concat();
         assert!(!is_unique(&json!(zeros)));
-        // Different whole numbers that are the same as floating point numbers.
+        // Different integers that are equal when converted to floating point.
         let near: Vec<Value> = (0..40_u64)
             .map(|number| json!((1_u64 << 60) + number))
             .collect();

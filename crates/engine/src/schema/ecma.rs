@@ -1,10 +1,10 @@
-//! Regular expressions of ECMA-262, which is what `pattern` in JSON Schema means.
+//! Regular expressions of ECMA-262, the dialect of `pattern` in JSON Schema.
 //!
-//! A pattern is parsed once into a tree ([`parse`]). What needs no look-around and no back-reference
-//! is written out for the linear engine ([`linear()`]); the rest is compiled into a program for a
-//! backtracking matcher ([`program`], [`matcher`]) that charges every step to the budget of the
-//! check. Syntax that has one meaning elsewhere and none in ECMA-262 (`(?P<name>…)`, `(?i)`, `\A`)
-//! is taken too; what is ambiguous is an error, so that it is left unchecked.
+//! A pattern is parsed once into a tree ([`parse`]). Patterns without look-around and
+//! back-references are translated for the linear engine ([`linear()`]); others are compiled into a
+//! program for a backtracking matcher ([`program`], [`matcher`]) that charges every step to the
+//! budget of the check. Syntax of other dialects that has no meaning in ECMA-262 (`(?P<name>…)`,
+//! `(?i)`, `\A`) is accepted; ambiguous syntax is an error, and the pattern is not checked.
 //! Entry points: [`parse`], [`linear()`], [`Program`].
 
 mod classes;
@@ -19,7 +19,7 @@ pub(super) use self::linear::linear;
 pub(super) use self::parser::parse;
 pub(super) use self::program::Program;
 
-/// Why a pattern cannot be judged.
+/// Why a pattern cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PatternError {
     #[error("it is not a regular expression: {0}")]
@@ -30,7 +30,7 @@ pub(super) enum PatternError {
     TooLarge,
 }
 
-/// A part of a pattern.
+/// A node of the syntax tree.
 #[derive(Debug, Clone)]
 enum Node {
     Empty,
@@ -38,29 +38,29 @@ enum Node {
     Set(ClassUnicode),
     Sequence(Vec<Self>),
     Either(Vec<Self>),
-    /// A group that captures, by its number.
+    /// A capturing group, by its number.
     Capture(usize, Box<Self>),
     Repeat {
         node: Box<Self>,
         min: u32,
         max: Option<u32>,
         greedy: bool,
-        /// The numbers of the groups inside, from and to: each round forgets what they captured.
+        /// The range of group numbers inside; each iteration resets their captures.
         groups: (usize, usize),
     },
-    /// Never tried in another way once it has matched.
+    /// An atomic group: no backtracking into it once it has matched.
     Atomic(Box<Self>),
     Look {
         behind: bool,
         negative: bool,
         node: Box<Self>,
     },
-    /// What one of these groups captured; the groups of one name are alternatives.
+    /// A back-reference. Several groups if they share a name; at most one of them has captured.
     Back(Vec<usize>),
     Assert(Assertion),
 }
 
-/// What holds at a position without taking a character.
+/// A condition on a position that consumes no character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Assertion {
     Start,
@@ -77,7 +77,7 @@ enum Assertion {
 #[derive(Debug, Clone)]
 pub(super) struct Regex {
     root: Node,
-    /// How many groups capture, the whole match not counted.
+    /// The number of capturing groups, without the whole match.
     groups: usize,
 }
 

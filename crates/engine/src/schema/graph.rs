@@ -1,7 +1,7 @@
-//! The shape of a schema before it is compiled: what applies to what, and how that can multiply.
+//! The shape of a schema before it is compiled: which subschemas apply to which, and how often.
 //!
-//! Finds what has no end (references in a circle that never go deeper into the value) and what
-//! multiplies, so that it can be taken out. Nothing here recurses over references.
+//! Finds infinite recursion (a cycle of references that never goes deeper into the value) and
+//! combinatorial growth, so that both can be removed. Nothing here recurses over references.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use super::pattern;
 
 /// The deepest nesting of the schema's own text.
 const DEEPEST: usize = 64;
-/// The most subschemas, and the most of them that one value may be checked against (fault A9).
+/// The most subschemas, and the most that may apply to one value (fault A9).
 const MOST: usize = 10_000;
-/// The longest chain of subschemas and references that apply to one value: each link takes stack,
-/// once more for every level of the value.
+/// The longest chain of subschemas and references that apply to one value. Each link takes stack at
+/// every level of the value.
 const LONGEST_CHAIN: u64 = 24;
 
-/// The keywords that refer to another place.
+/// The keywords that refer to another subschema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// The keywords that apply a schema to the value itself.
 const IN_PLACE: [&str; 12] = [
@@ -36,42 +36,42 @@ const IN_PLACE: [&str; 12] = [
     "dependencies",
 ];
 
-/// What matters of a schema's shape.
+/// The result of examining a schema's structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Shape {
-    /// It refers to itself, deeper in the value each time.
+    /// Whether the schema refers to itself, deeper in the value each time.
     pub(super) recursive: bool,
-    /// What makes a single look at a value dearer.
+    /// How expensive one access to a value is.
     pub(super) weight: Weight,
 }
 
-/// What came of examining a schema.
+/// The outcome of examining a schema.
 pub(super) enum Examined {
     Fine {
         shape: Shape,
         edges: Edges,
     },
-    /// Keywords that must be taken out first.
+    /// Keywords that must be removed first.
     Cut(Vec<DroppedKeywords>),
 }
 
-/// Keywords of one schema that must not be judged.
+/// Keywords of one schema that must not be checked.
 pub(super) struct DroppedKeywords {
-    /// Where the schema is, as a JSON pointer.
+    /// The JSON pointer of the schema.
     pub(super) path: String,
     pub(super) keywords: &'static [&'static str],
     pub(super) reason: &'static str,
 }
 
-/// Which schemas apply which.
+/// Which schemas apply which others.
 pub(super) struct Edges {
-    /// Where each schema is, as a JSON pointer.
+    /// The JSON pointer of each schema.
     pub(super) places: Vec<String>,
-    /// The schemas that apply each of them.
+    /// For each schema, the schemas that apply it.
     pub(super) applied_by: Vec<Vec<usize>>,
 }
 
-/// Examines a schema whose references all lead to places in it, or says why it is too large.
+/// Examines a schema in which all references resolve, or returns why it is too large.
 pub(super) fn examine(schema: &Value) -> Result<Examined, String> {
     let mut graph = Graph::new(schema);
     graph.add(schema, String::new())?;
@@ -100,7 +100,7 @@ pub(super) fn examine(schema: &Value) -> Result<Examined, String> {
     })
 }
 
-/// Tells whether a value nests too deep for what goes through it level by level.
+/// Checks that a value is not nested too deeply for recursion.
 pub(super) fn check_depth(value: &Value) -> Result<(), String> {
     fn is_within(value: &Value, left: usize) -> bool {
         let deeper = |value: &Value| {
@@ -120,22 +120,22 @@ pub(super) fn check_depth(value: &Value) -> Result<(), String> {
     }
 }
 
-/// A subschema, and what it applies.
+/// A subschema and the subschemas it applies.
 #[derive(Default)]
 struct Node {
     path: String,
-    /// To the value itself.
+    /// Applied to the value itself.
     here: Vec<usize>,
-    /// To parts of the value.
+    /// Applied to parts of the value.
     below: Vec<usize>,
-    /// Those of `here` that a reference leads to.
+    /// Those of `here` that are reached by a reference.
     referred: Vec<usize>,
 }
 
 struct Graph<'a> {
     root: &'a Value,
     nodes: Vec<Node>,
-    /// Subschemas by their address, which is theirs alone while the schema is borrowed.
+    /// Subschemas by address, which is unique while the schema is borrowed.
     known: HashMap<*const Value, usize>,
     waiting: Vec<(usize, &'a Map<String, Value>)>,
     anchors: HashMap<&'a str, usize>,
@@ -175,7 +175,7 @@ impl<'a> Graph<'a> {
         Ok(index)
     }
 
-    /// Follows everything that was added, and then the references, until nothing is new.
+    /// Adds all reachable subschemas, following references, until nothing new is found.
     fn settle(&mut self) -> Result<(), String> {
         loop {
             while let Some((index, members)) = self.waiting.pop() {
@@ -286,13 +286,13 @@ impl<'a> Graph<'a> {
         anchor.ok_or_else(missing)
     }
 
-    /// Returns the references that go in a circle without going deeper into the value.
+    /// Returns the references that form a cycle without going deeper into the value.
     fn endless(&self, ordered: &[usize]) -> Vec<DroppedKeywords> {
         let mut is_left = vec![true; self.nodes.len()];
         for &index in ordered {
             is_left[index] = false;
         }
-        // What a circle leads to is not part of it.
+        // Nodes that a cycle leads to are not part of it.
         let mut onward = vec![0_usize; self.nodes.len()];
         let mut applied_by: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let left = self
@@ -330,7 +330,8 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
-    /// Returns what combines too many schemas for one value, and the most that any other does.
+    /// Returns the keywords that apply too many schemas to one value, and the largest number among
+    /// the rest.
     fn combinatorial(&self, ordered: &[usize]) -> (Vec<DroppedKeywords>, u64) {
         let mut chain = vec![1_u64; self.nodes.len()];
         let mut paths = vec![1_u64; self.nodes.len()];
@@ -366,8 +367,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Sorts the nodes so that each comes before what it points to; those in a circle, and what they lead
-/// to, are missing.
+/// Sorts the nodes topologically. Nodes in a cycle, and nodes reachable from one, are missing.
 fn order<'n>(
     nodes: &'n [Node],
     edges: impl Fn(&'n Node) -> Box<dyn Iterator<Item = &'n usize> + 'n>,
@@ -394,7 +394,7 @@ fn order<'n>(
     sorted
 }
 
-/// Undoes the percent-encoding of a reference's fragment.
+/// Decodes the percent-encoding of a reference's fragment.
 pub(super) fn unescape(fragment: &str) -> String {
     let bytes = fragment.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -1,7 +1,7 @@
 //! The annotation `x-mcp-header`, by which a client of the stateless era mirrors an argument into a
-//! header. One invalid annotation makes conforming clients drop the whole tool, so we drop it first
-//! and say why. Our clients never need to mirror anything: the body alone counts, and the gateway
-//! writes the headers that a server wants.
+//! header. One invalid annotation makes conforming clients drop the whole tool, so the gateway
+//! drops it first and reports why. The gateway's own clients need not mirror anything: it reads
+//! only the body, and writes the headers that a server expects.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// Tells whether a schema may have annotations at all; a keyword may be written with escapes.
+/// Returns whether a schema may contain annotations. A keyword may be written with escapes.
 pub(super) fn are_in(schema: Raw<'_>) -> bool {
     schema.text().contains(ANNOTATION) || schema.text().contains("\\u")
 }
 
-/// Checks every annotation in a schema of arguments.
+/// Checks every annotation in an arguments schema.
 pub(super) fn check(schema: &Value) -> Result<(), &'static str> {
     let Some(schema) = schema.as_object() else {
         return Ok(());
@@ -24,13 +24,13 @@ pub(super) fn check(schema: &Value) -> Result<(), &'static str> {
     check_schema(schema, Reach::Root, &mut HashSet::new())
 }
 
-/// How a client gets to a subschema.
+/// The path by which a subschema is reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Root,
     /// Through `properties` only.
     Property,
-    /// Through anything else.
+    /// Through any other keyword.
     Other,
 }
 
@@ -40,19 +40,19 @@ fn check_schema(
     names: &mut HashSet<String>,
 ) -> Result<(), &'static str> {
     if let Some(name) = schema.get(ANNOTATION) {
-        let name = name.as_str().ok_or("it is no string")?;
+        let name = name.as_str().ok_or("it is not a string")?;
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err("it is no name of a header");
+            return Err("it is not a header name");
         }
         if reach != Reach::Property {
-            return Err("it stands elsewhere than on a property");
+            return Err("it is not on a property");
         }
         let kind = schema.get("type").and_then(Value::as_str);
         if !matches!(kind, Some("string" | "integer" | "boolean")) {
-            return Err("its property is no string, integer or boolean");
+            return Err("its property is not a string, integer or boolean");
         }
         if !names.insert(name.to_ascii_lowercase()) {
-            return Err("two properties have the same");
+            return Err("two properties use the same header");
         }
     }
     for (keyword, value) in schema {
@@ -75,7 +75,7 @@ fn check_schema(
     Ok(())
 }
 
-/// Returns what a client must repeat in headers of these arguments: names and values.
+/// Returns the headers (names and values) that mirror these arguments.
 pub(crate) fn mirrored(schema: Raw<'_>, arguments: Raw<'_>) -> Vec<(Box<str>, Box<str>)> {
     let mut found = Vec::new();
     if schema.text().contains(ANNOTATION) {
@@ -106,7 +106,7 @@ fn mirror(schema: Raw<'_>, value: Raw<'_>, found: &mut Vec<(Box<str>, Box<str>)>
     }
 }
 
-/// Returns a schema without its annotations; nothing if it has none.
+/// Returns a schema without its annotations; `None` if it has none.
 pub(crate) fn without_headers(schema: Option<Raw<'_>>) -> Option<RawBuf> {
     let raw = schema.filter(|schema| schema.text().contains(ANNOTATION))?;
     let mut schema: Value = raw.deserialize().ok()?;
@@ -159,7 +159,7 @@ fn check_value(value: &Value, names: &mut HashSet<String>) -> Result<(), &'stati
     }
 }
 
-/// RFC 9110 §5.6.2.
+/// Whether this byte may occur in a token of RFC 9110 §5.6.2.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

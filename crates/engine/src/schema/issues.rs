@@ -1,6 +1,7 @@
 //! Why a value does not match a schema, in a form that a model can repair its call from.
 //!
-//! Shows names of fields and what the schema wants, never values, since they may be secrets.
+//! Names the field, what the schema wants there, and of what was given its kind and length: never a value
+//! itself, since it may be a secret.
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -8,16 +9,16 @@ use serde_json::Value;
 
 use crate::error::Issue;
 
-/// The most issues that are told.
+/// The most issues that are reported.
 const MOST: usize = 32;
 /// The longest message.
 const LONGEST: usize = 300;
-/// The most of a value of the schema's own that is shown.
+/// The longest part of the schema, such as a constant, that a message quotes.
 const LONGEST_PART: usize = 200;
-/// The most alternatives whose own issues are looked at.
+/// The most alternatives whose own issues are examined.
 const MOST_ALTERNATIVES: usize = 16;
 
-/// Tells what is wrong, the first of it if it is much.
+/// Lists the issues; only the first ones if there are many.
 pub(super) fn list<'i>(errors: impl Iterator<Item = ValidationError<'i>>) -> Vec<Issue> {
     let mut issues: Vec<Issue> = Vec::new();
     for error in errors.take(MOST) {
@@ -29,7 +30,7 @@ pub(super) fn list<'i>(errors: impl Iterator<Item = ValidationError<'i>>) -> Vec
     issues
 }
 
-/// Tells why a part of a schema is not taken.
+/// Explains why the library rejects a part of a schema.
 pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
     cut(&error.masked_with("the value").to_string(), LONGEST)
 }
@@ -50,7 +51,7 @@ pub(super) fn unreadable() -> Issue {
     whole("contains a number or a text that cannot be read")
 }
 
-/// Tells which pattern a text must match.
+/// Returns the message for a string that does not match its pattern.
 pub(super) fn must_match(pattern: &str) -> String {
     format!("must match the pattern `{}`", cut(pattern, LONGEST_PART))
 }
@@ -96,10 +97,12 @@ fn tell(error: &ValidationError<'_>) -> Issue {
             )
         }
         ValidationErrorKind::Enum { options } => {
-            format!("must be one of {}", cut(&options.to_string(), LONGEST_PART))
+            let options = cut(&options.to_string(), LONGEST_PART);
+            format!("must be one of {options}, not {}", given(error.instance()))
         }
         ValidationErrorKind::Constant { expected_value } => {
-            format!("must be {}", cut(&expected_value.to_string(), LONGEST_PART))
+            let wanted = cut(&expected_value.to_string(), LONGEST_PART);
+            format!("must be {wanted}, not {}", given(error.instance()))
         }
         ValidationErrorKind::Custom { message, .. } => message.clone(),
         ValidationErrorKind::FalseSchema => "is not allowed here".to_owned(),
@@ -109,7 +112,10 @@ fn tell(error: &ValidationError<'_>) -> Issue {
         ValidationErrorKind::OneOfMultipleValid { .. } => {
             "fits more than one of the alternatives, of which exactly one is wanted".to_owned()
         }
-        _ => error.masked_with("the value").to_string(),
+        _ => {
+            let wrong = cut(&error.masked_with("the value").to_string(), LONGEST_PART);
+            format!("{wrong}; given was {}", given(error.instance()))
+        }
     };
     Issue {
         path: cut(&path, 2 * LONGEST),
@@ -117,10 +123,10 @@ fn tell(error: &ValidationError<'_>) -> Issue {
     }
 }
 
-/// Tells what the alternative that fits best still misses.
+/// Describes what the closest alternative still requires.
 fn alternatives(context: &[Vec<ValidationError<'static>>]) -> String {
     let mut message = format!("fits none of {} alternatives", context.len());
-    // A wrong type right here means that another alternative was meant.
+    // A wrong type at this level means that another alternative was intended.
     let distance = |errors: &&Vec<ValidationError<'static>>| {
         let wrong_kind = errors.iter().any(|error| {
             matches!(error.kind(), ValidationErrorKind::Type { .. })
@@ -170,6 +176,16 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
+/// Describes what was given without saying it: its kind, and its length.
+fn given(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("a string of length {}", text.chars().count()),
+        Value::Array(items) => format!("an array of length {}", items.len()),
+        Value::Object(members) => format!("an object with {} fields", members.len()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => kind_of(value).to_owned(),
+    }
+}
+
 fn article(kind: &str) -> String {
     match kind {
         "null" => "null".to_owned(),
@@ -178,7 +194,7 @@ fn article(kind: &str) -> String {
     }
 }
 
-/// Cuts a text and makes it safe to show.
+/// Shortens a text and escapes control characters.
 fn cut(text: &str, longest: usize) -> String {
     let mut out = String::new();
     for character in text.chars() {

@@ -1,10 +1,10 @@
-//! Which part of a schema can be checked: a copy without the rest, and a list of what was left out.
+//! Which part of a schema can be checked: a copy without the rest, and a list of what was removed.
 //!
 //! A server's schema may use unknown keywords, patterns of unknown syntax, or references to other
-//! documents. None of that makes its tool unusable: such parts are removed from the copy that values
-//! are checked against, and counted; the definition that clients get stays as it is. Older dialects
-//! are translated where the meaning is clear. Never removes a part in a way that refuses a value
-//! which the whole schema accepts: see [`taint`]. Entry point: [`judgeable`].
+//! documents. The tool stays usable: such parts are removed from the copy that values are checked
+//! against, and counted; clients still get the original definition. Older dialects are translated
+//! where the meaning is clear. Removing a part never causes a value to be rejected that the whole
+//! schema accepts: see [`taint`]. Entry point: [`judgeable`].
 
 mod keywords;
 mod numbers;
@@ -21,9 +21,9 @@ use super::graph::{self, Examined, Shape};
 
 /// The deepest nesting of the schema's own text.
 const DEEPEST: usize = 64;
-/// The most parts that are told.
+/// The most removed parts that are listed.
 const MOST_TOLD: usize = 16;
-/// How often the shape is looked at again after something was taken out of it.
+/// How often the shape is examined again after a removal.
 const ROUNDS: usize = 64;
 
 /// A part of a schema that values are not checked against.
@@ -31,14 +31,14 @@ const ROUNDS: usize = 64;
 pub(crate) struct Unchecked {
     /// Where it is in the schema: a JSON pointer, empty for the whole.
     pub(crate) part: String,
-    /// Why it cannot be judged.
+    /// Why it cannot be checked.
     pub(crate) reason: String,
 }
 
-/// The dialects that differ in how they are judged.
+/// The dialects that are checked differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Drafts 4, 6 and 7: a `$ref` hides what stands beside it, `items` may be an array.
+    /// Drafts 4, 6 and 7: a `$ref` hides its sibling keywords, `items` may be an array.
     Draft7,
     Draft2019,
     Draft2020,
@@ -68,7 +68,7 @@ impl Dialect {
     }
 }
 
-/// The part of a schema that can be judged.
+/// The part of a schema that can be checked.
 #[derive(Debug)]
 pub(super) struct Judgeable {
     pub(super) schema: Value,
@@ -76,14 +76,14 @@ pub(super) struct Judgeable {
     pub(super) unchecked: Vec<Unchecked>,
 }
 
-/// Takes out of a schema what cannot be judged; nothing is left if it is too large as a whole.
+/// Removes what cannot be checked from a schema; a schema that is too large is not checked at all.
 pub(super) fn judgeable(schema: Value) -> Judgeable {
     let mut cleaner = Cleaner::of(schema);
     cleaner.clean();
     cleaner.finish()
 }
 
-/// Goes on without a part that turned out to be unusable; nothing if there is no such part.
+/// Removes one more part that turned out to be unusable; `None` if there is no such part.
 pub(super) fn without(judgeable: Judgeable, part: &str, reason: String) -> Option<Judgeable> {
     let Judgeable {
         schema, unchecked, ..
@@ -91,7 +91,7 @@ pub(super) fn without(judgeable: Judgeable, part: &str, reason: String) -> Optio
     let mut cleaner = Cleaner::of(schema);
     cleaner.unchecked = unchecked;
     cleaner.dialect();
-    // The nearest place that can be taken out: a keyword, or what stands in one.
+    // The nearest part that can be removed: a keyword, or one of its members.
     let (holder, last) = part.rsplit_once('/')?;
     let last = last.replace("~1", "/").replace("~0", "~");
     match cleaner.schema.pointer_mut(holder)? {
@@ -100,7 +100,7 @@ pub(super) fn without(judgeable: Judgeable, part: &str, reason: String) -> Optio
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
     }
     cleaner.leave(part, reason);
-    // Which schema it belonged to is not known, so all around it count.
+    // It is unknown which schema the part belonged to, so all enclosing ones count.
     let mut context = holder;
     loop {
         cleaner.tainted.insert(context.to_owned());
@@ -112,7 +112,7 @@ pub(super) fn without(judgeable: Judgeable, part: &str, reason: String) -> Optio
     Some(cleaner.finish())
 }
 
-/// A schema of which nothing is judged.
+/// Returns a schema of which nothing is checked.
 pub(super) fn nothing(reason: String) -> Judgeable {
     Judgeable {
         schema: Value::Bool(true),
@@ -124,18 +124,18 @@ pub(super) fn nothing(reason: String) -> Judgeable {
     }
 }
 
-/// Takes a schema apart.
+/// Removes the parts of a schema that cannot be checked.
 struct Cleaner {
     schema: Value,
     dialect: Dialect,
-    /// The schema's own address, by which it may refer to itself.
+    /// The schema's `$id`, by which it may refer to itself.
     id: String,
     unchecked: Vec<Unchecked>,
-    /// The places of schemas that miss a part.
+    /// The paths of schemas that lack a removed part.
     tainted: HashSet<String>,
-    /// The places of schemas that were looked at.
+    /// The paths of schemas that were visited.
     seen: HashSet<String>,
-    /// References whose targets are still to be looked for.
+    /// References whose targets are not resolved yet.
     references: Vec<Reference>,
     anchors: HashSet<String>,
 }
@@ -154,7 +154,7 @@ impl Cleaner {
         }
     }
 
-    /// Tells of a part that is not judged.
+    /// Records a part that is not checked.
     fn leave(&mut self, part: &str, reason: String) {
         if self.unchecked.len() < MOST_TOLD {
             self.unchecked.push(Unchecked {
@@ -175,7 +175,7 @@ impl Cleaner {
         self.follow();
     }
 
-    /// Notes which dialect the schema is in, and takes the note out.
+    /// Determines the schema's dialect and removes `$schema`.
     fn dialect(&mut self) {
         let root = self.schema.as_object_mut();
         let named = root.and_then(|root| root.shift_remove("$schema"));
@@ -191,7 +191,7 @@ impl Cleaner {
         }
     }
 
-    /// Notes under which address the schema refers to itself; the address is of no other use.
+    /// Remembers the schema's `$id` for references to itself, and removes it.
     fn own_id(&mut self, root: &mut Map<String, Value>) {
         for keyword in ["$id", "id"] {
             let own = |id: &str| !id.starts_with('#');
@@ -204,7 +204,7 @@ impl Cleaner {
         }
     }
 
-    /// Examines the shape until nothing more has to be taken out.
+    /// Examines the shape until nothing more has to be removed.
     fn finish(mut self) -> Judgeable {
         if let Err(reason) = graph::check_depth(&self.schema) {
             return self.whole(reason);
@@ -222,12 +222,12 @@ impl Cleaner {
                         return self.done(shape);
                     }
                     self.weaken(&edges);
-                    // What was weakened has another shape.
+                    // Weakening changed the shape.
                     self.tainted.clear();
                 }
             }
         }
-        self.whole("it is too involved".to_owned())
+        self.whole("it is too complex".to_owned())
     }
 
     fn done(mut self, shape: Shape) -> Judgeable {
@@ -257,7 +257,7 @@ fn below(path: &str, step: &str) -> String {
     format!("{path}/{}", step.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Cuts a text and makes it safe to show.
+/// Shortens a text and escapes control characters.
 fn shown(text: &str) -> String {
     let mut short = String::new();
     for (count, character) in text.chars().enumerate() {

@@ -1,11 +1,11 @@
-//! Patterns that strings must match, each by the engine that suits it.
+//! Patterns that strings must match, each run by the engine that suits it.
 //!
-//! Most are matched by the linear engine: a short text at once, a long one byte by byte through a
-//! lazily built automaton, so that the clock can be checked on the way. Patterns with look-around or
-//! back-references, or too large for an automaton, are matched by backtracking with counted steps. A
-//! text that costs more than the budget is left unchecked (`budget::pattern`). Patterns of property
-//! names are matched by the library; [`name_pattern`] translates them and [`states`] returns their
-//! cost. Entry points: [`Pattern::new`], [`name_pattern`], [`states`].
+//! Most run on the linear engine: a short text in one step, a long one byte by byte through a
+//! lazily built automaton, so that the clock can be checked on the way. Patterns with look-around
+//! or back-references, or too large for an automaton, are matched by backtracking with counted
+//! steps. A text that exceeds the budget is left unchecked (`budget::pattern`). Patterns of
+//! property names are matched by the library; [`name_pattern`] translates them and [`states`]
+//! returns their cost. Entry points: [`Pattern::new`], [`name_pattern`], [`states`].
 
 use std::sync::OnceLock;
 
@@ -20,11 +20,11 @@ use super::budget::{self, MATCHES_AT_ONCE};
 use super::counted::{Counted, Seen};
 use super::ecma::{self, PatternError, Program};
 
-/// The keyword under which patterns are judged: ours, so that the library reads none of them.
+/// The keyword that holds patterns in the compiled schema; the library ignores it.
 pub(super) const PATTERN: &str = "x-gantry-pattern";
 /// The largest compiled regular expression of the linear engine, in bytes.
 pub(super) const PATTERN_BYTES: usize = 256 << 10;
-/// Bytes of a long text between two looks at the clock: each may take as long as all states do.
+/// Bytes of a long text between two checks of the clock.
 const BYTES_PER_LOOK: usize = 256;
 
 /// A compiled pattern.
@@ -45,20 +45,20 @@ enum Engine {
 struct Linear {
     nfa: NFA,
     regex: meta::Regex,
-    /// For long texts, made when first needed; nothing if it cannot be.
+    /// For long texts, built on first use; `None` if it cannot be built.
     stepwise: OnceLock<Option<Box<DFA>>>,
 }
 
-/// How a text that is too long to be matched in one go was matched.
+/// The result of matching a long text step by step.
 enum Walked {
     Matches,
     Fails,
-    /// The automaton does not know what to do with the text.
+    /// The automaton cannot handle the text.
     Stuck,
 }
 
 impl Pattern {
-    /// Compiles a pattern in the dialect of JSON Schema.
+    /// Compiles a pattern of JSON Schema.
     pub(super) fn new(text: &str) -> Result<Self, PatternError> {
         let regex = ecma::parse(text)?;
         let linear = ecma::linear(&regex).and_then(|translated| Linear::new(&translated));
@@ -81,7 +81,7 @@ impl Pattern {
 }
 
 impl Linear {
-    /// Compiles a translated pattern; nothing if it is too large.
+    /// Compiles a translated pattern; `None` if it is too large.
     fn new(translated: &str) -> Option<Self> {
         let nfa = compile(translated)?;
         let config = meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES));
@@ -105,11 +105,11 @@ impl Linear {
             }
         }
         budget::matching(matches);
-        // Some patterns make the library panic, which is no match.
+        // Some patterns make the library panic, which counts as no match.
         budget::catch(|| self.regex.is_match(text)).unwrap_or(false)
     }
 
-    /// Walks through a long text; nothing if there is no automaton for that.
+    /// Matches a long text step by step; `None` if there is no automaton.
     fn walk(&self, text: &[u8]) -> Option<Walked> {
         let build = || {
             let config = DFA::config()
@@ -128,8 +128,8 @@ impl Linear {
         for part in text.chunks(BYTES_PER_LOOK) {
             budget::look();
             budget::bytes(part.len());
-            // What takes time is building states: one unit for each of their bytes. Where there are
-            // too many of them, all are dropped and rebuilt.
+            // Building states takes the time: charge one unit per byte of state. When the cache is
+            // full, all states are dropped and rebuilt.
             let now = cache.memory_usage();
             budget::charge(now.checked_sub(built).unwrap_or(now) as u64);
             built = now;
@@ -170,14 +170,14 @@ impl<'i> Keyword<'i, Counted> for Pattern {
     }
 }
 
-/// Returns a pattern of members' names as the library takes it; nothing if it needs an engine that the
-/// library does not have.
+/// Returns a pattern for property names in the library's syntax; `None` if the library has no
+/// engine for it.
 pub(super) fn name_pattern(pattern: &str) -> Result<Option<String>, PatternError> {
     let translated = ecma::linear(&ecma::parse(pattern)?);
     Ok(translated.filter(|translated| Linear::new(translated).is_some()))
 }
 
-/// Returns how many states a translated pattern of members' names has; 0 if it is none.
+/// Returns how many states a translated pattern for property names has; 0 if it does not compile.
 pub(super) fn states(translated: &str) -> u64 {
     compile(translated).map_or(0, |nfa| nfa.states().len() as u64)
 }

@@ -1,5 +1,5 @@
-//! How many expensive checks run at once: a few for each server, so that servers do not wait for each
-//! other, a limit per project, and one in all that does not fill the blocking threads. Entry points:
+//! Limits how many expensive checks run at once: a few per server, so that servers do not wait for
+//! each other, a limit per project, and a total that leaves blocking threads free. Entry points:
 //! [`CheckPermits::of_project`] and [`Permits::run`].
 
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::SchemaMismatch;
 
-/// How long a check on a thread of its own is waited for, queueing and parsing included.
+/// Time limit of an expensive check, including queueing and parsing.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Heavy checks of all projects at one time.
+/// Expensive checks at one time, over all projects.
 const AT_ONCE: usize = 64;
-/// Those of one project.
+/// Expensive checks of one project at one time.
 const PER_PROJECT: usize = 48;
 
-/// The permits of a project's servers together, and of all projects.
+/// The permits shared by a project's servers, and those shared by all projects.
 #[derive(Debug, Clone)]
 pub(crate) struct CheckPermits {
     project: Arc<Semaphore>,
@@ -34,7 +34,7 @@ impl Default for CheckPermits {
 }
 
 impl CheckPermits {
-    /// Returns the permits of another project, which shares with this one what all have.
+    /// Returns the permits of another project, with the same total for all projects.
     pub(crate) fn of_project(&self) -> Self {
         Self {
             project: Arc::new(Semaphore::new(PER_PROJECT)),
@@ -43,7 +43,7 @@ impl CheckPermits {
     }
 }
 
-/// One server's permits for heavy checks.
+/// One server's permits for expensive checks.
 #[derive(Debug, Clone)]
 pub(crate) struct Permits {
     own: Arc<Semaphore>,
@@ -58,10 +58,10 @@ impl Default for Permits {
 }
 
 impl Permits {
-    /// How many heavy checks of one server run at once.
+    /// How many expensive checks of one server run at once.
     pub(crate) const AT_ONCE: u32 = 2;
 
-    /// Makes the permits of a server of a project.
+    /// Creates the permits of one server in a project.
     pub(crate) fn new(shared: &CheckPermits) -> Self {
         Self {
             own: Arc::new(Semaphore::new(Self::AT_ONCE as usize)),
@@ -69,14 +69,14 @@ impl Permits {
         }
     }
 
-    /// Does heavy work on a thread of its own; nothing if it does not end in time. The work is told
-    /// when nobody waits for it any more.
+    /// Runs expensive work on a blocking thread; `None` if it does not finish in time. The work
+    /// gets its deadline, so that it can stop when the caller no longer waits.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(Instant) -> T + Send + 'static,
     ) -> Result<Option<T>, SchemaMismatch> {
         let until = Instant::now() + PATIENCE;
-        // Its own first: who waits for that holds nothing that others need.
+        // The server's own permit first: a task that waits for it holds no shared permit.
         let mut held = Vec::new();
         for permits in [&self.own, &self.shared.project, &self.shared.all] {
             match timeout_at(until, Arc::clone(permits).acquire_owned()).await {

@@ -1,4 +1,4 @@
-//! Schemas that fit, that do not, and that are meant to hurt.
+//! Schemas with matching, mismatching and hostile values.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(super) fn compile(schema: &Value) -> Result<Schema, SchemaError> {
     Schema::of_arguments(Raw::trusted(&schema.to_string()))
 }
 
-/// Checks a value on this thread, with all the time that a check may take.
+/// Checks a value on this thread, with the full time limit.
 fn check_now(schema: &Schema, value: &str) -> Result<(), Vec<Issue>> {
     schema.check_until(
         Raw::trusted(value),
@@ -51,7 +51,7 @@ fn each_wrong_field_is_named_and_no_value_is_shown() {
     for wanted in [
         "/city: required field `city` is missing",
         "/days: must be an integer, not a string",
-        "/unit: must be one of [\"c\",\"f\"]",
+        "/unit: must be one of [\"c\",\"f\"], not a string of length 7",
         "/at/zip: must match the pattern `^[0-9]+$`",
         "/at/co~1de: required field `co/de` is missing",
         ": has fields the tool does not know: `extra`",
@@ -69,6 +69,92 @@ fn each_wrong_field_is_named_and_no_value_is_shown() {
         issues(&schema, &json!({"city": "Bern", "days": 9})).len(),
         1
     );
+}
+
+#[test]
+fn every_kind_of_issue_says_what_is_wanted_and_what_was_given() {
+    // row 3.3
+    let cases = [
+        (json!({"minimum": 5}), json!(4), "5", "a number"),
+        (json!({"exclusiveMaximum": 5}), json!(5), "5", "a number"),
+        (json!({"multipleOf": 3}), json!(4), "3", "a number"),
+        (
+            json!({"minLength": 9}),
+            json!("hunter2"),
+            "9",
+            "a string of length 7",
+        ),
+        (
+            json!({"maxLength": 3}),
+            json!("hunter2"),
+            "3",
+            "a string of length 7",
+        ),
+        (
+            json!({"minItems": 2}),
+            json!(["hunter2"]),
+            "2",
+            "an array of length 1",
+        ),
+        (
+            json!({"maxItems": 1}),
+            json!([1, 2]),
+            "1",
+            "an array of length 2",
+        ),
+        (
+            json!({"uniqueItems": true}),
+            json!(["hunter2", "hunter2"]),
+            "unique",
+            "an array of length 2",
+        ),
+        (
+            json!({"contains": {"const": 1}}),
+            json!(["hunter2"]),
+            "",
+            "an array of length 1",
+        ),
+        (
+            json!({"minProperties": 2}),
+            json!({"a": "hunter2"}),
+            "2",
+            "an object with 1 fields",
+        ),
+        (
+            json!({"maxProperties": 0}),
+            json!({"a": "hunter2"}),
+            "0",
+            "an object with 1 fields",
+        ),
+        (
+            json!({"const": true}),
+            json!("hunter2"),
+            "must be true",
+            "a string of length 7",
+        ),
+        (
+            json!({"enum": [1, 2]}),
+            json!(true),
+            "must be one of [1,2]",
+            "a boolean",
+        ),
+        (
+            json!({"type": ["integer", "null"]}),
+            json!("hunter2"),
+            "an integer or null",
+            "a string",
+        ),
+    ];
+    for (wanted, value, expected, given) in cases {
+        let schema = json!({"type": "object", "properties": {"field": wanted}});
+        let found = issues(&schema, &json!({"field": value}));
+        let told = &found[0];
+        assert!(
+            told.starts_with("/field: ") && told.contains(expected),
+            "{told}"
+        );
+        assert!(told.ends_with(given) && !told.contains("hunter2"), "{told}");
+    }
 }
 
 #[test]
@@ -117,7 +203,7 @@ fn schemas_without_constraints_read_no_value() {
 
 #[test]
 fn dialects_are_honoured() {
-    // In draft 7 a `$ref` hides what stands beside it; in 2020-12 it does not.
+    // In draft 7 a `$ref` hides its sibling keywords; in 2020-12 it does not.
     let schema = |dialect: &str| {
         json!({"$schema": dialect, "type": "object", "definitions": {"any": {}},
                "properties": {"x": {"$ref": "#/definitions/any", "type": "string"}}})
@@ -135,7 +221,7 @@ fn annotations_for_headers_are_refused_if_invalid() {
     for (schema, part) in [
         (
             property(json!({"type": "string", "x-mcp-header": "Bad Name\r\n"})),
-            "no name of a header",
+            "not a header name",
         ),
         (
             property(json!({"type": "string", "x-mcp-header": 7})),
@@ -160,7 +246,7 @@ fn annotations_for_headers_are_refused_if_invalid() {
     .unwrap();
 }
 
-/// Shows what of a schema is not judged.
+/// Returns which parts of a schema are not checked.
 pub(super) fn unchecked(schema: &Value) -> Vec<String> {
     let schema = compile(schema).unwrap();
     let parts = schema.unchecked().iter();
@@ -296,7 +382,7 @@ fn the_deepest_check_fits_a_small_stack() {
     assert!(thread.join().unwrap() > 0);
 }
 
-/// Checks a value within a bound of time; tells whether it was found to be too costly.
+/// Checks a value with a time limit; returns whether the check was aborted as too expensive.
 async fn is_too_costly(schema: &Value, value: &Value) -> bool {
     let schema = Arc::new(Schema::of_result(Raw::trusted(&schema.to_string())));
     let value = value.to_string();
@@ -318,7 +404,7 @@ async fn is_too_costly(schema: &Value, value: &Value) -> bool {
     }
 }
 
-/// A schema of which each item of `x` is looked at, with a definition to refer to.
+/// Returns a schema for each item of `x`, with a definition to refer to.
 fn each_item(schema: Value, definition: Value) -> Value {
     json!({"type": "object", "properties": {"x": {"items": schema}}, "$defs": {"d": definition}})
 }
@@ -427,7 +513,7 @@ async fn a_pattern_that_backtracks_without_end_judges_nothing() {
     let endless = format!("{}!", "a".repeat(60));
     assert!(!is_too_costly(&schema, &json!({"x": endless})).await);
     assert!(!is_too_costly(&schema, &json!({"x": "a".repeat(60)})).await);
-    // What no pattern can judge speaks neither for a value nor against it, wherever it stands.
+    // An unchecked pattern neither accepts nor rejects a value, wherever it occurs.
     let slow = json!({"pattern": "^(?=(a+)+$)"});
     for schema in [
         json!({"not": slow}),
@@ -453,7 +539,7 @@ async fn a_pattern_that_backtracks_without_end_judges_nothing() {
         panic!("the rest is judged")
     };
     assert_eq!(issues[0].path, "/y", "{issues:?}");
-    // A long text that is gone through once.
+    // A long text that is read once.
     let plain = json!({"type": "object", "properties": {"x": {"pattern": "^(?!.*[<>])[^]*$"}}});
     assert!(!is_too_costly(&plain, &json!({"x": "word ".repeat(20_000)})).await);
 }

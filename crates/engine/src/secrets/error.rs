@@ -1,4 +1,4 @@
-//! What can go wrong with named secrets. No message has a value in it.
+//! Errors of named secrets. No message contains a value.
 
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::secret::{SecretName, SecretNameError};
@@ -9,7 +9,7 @@ use crate::credentials::VaultError;
 /// Why a secret cannot be set, bound, read or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// There is none of this name.
+    /// The secret does not exist.
     #[error("no secret `{name}`")]
     Unknown {
         /// The name.
@@ -21,34 +21,34 @@ pub enum SecretError {
     /// The value cannot be used.
     #[error("the value cannot be used: {why}")]
     Value {
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// The origin cannot be used.
     #[error("`{url}` is no URL of http or https with a host")]
     Origin {
-        /// What was given.
+        /// The given URL.
         url: String,
     },
-    /// Too many servers.
+    /// The secret is bound to too many servers.
     #[error("a secret is bound to at most {most} servers")]
     Bindings {
-        /// How many are allowed.
+        /// The limit.
         most: usize,
     },
-    /// Who asks may not bind a secret without its value.
+    /// The caller may not bind a secret without knowing its value.
     #[error("binding the secret `{name}` without its value needs an approver")]
     Forbidden {
         /// The secret.
         name: SecretName,
     },
-    /// Others changed it at the same time, again and again.
+    /// The secret was changed concurrently, repeatedly.
     #[error("the secret `{name}` is being changed by others")]
     Changed {
         /// The secret.
         name: SecretName,
     },
-    /// Nothing can be sealed or opened.
+    /// The vault cannot encrypt or decrypt.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }

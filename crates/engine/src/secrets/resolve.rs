@@ -1,5 +1,5 @@
-//! Puts secrets into the spec of a server that is being started: one pass, literal, and only what the
-//! server is bound to. Every use is noted. row 0.4, faults K1, K2 and K5
+//! Fills secrets into the spec of a server that is being started: in one pass, literally, and only
+//! secrets that are bound to the server. Every use is recorded. row 0.4, faults K1, K2 and K5
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use gantry_store::SecretRow;
 use super::{SecretBinding, SecretError, Secrets};
 use crate::clock::unix_ms;
 
-/// A spec with its secrets in it.
+/// A spec with its secret values.
 pub(crate) struct Resolved {
     pub(crate) spec: ServerSpec,
-    /// What is redacted from everything that the server sends.
+    /// The values to redact from everything the server sends.
     pub(crate) known: Vec<SecretText>,
     /// The secrets and their versions.
     pub(crate) used: BTreeMap<SecretName, u32>,
 }
 
-/// Why a server cannot be given what it names.
+/// Why a server cannot receive its secrets.
 pub(crate) enum ResolveError {
-    /// Somebody has to do something about it; what is wrong, and what to do.
+    /// An administrator must act; the text says what is wrong, and what to do.
     Unusable(String),
-    /// The store or the key is away; trying again may help.
+    /// The store or the key is unavailable; a retry may help.
     Failed(String),
 }
 
 impl Secrets {
-    /// Returns the spec with its secrets in it; nothing if it names none.
+    /// Returns the spec with its secret values; `None` if it refers to none.
     pub(crate) async fn resolve(
         &self,
         spec: &ServerSpec,
@@ -54,7 +54,7 @@ impl Secrets {
             ResolveError::Unusable(format!("server `{}` cannot start: {error}", spec.name))
         })?;
         let names: Vec<String> = used.keys().map(ToString::to_string).collect();
-        // Without a note of it no secret is handed out.
+        // A secret is passed on only after its use was recorded.
         let noted = self
             .store
             .note_secrets_used(&self.project, &names, &spec.name, unix_ms());
@@ -74,7 +74,7 @@ impl Secrets {
         }))
     }
 
-    /// Opens a secret for one place of a server that is bound to it.
+    /// Decrypts a secret for one place of a server that is bound to it.
     fn value(
         &self,
         row: &SecretRow,
@@ -105,7 +105,7 @@ impl Secrets {
     }
 }
 
-/// Says why a bound server is not given the secret as it is now.
+/// Returns why a bound server does not receive the secret in its current state.
 fn objection(binding: &SecretBinding, spec: &ServerSpec, place: &SecretPlace) -> Option<String> {
     if let Some(bound) = &binding.origin {
         match (place, spec.origin()) {
@@ -116,7 +116,7 @@ fn objection(binding: &SecretBinding, spec: &ServerSpec, place: &SecretPlace) ->
                     "it is bound to {bound}, and the server is at {origin}"
                 ));
             }
-            (SecretPlace::Variable(_), _) => {
+            (SecretPlace::Variable(_) | SecretPlace::Option(_), _) => {
                 return Some(format!("it is bound to {bound}, for headers only"));
             }
         }
@@ -142,8 +142,10 @@ fn missing(spec: &ServerSpec, place: &SecretPlace, name: &SecretName) -> Resolve
             "which is neither set in the environment of the gateway nor a secret of the project"
         }
     };
+    let file = spec.place_in_file(place);
+    let file = file.map_or_else(String::new, |file| format!(" ({file})"));
     ResolveError::Unusable(format!(
-        "server `{server}`: `{place}` uses `{name}`, {what}; set it with `gantry secret set {name} \
+        "server `{server}`: `{place}`{file} uses `{name}`, {what}; set it with `gantry secret set {name} \
          --server {server}`"
     ))
 }

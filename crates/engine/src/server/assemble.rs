@@ -1,5 +1,5 @@
-//! Builds the handle and the runner of one instance of a server over what they share, and keeps the
-//! runner running if it panics. Starts nothing itself; the caller owns the task.
+//! Builds the handle and the runner of one instance of a server from shared parts, and restarts the
+//! runner if it panics. Starts nothing itself; the caller owns the task.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::schema::Permits;
 /// The delay before a runner that panicked is restarted.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// What an instance is built from.
+/// The parts of an instance.
 pub(crate) struct InstanceParts {
     pub(crate) id: ServerId,
     pub(crate) created_ms: u64,
@@ -45,17 +45,17 @@ pub(crate) struct InstanceParts {
     pub(crate) live: LinkState,
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
     pub(crate) logs: Arc<Logs>,
-    /// Redacted from everything it sends.
+    /// The secrets to redact from everything the server sends.
     pub(crate) known: Arc<KnownSecrets>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: CancellationToken,
     /// The client capabilities that are declared to the server.
     pub(crate) declares: ClientCapabilities,
-    /// Set if the server, which is of the stateless era, refuses the handshake.
+    /// Set when a server of the stateless era refuses the handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
     /// The credentials for a remote server.
     pub(crate) credentials: Option<Credentials>,
-    /// The subscriptions of its one client; none if it serves all.
+    /// The subscriptions of its single client; `None` if it serves all clients.
     pub(crate) topics: Option<Arc<Topics>>,
 }
 
@@ -70,7 +70,7 @@ impl InstanceParts {
         let mut status = ServerStatus::new(self.first);
         status.reason = spec.held().map(|(_, why)| why.to_owned());
         let (status_tx, status) = watch::channel(status);
-        // One slot: a command that was not taken yet equals the next one.
+        // One slot: a pending command is equal to the next one.
         let (commands_tx, commands) = mpsc::channel(1);
         let usage = UsageCell::default();
         let secrets_used = SecretsUsed::default();
@@ -140,7 +140,7 @@ impl InstanceParts {
 }
 
 impl ServerRunner {
-    /// Runs until the server is stopped, a panic of ours notwithstanding.
+    /// Runs until the server is stopped; restarts after a panic.
     pub(crate) async fn keep_running(mut self, mut lazy: bool) {
         loop {
             let run = AssertUnwindSafe(self.run(lazy)).catch_unwind().await;
@@ -152,7 +152,7 @@ impl ServerRunner {
                     self.context
                         .events
                         .report(&self.spec.name, EventKind::StartFailed, what);
-                    // What panicked once may do so again; then the next start cleans up.
+                    // The cleanup may panic again; then the next start cleans up.
                     let cut = AssertUnwindSafe(|| self.cut_short(what));
                     drop(std::panic::catch_unwind(cut));
                     if self.stop.is_cancelled() {

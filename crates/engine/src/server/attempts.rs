@@ -1,5 +1,5 @@
-//! The last starts of a server: when each began, how it ended, and the end of its stderr. Kept also
-//! for starts that never became ready. Bounded; read by the status and by `gantry logs --attempt`.
+//! The last starts of a server: when each began, how it ended, and the end of its stderr. Includes
+//! starts that never became ready. Bounded; shown by the status and by `gantry logs --attempt`.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ const KEPT: usize = 10;
 /// One start of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// Counts the starts of the server, from 1.
+    /// The number of this start, counted from 1.
     pub number: u64,
     /// When it began, in milliseconds since 1970.
     pub started_ms: u64,
@@ -27,9 +27,9 @@ pub struct Attempt {
     pub signal: Option<i32>,
     /// Whether it was killed for reaching its memory limit.
     pub oom_killed: bool,
-    /// Whether it reached its limit of processes at some time.
+    /// Whether it reached its process limit at some time.
     pub pids_limit_hit: bool,
-    /// The end of what it wrote to stderr.
+    /// The end of its stderr.
     pub stderr_tail: String,
 }
 

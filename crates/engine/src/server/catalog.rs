@@ -1,47 +1,54 @@
-//! What one server offers, as last listed. Its runner publishes it; `catalog` joins all servers and
-//! decides who sees what.
+//! The tools, prompts and resources of one server, as last listed. Its runner publishes them;
+//! `catalog` merges all servers and decides which agent sees what.
 
 use std::sync::Arc;
 
+use gantry_model::id::ServerId;
+use gantry_model::pin::Finding;
+
 use super::handshake::HandshakeInfo;
 use super::listing::Listing;
+use crate::pins::{PinKind, Pins};
 use crate::tool::{Item, Tool};
 
-/// The most parts without a check that are told of one server.
+/// The most unchecked schema parts that are reported per server.
 const MOST_UNCHECKED: usize = 100;
 
-/// A part of a tool's schema that no value is checked against.
+/// A part of a tool's schema that is not checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UncheckedPart {
     /// The server's own name for the tool.
     pub tool: String,
     /// Which schema, and a JSON pointer into it.
     pub part: String,
-    /// Why it cannot be judged.
+    /// Why it cannot be checked.
     pub reason: String,
 }
 
-/// What one server offers.
+/// The lists of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerCatalog {
     pub(crate) tools: Vec<Arc<Tool>>,
     pub(crate) prompts: Vec<Item>,
     pub(crate) resources: Vec<Item>,
     pub(crate) templates: Vec<Item>,
-    /// What it listed and is not offered, and why.
+    /// Listed items that are not offered, and why.
     pub(crate) excluded: Vec<(String, String)>,
     /// How many tools it listed that cannot be offered.
     pub(crate) refused: usize,
-    /// How many tools have parts that no value is checked against.
+    /// How many tools have schema parts that are not checked.
     pub(crate) unchecked_tools: usize,
-    /// Those parts, the first of them if there are many.
+    /// The first of those parts.
     pub(crate) unchecked: Vec<UncheckedPart>,
-    /// What it said of itself; nothing if it was never listed.
+    /// The server's handshake; `None` if it was never listed.
     pub(crate) handshake: Option<Arc<HandshakeInfo>>,
-    /// Its lists could not be refreshed: nothing of it is listed, but calls by name still find it.
+    /// Whether its lists could not be refreshed: nothing of it is listed, but calls by name still
+    /// find it.
     pub(crate) hidden: bool,
     /// Listed by an additional instance, for that instance's client only.
     pub(crate) is_own: bool,
+    /// What in its texts a person should look at, with the name of what it was found in.
+    pub(crate) findings: Vec<(String, Finding)>,
 }
 
 impl ServerCatalog {
@@ -59,10 +66,11 @@ impl ServerCatalog {
             handshake: None,
             hidden: false,
             is_own: false,
+            findings: Vec::new(),
         }
     }
 
-    /// Takes in a listing. Schemas that were not looked at before are looked at, which takes time.
+    /// Builds the catalog from a listing. Examines schemas that are new, which takes time.
     pub(crate) fn new(listing: Listing, handshake: Option<Arc<HandshakeInfo>>) -> Self {
         let parts = listing.tools.iter().map(|tool| (tool, tool.unchecked()));
         let incomplete: Vec<_> = parts.filter(|(_, parts)| !parts.is_empty()).collect();
@@ -87,10 +95,11 @@ impl ServerCatalog {
             handshake,
             hidden: false,
             is_own: false,
+            findings: listing.findings,
         }
     }
 
-    /// Returns the catalog without these tools, which are suspended.
+    /// Returns the catalog without these suspended tools.
     pub(crate) fn without(&self, suspended: &[&str]) -> Self {
         let mut catalog = self.clone();
         let is_suspended = |name: &str| suspended.contains(&name);
@@ -101,12 +110,43 @@ impl ServerCatalog {
         catalog
     }
 
-    /// Tells whether it has a tool of this name.
+    /// Notes which tools are offered though nobody approved them.
+    pub(crate) fn mark_unapproved(&self, server: ServerId, pins: &Pins) {
+        for tool in &self.tools {
+            tool.set_unapproved(pins.is_unapproved(server, PinKind::Tool, &tool.name));
+        }
+    }
+
+    /// Returns the catalog without what is held back until somebody approves it.
+    pub(crate) fn without_unapproved(&self, server: ServerId, pins: &Pins) -> Self {
+        let mut catalog = self.clone();
+        let mut withheld = Vec::new();
+        let mut is_offered = |kind, name: &str, version| {
+            let reason = pins.reason(server, kind, name, version);
+            if let Some(why) = reason {
+                withheld.push((name.escape_debug().to_string(), quarantined(why)));
+            }
+            reason.is_none()
+        };
+        catalog
+            .tools
+            .retain(|tool| is_offered(PinKind::Tool, &tool.name, tool.version));
+        catalog
+            .prompts
+            .retain(|item| is_offered(PinKind::Prompt, &item.name, item.version));
+        catalog
+            .templates
+            .retain(|item| is_offered(PinKind::Template, &item.name, item.version));
+        catalog.excluded.extend(withheld);
+        catalog
+    }
+
+    /// Returns whether it has a tool of this name.
     pub(crate) fn has_tool(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| *tool.name == *name)
     }
 
-    /// Tells whether clients would see the same lists.
+    /// Returns whether clients would see the same lists.
     pub(crate) fn offers_the_same(&self, other: &Self) -> bool {
         self.hidden == other.hidden
             && self.has_tools_of(other)
@@ -126,6 +166,11 @@ impl ServerCatalog {
     pub(crate) fn has_resources_of(&self, other: &Self) -> bool {
         are_same(&self.resources, &other.resources) && are_same(&self.templates, &other.templates)
     }
+}
+
+/// Says why something is held back.
+pub(crate) fn quarantined(why: &str) -> String {
+    format!("quarantined: {why}")
 }
 
 fn are_same(items: &[Item], others: &[Item]) -> bool {

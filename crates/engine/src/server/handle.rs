@@ -1,5 +1,5 @@
-//! What callers hold of a server: its live link, or why there is none. Shared behind one `Arc`; every
-//! wait here has the caller's deadline, and the number of waiting callers is bounded.
+//! The handle of a server: its live link, or why there is none. Shared behind one `Arc`; every wait
+//! here has the caller's deadline, and the number of waiting callers is bounded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,16 +30,16 @@ use crate::error::{CallError, Full};
 use crate::known_secrets::KnownSecrets;
 use crate::schema::Permits;
 
-/// The open link while the server is ready, else the reason it is not.
+/// The open link while the server is ready, else why it is not.
 #[derive(Clone)]
 pub(crate) enum LinkState {
-    /// Nobody has needed it yet.
+    /// Not needed yet (lazy start).
     Cold,
     /// It is being started.
     Starting,
-    /// It answers.
+    /// It is ready.
     Ready(Arc<Link>),
-    /// It is down; the second is when it is tried again.
+    /// It is down, for this reason; the second value is the time of the next attempt.
     Down(Arc<str>, Option<Instant>),
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum RunnerCommand {
     Restart,
 }
 
-/// A server, as seen by everyone but its runner.
+/// A server, as used by all other parts than its runner.
 pub(crate) struct ServerHandle {
     pub(crate) id: ServerId,
     pub(crate) name: ServerName,
@@ -70,15 +70,15 @@ pub(crate) struct ServerHandle {
     pub(crate) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: ReadUsage,
-    /// What it used during the last minutes.
+    /// Its resource usage during the last minutes.
     pub(crate) usage_history: Arc<UsageHistory>,
-    /// Redacted from everything it sends.
+    /// The secrets to redact from everything the server sends.
     pub(crate) known: Arc<KnownSecrets>,
-    /// The secrets of the project that its newest instance was given.
+    /// The secrets passed to its newest instance.
     pub(crate) secrets_used: SecretsUsed,
     /// The credentials for a remote server, unless its spec has them.
     pub(crate) credentials: Option<Credentials>,
-    /// Callers that wait for the server to come up.
+    /// Callers that wait until the server is ready.
     pub(crate) waiting: WaitingCallers,
     /// How many interrupted calls may be retried.
     pub(crate) retries: RetryBudget,
@@ -88,10 +88,10 @@ pub(crate) struct ServerHandle {
     pub(crate) profiles: Arc<Profiles>,
 }
 
-/// `Retry-After` of a call that the server has no room for.
+/// `Retry-After` of a call that is refused because the server is busy.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
-/// Why no call is sent to a server that runs.
+/// Why no calls are sent to a running server.
 pub(crate) const UNANSWERED: &str = "3 consecutive timeouts, circuit open";
 
 impl ServerHandle {
@@ -103,7 +103,8 @@ impl ServerHandle {
         }
     }
 
-    /// Returns the live link at once if there is one; wakes or waits for a server that is coming.
+    /// Returns the live link immediately if there is one; otherwise wakes the server or waits for
+    /// it.
     pub(crate) async fn link(
         &self,
         agent: &AgentName,
@@ -116,7 +117,7 @@ impl ServerHandle {
         self.come_up(within).await
     }
 
-    /// Tells whether a call of the agent's would find room now; another may take it in the meantime.
+    /// Returns whether there is room for a call of this agent now; another call may take it first.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         match &*self.live.borrow() {
             LinkState::Ready(link) => link.has_room(agent),
@@ -177,7 +178,7 @@ impl ServerHandle {
         }
     }
 
-    /// Lets a caller wait for the server to come up, unless too many do.
+    /// Returns a permit to wait until the server is ready, unless too many callers wait.
     pub(super) fn wait_permit(&self, agent: &AgentName) -> Result<WaitPermit<'_>, CallError> {
         self.waiting.permit(agent).ok_or_else(|| self.busy())
     }

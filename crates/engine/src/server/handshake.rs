@@ -1,5 +1,5 @@
-//! The handshake with a server: `server/discover` first, `initialize` if that is refused, unanswered
-//! or known to be wanted; the first answer counts. All within one deadline.
+//! The handshake with a server: `server/discover` first; `initialize` if that is refused,
+//! unanswered or known to be required. The first response counts. One deadline for all of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use super::link::{InFlight, Link};
 use super::listing::describe;
 use super::pending::{Answer, Failure};
 
-/// How much is kept of what a server says about itself.
+/// The longest `serverInfo` that is kept.
 const LONGEST_INFO: usize = 16 << 10;
-/// How much is kept of what a server wants clients to know.
+/// The longest `instructions` that are kept.
 const LONGEST_INSTRUCTIONS: usize = 64 << 10;
 
-/// What a server said about itself, kept.
+/// The result of a handshake.
 #[derive(Debug, Clone)]
 pub(crate) struct HandshakeInfo {
     pub(crate) era: Era,
@@ -36,7 +36,7 @@ pub(crate) struct HandshakeInfo {
     pub(crate) instructions: Option<String>,
 }
 
-/// A greeting as remembered in the store.
+/// A handshake result as stored.
 #[derive(Serialize, Deserialize)]
 struct StoredHandshake {
     version: String,
@@ -46,7 +46,7 @@ struct StoredHandshake {
 }
 
 impl HandshakeInfo {
-    /// Keeps a greeting, but for the server's own secrets: it is shown, and remembered in the store.
+    /// Keeps the result of a handshake with secrets redacted: it is shown and stored.
     fn keep(greeted: &HandshakeResult<'_>, redactor: &Redactor) -> Self {
         let info = greeted.server_info;
         let info = info.filter(|info| info.text().len() <= LONGEST_INFO);
@@ -63,12 +63,19 @@ impl HandshakeInfo {
         }
     }
 
-    /// Tells whether the server declared a capability.
+    /// Returns what it wants clients to know, without what nobody sees in it. fault L2
+    pub(crate) fn shown_instructions(&self) -> Option<String> {
+        let text = self.instructions.as_deref()?;
+        let clean = gantry_model::hidden::clean(text);
+        Some(clean.map_or_else(|| text.to_owned(), |(clean, _)| clean))
+    }
+
+    /// Returns whether the server declared a capability.
     pub(crate) fn has(&self, capability: &str) -> bool {
         self.capabilities.as_raw().get(capability).is_some()
     }
 
-    /// Tells whether the server tells of changes of single resources.
+    /// Returns whether the server supports resource subscriptions.
     pub(crate) fn subscribes(&self) -> bool {
         let resources = self.capabilities.as_raw().get("resources");
         let subscribe = resources.and_then(|resources| resources.get("subscribe"));
@@ -104,7 +111,7 @@ impl HandshakeInfo {
     }
 }
 
-/// Why a server could not be greeted.
+/// Why a handshake failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum HandshakeFailure {
     #[error("did not answer `{0}` within {waited}", waited = period::about(*.1))]
@@ -117,7 +124,7 @@ pub(crate) enum HandshakeFailure {
     Cut(Failure),
 }
 
-/// Greets a server in the era it wants, on behalf of clients that can do this.
+/// Performs the handshake in the server's era, and declares these client capabilities.
 pub(crate) async fn greet(
     link: &Arc<Link>,
     hint: Option<Era>,
@@ -148,7 +155,7 @@ pub(crate) async fn greet(
     let silent = |method| HandshakeFailure::Silent(method, begun.elapsed());
     let handshake = waited.unwrap_or_else(|_| {
         Err(match refused {
-            // Who does not know `initialize` is of the other era, and let its probe hang.
+            // A server without `initialize` is stateless, and did not answer the probe yet.
             Some(HandshakeFailure::Refused { code, .. }) if code == METHOD_NOT_FOUND => {
                 silent("server/discover")
             }
@@ -160,8 +167,8 @@ pub(crate) async fn greet(
     Ok(handshake)
 }
 
-/// Waits a moment for the probe alone, then sends `initialize` beside it; if that is `refused`, the
-/// probe may yet be answered.
+/// Waits a moment for the probe alone, then also sends `initialize`; if that is `refused`, the
+/// probe may still be answered.
 async fn probed(
     link: &Arc<Link>,
     who: (&Identity, ClientCapabilities),
@@ -180,7 +187,7 @@ async fn probed(
             tokio::select! {
                 biased;
                 handshake = &mut initialize => match handshake {
-                    // A stateless server that takes its time does not know the method.
+                    // A slow stateless server does not know the method.
                     Err(error @ HandshakeFailure::Refused { .. }) => {
                         *refused = Some(error.clone());
                         judge_probe(link, probe.await)?.ok_or(error)
@@ -196,12 +203,12 @@ async fn probed(
     }
 }
 
-/// Reads the probe's answer; `None` means `initialize`.
+/// Evaluates the response to the probe; `None` means that `initialize` is required.
 fn judge_probe(link: &Link, answer: Answer) -> Result<Option<HandshakeInfo>, HandshakeFailure> {
     let outcome = match &answer {
         Answer::Result(raw) => Outcome::Result(trusted(raw)),
         Answer::Error(raw) => Outcome::Error(trusted(raw)),
-        // What is no valid answer is not a stateless server's.
+        // An invalid response does not come from a stateless server.
         Answer::Failed(Failure::Protocol(_)) => return Ok(None),
         Answer::Failed(Failure::Remote(error)) if error.is_unknowing() => return Ok(None),
         Answer::Failed(failure) => return Err(HandshakeFailure::Cut(failure.clone())),
@@ -242,7 +249,7 @@ async fn initialize(
     }
 }
 
-/// Returns what a quiet server is asked to show that it is there.
+/// Returns the request that checks whether a quiet server still responds.
 pub(crate) fn health_question(era: Era) -> (&'static str, Option<RawBuf>) {
     match era {
         Era::Handshake => ("ping", None),
@@ -253,12 +260,12 @@ pub(crate) fn health_question(era: Era) -> (&'static str, Option<RawBuf>) {
     }
 }
 
-/// Bytes that came out of the strict parser.
+/// Wraps bytes that were already parsed strictly.
 pub(crate) fn trusted(raw: &[u8]) -> Raw<'_> {
     Raw::trusted(std::str::from_utf8(raw).unwrap_or("null"))
 }
 
-/// The same, to be read and not kept: long ones are not looked through for line breaks.
+/// The same, for reading only: skips the search for line breaks.
 pub(crate) fn readable(raw: &[u8]) -> Raw<'_> {
     Raw::known(std::str::from_utf8(raw).unwrap_or("null"))
 }

@@ -1,4 +1,4 @@
-//! The open connection to one server: sends requests, matches responses, and bounds everything else
+//! The open connection to one server: sends requests, matches responses, and limits everything else
 //! that the server sends. Never restarts anything: the runner watches `trouble` and decides.
 
 mod breaker;
@@ -27,7 +27,7 @@ use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
 use super::logs::{LogStream, Logs};
 use super::pending::{
-    Answer, CallerPresence, Entered, Failure, Finished, Outgoing, Pending, QueueView,
+    Answer, CallerPresence, Entered, Failure, Finished, LaneTime, Outgoing, Pending, QueueView,
 };
 use super::server_requests::{CallerChannel, Elicitations, SessionRequests};
 use super::topics::Topics;
@@ -36,14 +36,14 @@ use crate::request::CancelReason;
 use crate::transport::http::{MessageHead, RateLimit};
 use crate::transport::stdio::{Batching, SendError};
 
-/// A list may be this many times longer than other lines: what is too long in it is left out, and
-/// the server stays (fault S19).
+/// A list may be this many times longer than other lines: items that are too long are left out, and
+/// the server stays connected (fault S19).
 const LISTING_LINES: usize = 4;
 
-/// With fewer calls than this on a link a caller writes its own line at once.
+/// With fewer calls than this on a link, a caller writes its own line immediately.
 const FEW: usize = 4;
 
-/// How a link is bounded.
+/// The limits of a link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkLimits {
     pub(crate) lanes: u32,
@@ -51,19 +51,19 @@ pub(crate) struct LinkLimits {
     pub(crate) line_bytes: usize,
     pub(crate) depth: usize,
     pub(crate) late_grace: Duration,
-    /// Client capabilities were declared to the server.
+    /// Whether client capabilities were declared to the server.
     pub(crate) asks: bool,
 }
 
-/// Counters of what a server did besides answering.
+/// Counters of messages other than responses.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) noise: AtomicU64,
     pub(crate) late: AtomicU64,
     pub(crate) refused_requests: AtomicU64,
-    /// Notifications that were too long to be passed on.
+    /// Notifications that were too long to be forwarded.
     pub(crate) dropped: AtomicU64,
-    /// For how long a remote server wants no calls, on any of its connections.
+    /// The rate limit set by a remote server, for all of its connections.
     pub(crate) rate_limit: Arc<RateLimit>,
 }
 
@@ -73,65 +73,68 @@ pub(crate) struct Link {
     pub(super) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     pub(super) limits: LinkLimits,
-    /// The next id; it begins at a random number of this boot, so that nothing that answers a
-    /// dead gateway's call can be taken for an answer to ours.
+    /// The next id. It starts at a random number of this boot, so that a late response to a call of
+    /// an earlier gateway process cannot be taken for a response to one of this process.
     next_id: AtomicU64,
     /// A protocol error that the runner must handle.
     trouble: Mutex<Option<String>>,
     pub(crate) troubled: Notify,
-    /// The server has closed its stdin; if it does not end, it is of no use.
+    /// Signals that the server has closed its stdin; if it does not exit, it is killed.
     pub(crate) input_closed: Notify,
-    /// A connection was cut: the server's health should be checked.
+    /// Signals that a connection was cut: the server's health should be checked.
     pub(crate) doubted: Notify,
     /// How many calls agents have made.
     pub(crate) calls: AtomicU64,
     /// How many lines the server has written.
     lines: AtomicU64,
-    /// One more than there were lines when a call last timed out without any since it began.
+    /// One more than the number of lines at the start of the last call that timed out without any
+    /// output.
     missed: AtomicU64,
-    /// The list that is being asked for, 0 if none is: its answer may be longer than others.
+    /// The id of the current list request, 0 if there is none: its response may be longer.
     listing: AtomicU64,
-    /// The circuit breaker: consecutive calls without a sign of life.
+    /// The circuit breaker: counts consecutive calls without any output.
     pub(crate) breaker: LinkBreaker,
-    /// The server says that its lists changed; looked at by the runner at most once a second.
+    /// Announced list changes; the runner handles them at most once a second.
     pub(crate) lists: ListChanges,
     inbound: Mutex<inbox::Budget>,
     /// The newest subscription that the server has acknowledged.
     acknowledged: watch::Sender<u64>,
-    /// From which level on the server was asked to log.
+    /// The log level that was requested from the server.
     log_level: Mutex<Option<LogLevel>>,
     /// Requests of the server that belong to no single call.
     pub(super) session_requests: SessionRequests,
-    /// Who is notified of changed resources, once the server is ready.
+    /// The listeners of resource changes, set once the server is ready.
     topics: OnceLock<Arc<Topics>>,
-    /// Pending URL elicitations and whom to notify when they complete.
+    /// Pending URL elicitations, and the clients to notify when they complete.
     pub(super) elicitations: Elicitations,
     tracker: TaskTracker,
-    /// No lane is held for a late answer any more.
+    /// Ends the waits for late responses that hold lanes.
     pub(super) ended: CancellationToken,
 }
 
-/// Why a call was not accepted by a link.
+/// Why a link refused a call.
 #[derive(Debug)]
 pub(crate) enum LinkRefusal {
-    /// Too many wait already.
+    /// Too many calls are waiting.
     Busy,
     /// The link has ended.
     Ended(Failure),
-    /// The server does not read.
+    /// The server does not read its input.
     NotReading,
-    /// So many calls in a row went unanswered that none is sent for this long.
+    /// The circuit breaker is open for this long.
     Silent(Duration),
 }
 
-/// A call's message, and what its head repeats of it where messages have heads.
+/// A call's message, and the parts of it that an HTTP head repeats.
 pub(crate) struct CallMessage {
     pub(crate) line: OneLine,
     pub(crate) head: Option<Box<MessageHead>>,
-    /// Its method, if it is one of MCP's.
+    /// Its method, if it is part of MCP.
     pub(crate) method: Option<Method>,
-    /// The reason that its caller gives when it cancels the call.
+    /// The caller's reason for a cancellation.
     pub(crate) reason: Option<CancelReason>,
+    /// How many other agents may call the server.
+    pub(crate) others: u32,
 }
 
 impl From<OneLine> for CallMessage {
@@ -141,11 +144,12 @@ impl From<OneLine> for CallMessage {
             head: None,
             method: None,
             reason: None,
+            others: 0,
         }
     }
 }
 
-/// A call on a link. Dropping it cancels the call: the server is notified, its lane is freed.
+/// A call on a link. Dropping it cancels the call: the server is notified, its lane is released.
 pub(crate) struct InFlight {
     link: Arc<Link>,
     id: u64,
@@ -156,9 +160,11 @@ pub(crate) struct InFlight {
     farewell: CancelNotice,
     admitted: Admitted,
     reason: Option<CancelReason>,
+    /// Set if the call had to wait for a lane.
+    lane_time: Option<LaneTime>,
 }
 
-/// Whether the server is notified when nobody waits for a response any more.
+/// Whether the server is notified when the caller stops waiting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CancelNotice {
     Cancelled,
@@ -212,7 +218,7 @@ impl Link {
         }
     }
 
-    /// Sets who is notified of changed resources.
+    /// Sets the listeners of resource changes.
     pub(crate) fn set_topics(&self, topics: &Arc<Topics>) {
         self.topics.get_or_init(|| Arc::clone(topics));
     }
@@ -226,7 +232,7 @@ impl Link {
     pub(crate) async fn acknowledged(&self, id: u64) {
         let mut newest = self.acknowledged.subscribe();
         let noted = newest.wait_for(|newest| *newest >= id).await;
-        // The sender is ours, so that it cannot be gone.
+        // This link owns the sender, so it cannot be closed.
         drop(noted);
     }
 
@@ -248,7 +254,10 @@ impl Link {
             head,
             method,
             reason,
+            others,
         } = line.into();
+        // An instance of one client's is shared with nobody.
+        let others = if self.limits.asks { 0 } else { others };
         let call = Outgoing {
             id,
             line: line.into_bytes(),
@@ -260,13 +269,17 @@ impl Link {
         let client = caller_channel
             .as_ref()
             .map(|caller_channel| Arc::clone(&caller_channel.client));
-        let (entered, answer) = self.pending.enter(agent, call, caller_channel);
+        let (entered, answer) = self.pending.enter((agent, others), call, caller_channel);
+        let mut lane_time = None;
         let entered = match entered {
             Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {
                 SendError::NotReading => LinkRefusal::NotReading,
                 SendError::Closed => LinkRefusal::Ended(unsent(error)),
             }),
-            Entered::Queued => Ok(()),
+            Entered::Queued(time) => {
+                lane_time = Some(time);
+                Ok(())
+            }
             Entered::Full => Err(LinkRefusal::Busy),
             Entered::Ended(failure) => Err(LinkRefusal::Ended(failure)),
         };
@@ -279,6 +292,7 @@ impl Link {
         entered.map(|()| {
             let mut call = self.in_flight(id, answer, CancelNotice::Cancelled, admitted);
             call.reason = reason;
+            call.lane_time = lane_time;
             call
         })
     }
@@ -299,10 +313,11 @@ impl Link {
             farewell,
             admitted,
             reason: None,
+            lane_time: None,
         }
     }
 
-    /// Writes a call that has a lane; if that cannot be done, the call is no longer pending.
+    /// Writes a call that has a lane; on failure the call is no longer pending.
     fn write(&self, call: Outgoing, others: usize) -> Result<(), SendError> {
         let id = call.id;
         let company = if others < FEW {
@@ -316,7 +331,7 @@ impl Link {
             .inspect_err(|error| self.finish(id, Answer::Failed(unsent(*error))))
     }
 
-    /// Writes the calls that freed lanes let through.
+    /// Writes the calls that got released lanes.
     fn write_next(&self, mut next: Option<Outgoing>) {
         while let Some(call) = next {
             let id = call.id;
@@ -341,7 +356,7 @@ impl Link {
         }
     }
 
-    /// Ends a call with what came for it; counts what nobody waited for.
+    /// Ends a call with its result; counts results without a waiting caller.
     fn finish(&self, id: u64, answer: Answer) {
         let Finished { waited, next } = self.pending.finish(id, answer);
         self.write_next(next);
@@ -350,7 +365,7 @@ impl Link {
         }
     }
 
-    /// Sends a request of our own, which takes no lane; bounded by `within`.
+    /// Sends a request of the gateway, which takes no lane, and waits `within` for the response.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         method: &str,
@@ -364,7 +379,7 @@ impl Link {
         }
     }
 
-    /// Sends a request of our own and returns it in flight.
+    /// Sends a request of the gateway and returns it in flight.
     pub(crate) fn ask_begin(
         self: &Arc<Self>,
         method: &str,
@@ -390,13 +405,13 @@ impl Link {
         }
     }
 
-    /// Sends a notification; dropped if the server does not read.
+    /// Sends a notification; drops it if the server does not read.
     pub(crate) fn notify(&self, method: &str, params: Option<&RawBuf>) {
         let line = OneLine::notification(method, params.map(Payload::from));
         self.send_headed(line, self.outbox.head(method));
     }
 
-    /// Sends a message that nobody waits for; dropped if the server does not read.
+    /// Sends a message that expects no response; drops it if the server does not read.
     pub(super) fn send_loosely(&self, line: OneLine) {
         self.send_headed(line, None);
     }
@@ -407,12 +422,12 @@ impl Link {
             .unwrap_or_default();
     }
 
-    /// Notes the version that was agreed on, which requests over HTTP name.
+    /// Stores the negotiated version, which HTTP requests name.
     pub(crate) fn set_version(&self, version: ProtocolVersion) {
         self.outbox.set_version(version);
     }
 
-    /// Tells whether what is sent has a head of its own, which repeats parts of it.
+    /// Returns whether messages have an HTTP head that repeats parts of them.
     pub(crate) fn has_heads(&self) -> bool {
         matches!(self.outbox, Outbox::Http(_))
     }
@@ -427,7 +442,7 @@ impl Link {
         self.outbox.cancel(id, Some(notice.into_bytes()));
     }
 
-    /// Tells whether that is the id of the list that was asked for last.
+    /// Returns whether this is the id of the current list request.
     fn is_listing(&self, id: u64) -> bool {
         self.listing.load(Ordering::Relaxed) == id && self.pending.contains(id)
     }
@@ -437,12 +452,12 @@ impl Link {
         self.lines.load(Ordering::Relaxed)
     }
 
-    /// Tells whether a call timed out, and the server has written nothing since that call began.
+    /// Returns whether a call timed out and the server has written nothing since that call began.
     pub(crate) fn is_mute(&self) -> bool {
         self.missed.load(Ordering::Relaxed) == self.lines() + 1
     }
 
-    /// Takes a call back on behalf of a caller that has left or has waited long enough.
+    /// Cancels a call whose caller has left or timed out.
     fn cancel(self: &Arc<Self>, call: &InFlight, reason: &str, keep_lane: bool) {
         let id = call.id;
         let (sent, next) = self.pending.abandon(id, keep_lane);
@@ -466,8 +481,8 @@ impl Link {
         }
     }
 
-    /// Writes what senders had to leave, until the link is closed; calls whose line the server
-    /// never took fail after `deadline`.
+    /// Writes lines that senders could not write immediately, until the link is closed; a call
+    /// whose line the server does not read fails after `deadline`.
     pub(crate) async fn run_writer(&self, deadline: Duration) {
         let not_reading = |id| self.finish(id, Answer::Failed(Failure::NotReading));
         if self.outbox.run(deadline, not_reading).await {
@@ -475,14 +490,14 @@ impl Link {
         }
     }
 
-    /// Ends everything that waits on the link, and closes the server's input.
+    /// Ends all waits on the link, and closes the server's input.
     pub(crate) fn end(&self, failure: &Failure) {
         self.ended.cancel();
         self.pending.end(failure);
         self.outbox.close();
     }
 
-    /// Closes the server's input, so that a well-behaved server ends.
+    /// Closes the server's input, so that a well-behaved server exits.
     pub(crate) fn close_input(&self) {
         self.outbox.close();
     }
@@ -491,12 +506,12 @@ impl Link {
         self.pending.view()
     }
 
-    /// Tells whether a call of the agent's would get a lane now, or a place in the queue.
+    /// Returns whether there is a lane or a place in the queue for a call of this agent.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         self.pending.has_room(agent)
     }
 
-    /// Takes what the runner must look at, if there is something.
+    /// Takes the protocol error that the runner must handle, if there is one.
     pub(crate) fn take_trouble(&self) -> Option<String> {
         self.trouble.lock().take()
     }
@@ -515,7 +530,7 @@ impl Link {
     }
 }
 
-/// Says why a line was not taken.
+/// Returns the failure of a line that was not sent.
 fn unsent(error: SendError) -> Failure {
     match error {
         SendError::NotReading => Failure::NotReading,
@@ -523,31 +538,37 @@ fn unsent(error: SendError) -> Failure {
     }
 }
 
-/// When a call is given up.
+/// The timeouts of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
-    /// Longest silence.
+    /// The longest time without any sign of progress.
     pub(crate) quiet: Duration,
-    /// Longest duration.
+    /// The longest total time.
     pub(crate) whole: Duration,
-    /// The server's own time: only who waited that long may call it silent, not a caller in a hurry.
+    /// The server's own timeout: only a call that waited this long counts for the circuit breaker,
+    /// not one with a short deadline of its caller.
     pub(crate) fair: Duration,
 }
 
 impl InFlight {
+    /// Returns where it will be known when the call got its lane, if it had to wait for one.
+    pub(crate) fn lane_time(&self) -> Option<LaneTime> {
+        self.lane_time.clone()
+    }
+
     /// Returns the upstream id.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Waits for the answer, however long that takes.
+    /// Waits for the response without a limit.
     pub(crate) async fn answer(mut self) -> Answer {
         let answer = (&mut self.answer).await;
         self.ended = true;
         answer.unwrap_or_else(|_| Answer::Failed(Failure::Exited("the link was closed".into())))
     }
 
-    /// Waits for the answer within the deadline; `Err` is how long was waited in vain.
+    /// Waits for the response within the deadline; `Err` is the time waited.
     pub(crate) async fn answer_within(mut self, deadline: Deadline) -> Result<Answer, Duration> {
         let begun = Instant::now();
         let mut until = begun + deadline.whole.min(deadline.quiet);

@@ -1,8 +1,9 @@
-//! Lists what a server offers: all pages, within bounds of pages, items and bytes.
+//! Fetches the lists of a server: all pages, with limits on pages, items and bytes.
 //!
-//! Secrets of the server are redacted. An unusable item is left out with a reason and its server
-//! stays; a list of tools that cannot be fetched at all is an error (row 2.6), one of prompts or
-//! resources is noted. Entry points: [`fetch`], and [`Listing::from_rows`] for a stored listing.
+//! Secrets of the server are redacted. An unusable item is left out with a reason; the server stays
+//! connected. A list of tools that cannot be fetched is an error (row 2.6); for prompts or
+//! resources it is only recorded. Entry points: [`fetch`], and [`Listing::from_rows`] for a stored
+//! listing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,52 +14,61 @@ use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::jsonrpc::{ErrorBody, Limits, METHOD_NOT_FOUND, Raw, RawBuf, validate};
 use gantry_model::mcp::{ListKind, Page, ShapeError, next_cursor_params};
+use gantry_model::pin::{Finding, MOST_FINDINGS, canonical, find_in_definition};
 use gantry_model::secret::Redactor;
 use gantry_model::spec::{ToolFilter, period};
-use gantry_store::CatalogRow;
+use gantry_store::{CatalogRow, ListedDefinition};
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::catalog::ServerCatalog;
 use super::handshake::{HandshakeInfo, trusted};
 use super::link::Link;
 use super::pending::{Answer, Failure};
 use crate::config::EngineLimits;
+use crate::pins::PinKind;
 use crate::tool::{Item, Tool, shown_name};
 
 /// The most bytes of one list, all its pages together.
 const MOST_BYTES: usize = 16 << 20;
-/// The most bytes of the definitions of one list that are kept.
+/// The most bytes of definitions that are kept per list.
 const MOST_KEPT_BYTES: usize = 16 << 20;
-/// The most things that are named as left out.
+/// The most omitted items that are reported.
 const MOST_EXCLUDED: usize = 100;
-/// How long a server's schemas may take to compile, all together; the rest is compiled when used.
+/// Time limit for compiling all schemas of a server; the rest is compiled on use.
 const MOST_COMPILING: Duration = Duration::from_secs(10);
-/// How many tools have their schemas compiled at once; each takes memory that most never need.
+/// How many tools have their schemas compiled in advance; each takes memory that is often never
+/// needed.
 const MOST_COMPILED: usize = 1024;
-/// Pages with fewer items than this on average are not asked for beyond [`EngineLimits::pages`].
+/// Beyond [`EngineLimits::pages`], pages are requested only if they have at least this many items
+/// on average.
 const ITEMS_PER_PAGE: usize = 8;
-/// How many times that many pages are asked for if there is enough on them.
+/// The factor by which [`EngineLimits::pages`] may be exceeded then.
 const MORE_PAGES: usize = 16;
-/// How much of a server's own message is shown.
+/// The most characters of a server's own message that are shown.
 const LONGEST_MESSAGE: usize = 200;
 
-/// How the definition of a tool is judged.
+/// Checks the definition of a tool.
 type Admit = fn(Raw<'_>, usize) -> Result<Tool, String>;
 
-/// What a server offers, judged.
+/// The checked lists of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) tools: Vec<Tool>,
     pub(crate) prompts: Vec<Item>,
     pub(crate) resources: Vec<Item>,
     pub(crate) templates: Vec<Item>,
-    /// What is not offered, and why.
+    /// Omitted items, and why.
     pub(crate) excluded: Vec<(String, String)>,
-    /// How many tools were listed and cannot be offered.
+    /// How many listed tools cannot be offered.
     pub(crate) refused: usize,
+    /// What was on the wire, by kind and name, until it is saved.
+    pub(crate) listed: HashMap<(String, String), ListedDefinition>,
+    /// What in texts a person should look at, with the name of what it was found in.
+    pub(crate) findings: Vec<(String, Finding)>,
 }
 
-/// Why a server's list could not be had.
+/// Why a list could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListingError {
     #[error("did not answer `{method}` within {}", period::about(*waited))]
@@ -87,7 +97,7 @@ pub(crate) enum ListingError {
 }
 
 impl ListingError {
-    /// Tells whether the server is there all the same, and can be asked again.
+    /// Returns whether the server is still usable, and the list can be requested again.
     pub(crate) fn leaves_server(&self) -> bool {
         match self {
             Self::Refused { .. } | Self::Shape { .. } | Self::Unreadable => true,
@@ -99,7 +109,7 @@ impl ListingError {
     }
 }
 
-/// Asks a server for everything it said it offers.
+/// Fetches all lists that the server declared.
 pub(crate) async fn fetch(
     link: &Arc<Link>,
     handshake: &HandshakeInfo,
@@ -116,7 +126,7 @@ pub(crate) async fn fetch(
         match pages(link, handshake, kind, limits, until).await {
             Ok(paging) => listing = judge(listing, paging, *limits, &redactor).await?,
             Err(error) if kind == ListKind::Tools => return Err(error),
-            // Many servers have resources and no templates, and do not know the method.
+            // Many servers have resources but no templates, and do not know the method.
             Err(ListingError::Refused {
                 code: METHOD_NOT_FOUND,
                 ..
@@ -136,7 +146,7 @@ pub(crate) async fn fetch(
     Ok(listing)
 }
 
-/// Asks for one page after the other.
+/// Requests one page after the other.
 async fn pages(
     link: &Arc<Link>,
     handshake: &HandshakeInfo,
@@ -181,7 +191,7 @@ fn params(handshake: &HandshakeInfo, cursor: Option<&str>) -> Option<RawBuf> {
     }
 }
 
-/// The pages of one list as they come in.
+/// The received pages of one list.
 struct Paging {
     kind: ListKind,
     pages: Vec<Bytes>,
@@ -189,7 +199,7 @@ struct Paging {
     seen: HashSet<String>,
     items: usize,
     bytes: usize,
-    /// Why not all pages were asked for.
+    /// Why not all pages were requested.
     stopped: Option<String>,
 }
 
@@ -206,7 +216,7 @@ impl Paging {
         }
     }
 
-    /// Takes a page in; true if there is another to ask for.
+    /// Adds a page; returns true if there is another one to request.
     fn take(&mut self, result: Bytes, limits: &EngineLimits) -> Result<bool, ShapeError> {
         let page = Page::read(self.kind, trusted(&result))?;
         self.items += page.items().count();
@@ -233,7 +243,7 @@ impl Paging {
     }
 }
 
-/// Judges a whole list apart from the runtime's own threads: schemas take time to compile.
+/// Checks a whole list on a blocking thread: compiling schemas takes time.
 async fn judge(
     mut listing: Listing,
     paging: Paging,
@@ -249,7 +259,7 @@ async fn judge(
 }
 
 impl Listing {
-    /// Judges each item of a list.
+    /// Checks each item of a list.
     fn take(&mut self, paging: &Paging, limits: &EngineLimits, redactor: &Redactor) {
         let kind = paging.kind;
         let begun = Instant::now();
@@ -315,22 +325,44 @@ impl Listing {
             true => Ok(()),
             false => Err("it was listed before under the same name".to_owned()),
         };
-        match kind {
+        let name = match kind {
             ListKind::Tools => {
                 let tool = admit(raw, longest)?;
                 is_new(&tool.name)?;
+                let name = Arc::clone(&tool.name);
                 self.tools.push(tool);
+                name
             }
             ListKind::Prompts | ListKind::Resources | ListKind::ResourceTemplates => {
                 let item = Item::admit(kind, raw, longest)?;
                 is_new(&item.name)?;
+                let name = Arc::clone(&item.name);
                 self.items(kind).push(item);
+                name
             }
-        }
+        };
+        self.look_at(kind, &name, raw);
         Ok(())
     }
 
-    /// Returns the list of that kind, which is not that of tools.
+    /// Searches a definition for instructions to models (fault L1), and keeps it until it is saved.
+    fn look_at(&mut self, kind: ListKind, name: &str, raw: Raw<'_>) {
+        let findings = find_in_definition(raw);
+        let room = MOST_FINDINGS.saturating_sub(self.findings.len());
+        let noted = findings.iter().take(room);
+        let noted = noted.map(|finding| (name.escape_debug().to_string(), finding.clone()));
+        self.findings.extend(noted);
+        if PinKind::of(kind).is_some() {
+            let listed = ListedDefinition {
+                canonical: canonical(raw),
+                findings,
+            };
+            let key = (kind_name(kind).to_owned(), name.to_owned());
+            self.listed.insert(key, listed);
+        }
+    }
+
+    /// Returns the list of this kind; not for tools.
     fn items(&mut self, kind: ListKind) -> &mut Vec<Item> {
         match kind {
             ListKind::Prompts => &mut self.prompts,
@@ -339,7 +371,7 @@ impl Listing {
         }
     }
 
-    /// Leaves out the tools that the filter does, each with its reason.
+    /// Removes the tools that the filter excludes, each with its reason.
     pub(crate) fn filtered(mut self, filter: &ToolFilter) -> Self {
         if filter.is_empty() {
             return self;
@@ -360,7 +392,7 @@ impl Listing {
         }
     }
 
-    /// Returns what is to be remembered.
+    /// Returns the rows to store.
     pub(crate) fn to_rows(&self) -> Vec<CatalogRow> {
         let tools = self.tools.iter().map(|tool| {
             (
@@ -390,7 +422,7 @@ impl Listing {
         rows
     }
 
-    /// Takes over the versions that the store has counted.
+    /// Adds the version numbers that the store assigned.
     pub(crate) fn with_versions(mut self, rows: &[CatalogRow]) -> Self {
         let versions: HashMap<(&str, &str), u32> = rows
             .iter()
@@ -412,8 +444,28 @@ impl Listing {
         self
     }
 
-    /// Takes back what was remembered, without what is a secret by now; a row that cannot be read any
-    /// more is left out.
+    /// Takes over the versions of what is the same in a catalog that was counted before.
+    pub(crate) fn with_versions_of(mut self, known: &ServerCatalog) -> Self {
+        for tool in self.tools.iter_mut().filter(|tool| tool.version == 0) {
+            let mut all = known.tools.iter();
+            let same = all.find(|known| known.name == tool.name && known.hash == tool.hash);
+            tool.version = same.map_or(0, |known| known.version);
+        }
+        for (items, known) in [
+            (&mut self.prompts, &known.prompts),
+            (&mut self.resources, &known.resources),
+            (&mut self.templates, &known.templates),
+        ] {
+            for item in items.iter_mut().filter(|item| item.version == 0) {
+                let mut all = known.iter();
+                let same = all.find(|known| known.name == item.name && known.hash == item.hash);
+                item.version = same.map_or(0, |known| known.version);
+            }
+        }
+        self
+    }
+
+    /// Restores a stored listing, with current secrets redacted; unreadable rows are skipped.
     pub(crate) fn from_rows(rows: &[CatalogRow], redactor: &Redactor) -> Self {
         let mut listing = Self::default();
         let mut rows: Vec<&CatalogRow> = rows.iter().collect();
@@ -444,7 +496,7 @@ impl Listing {
     }
 }
 
-/// Tells whether a definition is asked for by the same name after its secrets were taken out.
+/// Returns whether a definition keeps its name after redaction.
 fn is_same(kind: ListKind, raw: Raw<'_>, shown: Raw<'_>) -> bool {
     raw.text() == shown.text() || kind.identity(raw).ok() == kind.identity(shown).ok()
 }
@@ -484,7 +536,7 @@ fn refused(method: &'static str, error: &[u8]) -> ListingError {
     }
 }
 
-/// Says to a person why there is no answer.
+/// Describes why there is no response.
 pub(crate) fn describe(failure: &Failure) -> String {
     match failure {
         Failure::Protocol(detail) => format!("what it sent is no answer: {detail}"),

@@ -1,5 +1,6 @@
-//! Log lines of a server: its stderr and the lines on its stdout that are not messages. Kept in a
-//! bounded ring, secrets redacted and control characters escaped, for `gantry logs` and crash reports.
+//! The log of a server: its stderr, and the lines on its stdout that are not messages. Kept in a
+//! bounded ring, with secrets redacted and control characters escaped, for `gantry logs` and crash
+//! reports.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,15 +17,15 @@ use crate::known_secrets::KnownSecrets;
 
 const RING_BYTES: usize = 64 * 1024;
 const LINE_BYTES: usize = 2 * 1024;
-/// How much is kept of a line on stdout that is not a message.
+/// How many bytes are kept of a line on stdout that is not a message.
 const STRAY_BYTES: usize = 400;
-/// How much is read beyond a cut, to find a secret that lies across it.
+/// How many bytes are read beyond a cut, to find a secret that spans it.
 const OVERLAP: usize = 2 * 1024;
 const TAIL_LINES: usize = 20;
-/// How much is shown of the exception that a traceback ends with.
+/// How many bytes of the exception at the end of a traceback are shown.
 const EXCEPTION_BYTES: usize = 300;
 
-/// Where a line was written.
+/// The source of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogStream {
     /// The server's stderr.
@@ -33,21 +34,21 @@ pub enum LogStream {
     Stdout,
     /// A log message of the protocol.
     Message,
-    /// Gantry itself, about the server.
+    /// Gantry's own messages about the server.
     Gantry,
 }
 
-/// One line that a server wrote.
+/// One line of a server's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Its number, which only grows, also when the server is replaced by another of its name. A line
-    /// that has not ended yet has none.
+    /// Its number, which only increases, even when the server is replaced by another of the same
+    /// name. `None` for an unfinished line.
     pub number: Option<u64>,
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Where.
+    /// The source.
     pub stream: LogStream,
-    /// What, with control characters escaped.
+    /// The text, with control characters escaped.
     pub text: String,
     /// The start of the server that wrote it, counted from 1.
     pub attempt: u64,
@@ -57,29 +58,29 @@ pub struct LogLine {
 pub(crate) struct Logs {
     ring: Mutex<Ring>,
     known: Arc<KnownSecrets>,
-    /// The number that the next line gets.
+    /// The number of the next line.
     end: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Ring {
     lines: VecDeque<LogLine>,
-    /// The number that the next line gets.
+    /// The number of the next line.
     end: u64,
-    /// The number of the first line of all.
+    /// The number of the very first line.
     begun: u64,
     bytes: usize,
     /// The unfinished last line of stderr, escaped.
     partial: String,
-    /// How many of the lines are of earlier instances.
+    /// How many of the lines belong to earlier instances.
     earlier: usize,
-    /// The start of the server that writes now.
+    /// The number of the current start.
     attempt: u64,
 }
 
 impl Logs {
     pub(crate) fn new(known: Arc<KnownSecrets>) -> Self {
-        // The time, so that numbers are higher than those of a server that it replaces.
+        // Numbers start at the time, so that they are higher than those of a replaced server.
         let end = unix_ms();
         Self {
             ring: Mutex::new(Ring {
@@ -97,12 +98,12 @@ impl Logs {
         self.end.subscribe()
     }
 
-    /// Returns at most so many lines from a number on, and moves the number behind them.
+    /// Returns at most `most` lines from a number on, and advances the number.
     pub(crate) fn read(&self, from: &mut u64, most: usize) -> Batch<LogLine> {
         let state = self.lock();
         let first = state.end - state.lines.len() as u64;
         let start = (*from).clamp(first, state.end);
-        // Whatever came before this log was of another server.
+        // Earlier numbers belong to a replaced server.
         let skipped = start.saturating_sub(*from).min(start - state.begun);
         let lines = state.lines.iter().skip((start - first) as usize);
         let items: Vec<LogLine> = lines.take(most).cloned().collect();
@@ -110,7 +111,7 @@ impl Logs {
         Batch { items, skipped }
     }
 
-    /// Tells whoever follows the log of the lines that were added.
+    /// Notifies the readers that follow the log.
     fn announce(&self, end: u64) {
         self.end.send_if_modified(|known| {
             let grows = end > *known;
@@ -133,7 +134,7 @@ impl Logs {
         self.ring.lock()
     }
 
-    /// Marks the start of a new instance, the how many-th of the server.
+    /// Marks the start of a new instance, with its number.
     pub(crate) fn begin_instance(&self, attempt: u64) {
         let mut state = self.lock();
         state.end_line(&self.redactor());
@@ -144,7 +145,7 @@ impl Logs {
         self.announce(end);
     }
 
-    /// Takes bytes of stderr as they come; an endless line is cut.
+    /// Adds bytes of stderr; a line that is too long is cut.
     pub(crate) fn stderr(&self, bytes: &[u8]) {
         let (mut state, redactor) = (self.lock(), self.redactor());
         for chunk in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -160,12 +161,12 @@ impl Logs {
         self.announce(end);
     }
 
-    /// Takes one whole line.
+    /// Adds one complete line.
     pub(crate) fn line(&self, stream: LogStream, bytes: &[u8]) {
         self.take(stream, bytes, LINE_BYTES);
     }
 
-    /// Takes the beginning of a line on stdout that is not a message.
+    /// Adds the beginning of a line on stdout that is not a message.
     pub(crate) fn stray(&self, bytes: &[u8]) {
         self.take(LogStream::Stdout, bytes, STRAY_BYTES);
     }
@@ -177,8 +178,7 @@ impl Logs {
         let mut text = String::new();
         escape_into(&mut text, &bytes[..window]);
         let mut text = redactor.redact(&text).into_owned();
-        // The end of the window may be the beginning of a secret, which what was redacted before it
-        // has brought nearer.
+        // The end of the window may be the start of a secret, and redaction may have moved it.
         let safe = match window == bytes.len() {
             true => text.len(),
             false => text.len().saturating_sub(overlap),
@@ -200,7 +200,7 @@ impl Logs {
         lines.skip(skip).collect()
     }
 
-    /// Returns the exception that a traceback on stderr ends with, if there is one.
+    /// Returns the exception at the end of a traceback on stderr, if there is one.
     pub(crate) fn exception(&self) -> Option<String> {
         let tail = self.stderr_tail();
         let is_frame =
@@ -252,8 +252,8 @@ impl Ring {
         }
     }
 
-    /// Cuts a line that goes on and on. What lies behind the cut stays, so that a secret that lies
-    /// across the next one is found whole.
+    /// Cuts a line that is too long. The text after the cut stays, so that a secret that spans the
+    /// next cut is found whole.
     fn cut(&mut self, redactor: &Redactor) {
         let most = LINE_BYTES + overlap(redactor);
         if self.partial.len() < most {
@@ -287,14 +287,14 @@ impl Ring {
     }
 }
 
-/// Returns how much behind a cut is looked at, so that a secret that lies across it is found whole.
+/// Returns how many bytes after a cut are examined, so that a secret that spans it is found whole.
 fn overlap(redactor: &Redactor) -> usize {
     OVERLAP.max(redactor.longest())
 }
 
-/// Makes bytes safe to show: invalid UTF-8 replaced, control characters as `\u{..}`.
+/// Appends bytes in printable form: invalid UTF-8 replaced, control characters as `\u{..}`.
 fn escape_into(out: &mut String, bytes: &[u8]) {
-    // Nearly everything is plain, and a flood of it costs little then. fault S16
+    // Nearly all input is plain, so that a flood is cheap. fault S16
     let is_plain = bytes.is_ascii() && !bytes.iter().any(u8::is_ascii_control);
     if is_plain && let Ok(text) = std::str::from_utf8(bytes) {
         out.push_str(text);
@@ -310,7 +310,7 @@ fn escape_into(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Returns bytes as a short, safe quotation.
+/// Returns bytes as a short, printable quotation.
 pub(crate) fn quote(bytes: &[u8], most: usize) -> String {
     let mut out = String::new();
     escape_into(&mut out, &bytes[..bytes.len().min(most)]);
@@ -361,7 +361,7 @@ mod tests {
         let read = logs.read(&mut at, 1);
         let gone = read.items[0].number.unwrap() - rest.len() as u64 - logs.lock().begun;
         assert_eq!(read.skipped, gone - 1);
-        // Who comes from a server of the same name that was replaced missed nothing of this one.
+        // A reader that followed a replaced server of the same name has missed no line of this one.
         let mut before = 5;
         assert!(logs.read(&mut before, 1).skipped < RING_BYTES as u64);
     }

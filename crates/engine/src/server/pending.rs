@@ -1,8 +1,8 @@
-//! The calls that wait for a response on one link, and the lanes they take. Each entry ends exactly
-//! once: by its response, by its caller leaving, or by the end of the link.
+//! The calls that wait for a response on one link, and their lanes. Each entry ends exactly once:
+//! by its response, by its caller leaving, or by the end of the link.
 //!
-//! Everything happens under one short lock; nothing here writes or waits. What must be written (the
-//! next call's line when a lane is freed) is returned to the caller of the method.
+//! All state is behind one short lock; nothing here writes or waits. A line that must be written
+//! (the next call's when a lane is released) is returned to the caller of the method.
 
 mod abandoned;
 mod pause;
@@ -11,7 +11,7 @@ mod recipient;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use self::abandoned::AbandonedCalls;
 use self::pause::Pause;
 pub(crate) use self::recipient::{ReachableCall, Recipient};
-use super::fair::FairQueue;
+use super::fair::{FairQueue, may_take};
 use super::server_requests::CallerChannel;
 use crate::answers::{AnswerBudget, AnswerPermit};
 pub(crate) use crate::transport::Failure;
@@ -37,11 +37,11 @@ pub(crate) enum Answer {
     Result(ResultBody),
     /// The server's `error`, raw.
     Error(Bytes),
-    /// There will be no answer of the server's.
+    /// No response from the server.
     Failed(Failure),
 }
 
-/// A raw result, and what it takes of the budget for answers.
+/// A raw result, and its share of the response budget.
 #[derive(Debug)]
 pub(crate) struct ResultBody {
     raw: Bytes,
@@ -71,53 +71,56 @@ impl Deref for ResultBody {
     }
 }
 
-/// A line that is to be written to the server, with the call it belongs to.
+/// A line to write to the server, with its call.
 pub(crate) struct Outgoing {
     pub(crate) id: u64,
     pub(crate) line: Vec<u8>,
-    /// What an HTTP head repeats of it.
+    /// Its HTTP head.
     pub(crate) head: Option<Box<MessageHead>>,
-    /// Its method, if it is one of MCP's.
+    /// Its method, if it is part of MCP.
     pub(crate) method: Option<Method>,
 }
 
-/// What became of a call that was entered.
+/// The outcome of adding a call.
 pub(crate) enum Entered {
-    /// It has a lane: write the line now; with how many others are on the link.
+    /// It has a lane: write the line now. The number is that of the other calls on the link.
     Write(Outgoing, usize),
-    /// It waits for a lane.
-    Queued,
-    /// Too many wait already.
+    /// It waits for a lane, and will know when it got one.
+    Queued(LaneTime),
+    /// Too many calls are waiting.
     Full,
-    /// The link has ended, this way.
+    /// The link has ended, with this failure.
     Ended(Failure),
 }
 
-/// What follows the end of a call.
+/// When a call that had to wait got its lane, if it did.
+pub(crate) type LaneTime = Arc<OnceLock<Instant>>;
+
+/// The consequences of the end of a call.
 #[derive(Default)]
 pub(crate) struct Finished {
-    /// Somebody waited for it.
+    /// Whether a caller was waiting for it.
     pub(crate) waited: bool,
     /// The next call's line, to be written now.
     pub(crate) next: Option<Outgoing>,
 }
 
-/// How many calls there are on a link.
+/// The calls on a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueView {
     /// Calls that were sent and not answered.
     pub in_flight: usize,
     /// Calls that wait for a lane.
     pub waiting: usize,
-    /// Lanes there are.
+    /// The number of lanes.
     pub lanes: u32,
-    /// Lanes that stay closed for the late answer of a call that timed out.
+    /// Lanes that are held for the late response of a call that timed out.
     pub closed_lanes: u32,
 }
 
 pub(crate) struct Pending {
     state: Mutex<PendingState>,
-    /// What answers to agents are taken from.
+    /// The budget of responses to agents.
     answers: OnceLock<AnswerBudget>,
     lanes: u32,
 }
@@ -125,53 +128,58 @@ pub(crate) struct Pending {
 struct PendingState {
     entries: HashMap<u64, PendingCall, BuildHasherDefault<IdHasher>>,
     queue: FairQueue<Outgoing>,
+    lanes: u32,
     free: u32,
+    /// How many agents may call beside one that does, as last heard.
+    others: u32,
     closed_lanes: u32,
     abandoned: AbandonedCalls,
-    /// Questions to its client that may be for any call.
+    /// Requests to its client that may belong to any call.
     questions: u32,
     ended: Option<Failure>,
 }
 
-/// Whose call it is: of which agent, and of which session of it, if it has one.
+/// The owner of a call: its agent, and its session if it has one.
 pub(crate) type CallOwner = (AgentName, Option<u128>);
 
 struct PendingCall {
-    /// Whose call it is; nobody's if it is a request of our own.
+    /// The owner; `None` for a request of the gateway.
     owner: Option<CallOwner>,
-    /// Its method, if it is one of MCP's.
+    /// Its method, if it is part of MCP.
     method: Option<Method>,
-    /// `None` once the caller has left and only the lane waits for the late answer.
+    /// `None` once the caller has left and only the lane is held for the late response.
     answer: Option<oneshot::Sender<Answer>>,
-    /// How its caller hears of it, and can be asked.
+    /// The channel to its caller, for events and requests.
     caller_channel: Option<CallerChannel>,
     last_activity: Instant,
     pause: Pause,
     lane: Lane,
+    /// Set if the call has to wait for a lane.
+    lane_time: Option<LaneTime>,
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Lane {
-    /// Handshake, health and listing take none.
+    /// No lane: handshake, health check or listing.
     None,
-    /// Nor does a subscription, whose answer comes last, if at all.
+    /// No lane: a subscription, whose response comes last, if at all.
     Standing,
     Waiting,
-    /// It has a lane, and somebody is about to write its line.
+    /// It has a lane, and its line is about to be written.
     Handed,
-    /// Its caller left just then: whoever writes the line says so afterwards.
+    /// Its caller left at that moment: the writer of the line cancels it afterwards.
     Left,
     Taken,
 }
 
-/// What a call's line meets right before it is written, or right after.
+/// Whether the caller of a call is still waiting, before or after its line is written.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum CallerPresence {
     Waits,
     HasLeft,
 }
 
-/// Ids are counted up by us, so their own bits spread well enough.
+/// Ids are sequential, so their own bits are a sufficient hash.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -192,13 +200,15 @@ impl Hasher for IdHasher {
 }
 
 impl Pending {
-    /// Makes the place for calls; `late` is how long a server may speak of one that was left.
+    /// Creates the table; `late` is how long messages about an abandoned call are expected.
     pub(crate) fn new(lanes: u32, queue: usize, late: Duration) -> Self {
         Self {
             state: Mutex::new(PendingState {
                 entries: HashMap::default(),
                 queue: FairQueue::new(queue),
+                lanes,
                 free: lanes,
+                others: 0,
                 closed_lanes: 0,
                 abandoned: AbandonedCalls::new(late),
                 questions: 0,
@@ -213,18 +223,18 @@ impl Pending {
         self.state.lock()
     }
 
-    /// Has answers to agents take their room of a budget.
+    /// Sets the budget that responses to agents are charged to.
     pub(crate) fn charge(&self, answers: &AnswerBudget) {
         self.answers.get_or_init(|| answers.clone());
     }
 
-    /// Returns an answer with its room, else the failure to find it some. Taken here and not by who
-    /// waits for it, since a server may answer faster than those get their turn.
+    /// Charges a response to the budget; returns the failure if there is no room. Done here and not
+    /// by the waiting task, since a server may respond faster than tasks are scheduled.
     fn charged(&self, entry: &PendingCall, answer: Answer) -> Answer {
         let Answer::Result(mut body) = answer else {
             return answer;
         };
-        // A request of our own, or one that nobody waits for, keeps nothing.
+        // A request of the gateway, or one without a waiting caller, keeps nothing.
         if let (Some(answers), Some((agent, _)), Some(_)) =
             (self.answers.get(), &entry.owner, &entry.answer)
         {
@@ -236,10 +246,10 @@ impl Pending {
         Answer::Result(body)
     }
 
-    /// Enters a call of an agent's, which needs a lane.
+    /// Enters a call of an agent's, which needs a lane; `others` is how many other agents may call.
     pub(crate) fn enter(
         &self,
-        agent: &AgentName,
+        (agent, others): (&AgentName, u32),
         call: Outgoing,
         caller_channel: Option<CallerChannel>,
     ) -> (Entered, oneshot::Receiver<Answer>) {
@@ -249,12 +259,24 @@ impl Pending {
             return (Entered::Ended(failure.clone()), receiver);
         }
         let (id, method) = (call.id, call.method);
-        let (entered, lane) = if state.free > 0 {
+        state.others = others;
+        // Its own calls that wait already go first.
+        let is_next = state.queue.waiting(agent) == 0;
+        let (entered, lane, lane_time) = if is_next && state.may_take(state.queue.held(agent)) {
             state.free -= 1;
-            (Entered::Write(call, state.entries.len()), Lane::Taken)
+            state.queue.hold(agent);
+            let entered = Entered::Write(call, state.entries.len());
+            (entered, Lane::Taken, None)
         } else {
             match state.queue.push(agent, call) {
-                Ok(()) => (Entered::Queued, Lane::Waiting),
+                Ok(()) => {
+                    let time = LaneTime::default();
+                    (
+                        Entered::Queued(Arc::clone(&time)),
+                        Lane::Waiting,
+                        Some(time),
+                    )
+                }
                 Err(_) => return (Entered::Full, receiver),
             }
         };
@@ -273,12 +295,13 @@ impl Pending {
                 last_activity,
                 pause,
                 lane,
+                lane_time,
             },
         );
         (entered, receiver)
     }
 
-    /// Enters a request of our own, which takes no lane.
+    /// Adds a request of the gateway, which takes no lane.
     pub(crate) fn enter_own(
         &self,
         id: u64,
@@ -300,12 +323,13 @@ impl Pending {
                 "subscriptions/listen" => Lane::Standing,
                 _ => Lane::None,
             },
+            lane_time: None,
         };
         state.entries.insert(id, entry);
         Ok(receiver)
     }
 
-    /// Ends a call with its answer.
+    /// Ends a call with its result.
     pub(crate) fn finish(&self, id: u64, answer: Answer) -> Finished {
         let mut state = self.lock();
         state.abandoned.answered(id);
@@ -321,27 +345,27 @@ impl Pending {
         Finished { waited, next }
     }
 
-    /// Tells whether a call is pending.
+    /// Returns whether a call is pending.
     pub(crate) fn contains(&self, id: u64) -> bool {
         self.lock().entries.contains_key(&id)
     }
 
-    /// Tells whether a pending call has this method.
+    /// Returns whether a pending call has this method.
     pub(crate) fn is_of_method(&self, id: u64, method: Method) -> bool {
         let state = self.lock();
         let entry = state.entries.get(&id);
         entry.is_some_and(|entry| entry.method == Some(method))
     }
 
-    /// Tells whether the server was sent a call that is pending.
+    /// Returns whether a pending call was sent to the server.
     pub(crate) fn is_sent(&self, id: u64) -> bool {
         let state = self.lock();
         let entry = state.entries.get(&id);
         entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Standing | Lane::Taken))
     }
 
-    /// Returns the one call that an error without an id can be about: the only one outstanding, while
-    /// the server note_abandoned nothing for an abandoned call or a request of our own. fault S7
+    /// Returns the one call that an error without an id can belong to: the only one outstanding, if
+    /// the server owes no response to an abandoned call or to a request of the gateway. fault S7
     pub(crate) fn sole_outstanding(&self) -> Option<u64> {
         let state = self.lock();
         let call = state.only_call()?;
@@ -350,8 +374,8 @@ impl Pending {
         is_clear.then_some(call)
     }
 
-    /// Ends a call whose caller has left. With `keep_lane` its lane stays closed until the late
-    /// answer or `reopen`. The first value tells whether the server had been sent the call.
+    /// Ends a call whose caller has left. With `keep_lane` its lane is held until the late response
+    /// or `reopen`. The first value is whether the call had been sent to the server.
     pub(crate) fn abandon(&self, id: u64, keep_lane: bool) -> (bool, Option<Outgoing>) {
         let mut state = self.lock();
         let Some(mut entry) = state.entries.remove(&id) else {
@@ -364,7 +388,8 @@ impl Pending {
             }
             Lane::Handed => {
                 state.note_abandoned(id, &entry);
-                // Its line may be on its way. A cancellation that overtook it would cancel nothing.
+                // Its line may not be written yet. A cancellation that overtakes it would have no
+                // effect.
                 let next = state.release(&entry);
                 (entry.lane, entry.answer, entry.caller_channel) = (Lane::Left, None, None);
                 state.entries.insert(id, entry);
@@ -383,13 +408,13 @@ impl Pending {
         (true, state.release(&entry))
     }
 
-    /// Tells whether a line that was handed over is still to be written.
+    /// Returns whether a line that was handed over must still be written.
     pub(crate) fn before_writing(&self, id: u64) -> CallerPresence {
         self.lock().remove_left(id)
     }
 
-    /// Notes that a line that was handed over is written: from now on its call can be cancelled.
-    /// A caller that left meanwhile did not tell the server, and somebody must.
+    /// Records that a line that was handed over is written: from now on its call can be cancelled.
+    /// If its caller left meanwhile, the server must be notified now.
     pub(crate) fn after_writing(&self, id: u64) -> CallerPresence {
         let mut state = self.lock();
         if let Some(entry) = state.entries.get_mut(&id)
@@ -400,7 +425,7 @@ impl Pending {
         state.remove_left(id)
     }
 
-    /// Opens the lane of an abandoned call whose late answer never came.
+    /// Releases the lane of an abandoned call whose late response never came.
     pub(crate) fn reopen(&self, id: u64) -> Option<Outgoing> {
         let mut state = self.lock();
         if state.entries.get(&id)?.answer.is_some() {
@@ -410,7 +435,7 @@ impl Pending {
         state.release(&entry)
     }
 
-    /// Notes that a call is alive, and returns how its caller hears of it.
+    /// Records activity of a call, and returns the channel to its caller.
     pub(crate) fn progressed(&self, id: u64) -> Option<CallerChannel> {
         let mut state = self.lock();
         let entry = state.entries.get_mut(&id)?;
@@ -418,12 +443,12 @@ impl Pending {
         entry.caller_channel.clone()
     }
 
-    /// Returns how the caller of a call hears of it, and can be asked.
+    /// Returns the channel to the caller of a call.
     pub(crate) fn caller_channel(&self, id: u64) -> Option<CallerChannel> {
         self.lock().entries.get(&id)?.caller_channel.clone()
     }
 
-    /// Stops the clock of a call while its caller is asked, or starts it again.
+    /// Pauses the timeout of a call while its client answers a request, or resumes it.
     pub(crate) fn pause(&self, id: u64, asked: bool) {
         if let Some(entry) = self.lock().entries.get_mut(&id) {
             entry.last_activity = Instant::now();
@@ -438,7 +463,7 @@ impl Pending {
         Some(entry.pause.activity(entry.last_activity, Instant::now()))
     }
 
-    /// Ends the link: every call that waits hears of it, and none can be entered any more.
+    /// Ends the link: every waiting call fails, and no more calls are accepted.
     pub(crate) fn end(&self, failure: &Failure) {
         let entries = {
             let mut state = self.lock();
@@ -447,15 +472,15 @@ impl Pending {
             std::mem::take(&mut state.entries)
         };
         for waiting in entries.into_values().filter_map(|entry| entry.answer) {
-            // A caller that has just left needs no answer.
+            // A caller that has just left needs no response.
             drop(waiting.send(Answer::Failed(failure.clone())));
         }
     }
 
-    /// Tells whether a call of the agent's that is entered now would get a lane or wait for one.
+    /// Returns whether a call of this agent would get a lane or a place in the queue now.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         let state = self.lock();
-        state.free > 0 || state.queue.has_room(agent)
+        state.may_take(state.queue.held(agent)) || state.queue.has_room(agent)
     }
 
     pub(crate) fn view(&self) -> QueueView {
@@ -473,7 +498,7 @@ impl Pending {
 }
 
 impl PendingState {
-    /// Returns the one call that the server was sent and has not answered, if there is just one.
+    /// Returns the only call that was sent and not answered, if there is exactly one.
     fn only_call(&self) -> Option<u64> {
         let calls =
             |entry: &PendingCall| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
@@ -483,7 +508,7 @@ impl PendingState {
         (is_sent && sent.next().is_none()).then_some(*id)
     }
 
-    /// Gives the entry's lane to the next call in the queue, or back.
+    /// Passes the entry's lane to the next call in the queue, or releases it.
     fn release(&mut self, entry: &PendingCall) -> Option<Outgoing> {
         if !matches!(entry.lane, Lane::Handed | Lane::Taken) {
             return None;
@@ -491,24 +516,43 @@ impl PendingState {
         if entry.answer.is_none() {
             self.closed_lanes = self.closed_lanes.saturating_sub(1);
         }
-        while let Some(next) = self.queue.pop() {
+        if let Some((agent, _)) = &entry.owner {
+            self.queue.let_go(agent);
+        }
+        self.free += 1;
+        let (lanes, free, others) = (self.lanes, self.free, self.others);
+        let active = self.queue.active();
+        let may = |held: u32| may_take(lanes, free, held, (others, active));
+        while let Some(next) = self.queue.pop_if(may) {
             if let Some(waiting) = self.entries.get_mut(&next.id) {
                 waiting.lane = Lane::Handed;
+                if let Some(time) = &waiting.lane_time {
+                    time.get_or_init(Instant::now);
+                }
+                if let Some((agent, _)) = &waiting.owner {
+                    self.queue.hold(agent);
+                }
+                self.free -= 1;
                 return Some(next);
             }
         }
-        self.free += 1;
         None
     }
 
-    /// Notes that the server may still speak of a call that its caller has left.
+    /// Tells whether an agent that holds so many lanes may take one more now.
+    fn may_take(&self, held: u32) -> bool {
+        let agents = (self.others, self.queue.active());
+        may_take(self.lanes, self.free, held, agents)
+    }
+
+    /// Records that the server may still send messages about an abandoned call.
     fn note_abandoned(&mut self, id: u64, entry: &PendingCall) {
         if let Some(owner) = &entry.owner {
             self.abandoned.add(id, owner.clone());
         }
     }
 
-    /// Forgets a call whose caller left while its line was handed over.
+    /// Removes a call whose caller left while its line was handed over.
     fn remove_left(&mut self, id: u64) -> CallerPresence {
         match self.entries.get(&id) {
             Some(entry) if entry.lane == Lane::Left => {

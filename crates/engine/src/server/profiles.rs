@@ -1,12 +1,13 @@
-//! Additional instances of a server, one per client with capabilities. A server of the handshake era
-//! learns its client's capabilities once, when its link is opened, and sends requests accordingly; so
-//! such a client needs an instance of its own.
+//! Additional instances of a server, one per client with capabilities. A server of the handshake
+//! era learns its client's capabilities once, when its link is opened, and sends requests
+//! accordingly; so such a client needs its own instance.
 //!
-//! An instance belongs to one client from start to end and runs as many of its calls at once as the
-//! server allows: a request from the server is then for that client, whichever call it concerns. A
-//! client without a session is known by its key only, so its instance runs one call at a time, unless
-//! the server's requests name their call. Instances are started on demand and stopped when idle;
-//! their number is bounded and shared between agents (`pool`). Entry point: [`Profiles::link`].
+//! An instance belongs to one client for its whole life and runs as many of its calls at once as
+//! the server allows: a request from the server is then for that client, whichever call it
+//! concerns. A client without a session is known by its key only, so its instance runs one call at
+//! a time, unless the server's requests name their call. Instances are started on demand and
+//! stopped when idle; their number is bounded and shared between agents (`pool`). Entry point:
+//! [`Profiles::link`].
 
 mod own;
 mod pool;
@@ -38,44 +39,44 @@ use super::runner::RunnerContext;
 use super::topics::Topics;
 use crate::error::{CallError, Full};
 
-/// The least and the most instances there may be at once; between them as many as calls.
+/// The minimum and maximum number of instances; in between, the concurrency of the server.
 const FEWEST: u32 = 4;
 const MOST: u32 = 16;
-/// How long an instance that nobody uses goes on.
+/// How long an idle instance is kept.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// The further instances of one server.
+/// The additional instances of one server.
 #[derive(Default)]
 pub(crate) struct Profiles {
     context: Weak<RunnerContext>,
     pool: Mutex<Pool<Arc<ServerHandle>>>,
-    /// What clients want to hear of from their instances, as long as they do or have one.
+    /// The subscriptions of clients with their own instances.
     topics: Mutex<HashMap<InstanceOwner, Weak<Topics>>>,
-    /// Rings when an instance has a place.
+    /// Notified when an instance has room.
     changed: Notify,
     tasks: TaskTracker,
-    /// The server is of the stateless era, and was found to know no other.
+    /// Whether the server is of the stateless era and does not support the handshake.
     refuses: Arc<AtomicBool>,
 }
 
-/// Who needs an instance, and for what.
+/// The parameters of an instance for a call.
 #[derive(Clone, Copy)]
 pub(crate) struct InstanceRequest<'a> {
     pub(crate) capabilities: ClientCapabilities,
     pub(crate) owner: &'a InstanceOwner,
-    /// The tool that is called, if it is one.
+    /// The name of the called tool, if it is a tool call.
     pub(crate) tool: Option<&'a str>,
 }
 
-/// A link for a call, which has a place on its instance until this is dropped.
+/// A link for a call, which occupies its instance until this is dropped.
 pub(crate) struct InstanceLease {
     pub(crate) link: Arc<Link>,
-    /// What the server said on this link.
+    /// The result of the handshake on this link.
     pub(crate) handshake: Option<Arc<HandshakeInfo>>,
     place: InstanceSlot,
 }
 
-/// A place on an instance.
+/// A call's slot on an instance.
 struct InstanceSlot {
     profiles: Arc<Profiles>,
     number: u64,
@@ -89,13 +90,13 @@ impl Drop for InstanceSlot {
 }
 
 impl InstanceLease {
-    /// Runs something as long as it needs, at most as long as the link.
+    /// Runs a task that ends with the link at the latest.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.place.profiles.tasks.spawn(work);
     }
 }
 
-/// A place on an instance, or why there is none.
+/// A slot on an instance, or why there is none.
 type Taken = Result<(InstanceSlot, Arc<ServerHandle>), Full>;
 
 impl Profiles {
@@ -110,9 +111,9 @@ impl Profiles {
         self.pool.lock()
     }
 
-    /// Returns a link for a client: of its own instance, or of one that begins; none if the server knows
-    /// no handshake. Waits for its turn no longer than a call may take, and for the link no longer
-    /// than `within`.
+    /// Returns a link for a client: of its own instance, or of a new one; `None` if the server does
+    /// not support the handshake. Waits for a slot no longer than a call may take, and for the link
+    /// no longer than `within`.
     pub(crate) async fn link(
         self: &Arc<Self>,
         server: &ServerHandle,
@@ -136,14 +137,14 @@ impl Profiles {
                             handshake: handle.catalog.load().handshake.clone(),
                             place,
                         })),
-                        // The server can be called all the same, as it wants to be.
+                        // The server can still be called in the stateless way.
                         Err(CallError::Down { .. }) if is_stateless => Ok(None),
                         Err(error) => Err(error),
                     };
                 }
                 Err(full) => full,
             };
-            // Only who has to wait needs a permit for it.
+            // A permit is needed only for waiting.
             if permit.is_none() {
                 permit = Some(server.wait_permit(agent)?);
             }
@@ -153,7 +154,7 @@ impl Profiles {
         }
     }
 
-    /// Takes a place, if there is one now.
+    /// Takes a slot, if there is one now.
     fn take(
         self: &Arc<Self>,
         server: &ServerHandle,
@@ -173,7 +174,7 @@ impl Profiles {
             number,
         };
         let mut pool = self.lock();
-        // Where all list the same it is not looked for.
+        // If all instances list the same, this search is skipped.
         let is_own = |instance: &Arc<ServerHandle>| instance.catalog.load().is_own;
         let tool = tool.filter(|_| pool.all().any(|(_, instance)| is_own(instance)));
         let common = server.catalog.load();
@@ -221,7 +222,7 @@ impl Profiles {
         Ok(Ok((place(number), handle)))
     }
 
-    /// Begins an instance that declares what its client can do.
+    /// Starts an instance that declares the client's capabilities.
     fn begin(
         self: &Arc<Self>,
         context: &Arc<RunnerContext>,
@@ -264,12 +265,12 @@ impl Profiles {
         handle
     }
 
-    /// Tells whether a client has an instance of its own.
+    /// Returns whether a client has its own instance.
     pub(crate) fn has(&self, owner: &InstanceOwner) -> bool {
         self.lock().all().any(|(whose, _)| whose == owner)
     }
 
-    /// Returns what a client wants to hear of from its instances, those to come too.
+    /// Returns the subscriptions of a client at its instances, including future ones.
     pub(crate) fn topics(&self, owner: &InstanceOwner) -> Arc<Topics> {
         let mut all = self.topics.lock();
         if let Some(topics) = all.get(owner).and_then(Weak::upgrade) {
@@ -281,7 +282,7 @@ impl Profiles {
         topics
     }
 
-    /// Tells the instances of a client something.
+    /// Sends a notification to the instances of a client.
     pub(crate) fn notify(&self, owner: &InstanceOwner, method: &str) {
         let instances = self.lock();
         let theirs = instances.all().filter(|(whose, _)| *whose == owner);
@@ -294,7 +295,7 @@ impl Profiles {
         }
     }
 
-    /// Has the catalog forget the lists of an instance that ends, if it had its own.
+    /// Removes the lists of a stopped instance from the catalog, if it had its own.
     fn left(&self, instance: &ServerHandle) {
         if let Some(context) = self.context.upgrade()
             && instance.catalog.load().is_own
@@ -303,7 +304,7 @@ impl Profiles {
         }
     }
 
-    /// Returns how many calls of all instances are in flight, and how many wait for a lane of theirs.
+    /// Returns how many calls of all instances are in flight, and how many wait for a lane.
     pub(crate) fn calls(&self) -> (usize, usize) {
         let instances: Vec<Arc<ServerHandle>> = self
             .lock()
@@ -318,7 +319,7 @@ impl Profiles {
             })
     }
 
-    /// Stops all instances; they are started again when needed.
+    /// Stops all instances; they are started again on demand.
     pub(crate) fn end_all(&self) {
         let ended: Vec<Arc<ServerHandle>> = self.lock().drain().collect();
         for instance in &ended {
@@ -329,7 +330,7 @@ impl Profiles {
         self.changed.notify_waiters();
     }
 
-    /// Ends all instances for good, and waits until their processes are gone.
+    /// Stops all instances permanently, and waits until their processes have ended.
     pub(crate) async fn close(&self) {
         self.tasks.close();
         self.end_all();
@@ -343,8 +344,8 @@ fn speaks(server: &ServerHandle) -> Option<Era> {
     catalog.handshake.as_ref().map(|handshake| handshake.era)
 }
 
-/// Ends an instance that nobody has used for a while, nor wants to hear of; one that was stopped has no
-/// place any more.
+/// Stops an instance that has been idle for a while and has no subscriptions; a stopped instance
+/// leaves the pool.
 async fn end_when_idle(
     profiles: &Weak<Profiles>,
     (number, instance): (u64, &ServerHandle),

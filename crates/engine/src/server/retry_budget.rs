@@ -1,16 +1,16 @@
-//! How many calls to a server may be retried: at most a fifth more than without retries, so that a
-//! server in trouble is not overloaded. fault H13
+//! Limits retries of calls to a server: at most a fifth more calls than without retries, so that a
+//! failing server is not overloaded. fault H13
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What one call adds to the budget, in hundredths of a call.
 const EACH: u32 = 20;
-/// What one more call costs.
+/// What a retry costs.
 const COST: u32 = 100;
-/// How much may be saved up.
+/// The maximum budget.
 const MOST: u32 = 10 * COST;
 
-/// How many calls may be made once more, in hundredths.
+/// The remaining retries, in hundredths.
 #[derive(Debug)]
 pub(crate) struct RetryBudget(AtomicU32);
 
@@ -21,16 +21,16 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// Notes a call that is made for the first time.
+    /// Adds the share of a first attempt.
     pub(crate) fn earn(&self) {
         let add = |saved: u32| Some((saved + EACH).min(MOST));
-        // It always succeeds.
+        // The closure never returns `None`, so this cannot fail.
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
             .ok();
     }
 
-    /// Takes one more call out of the budget, if it is in there.
+    /// Takes one retry from the budget; returns false if it is too small.
     pub(crate) fn spend(&self) -> bool {
         let take = |saved: u32| saved.checked_sub(COST);
         self.0
@@ -53,7 +53,7 @@ mod tests {
             again += u32::from(budget.spend());
         }
         assert!((20..=21).contains(&again), "{again}");
-        // What was saved in quiet times is bounded.
+        // The budget of quiet times is bounded.
         (0..1000).for_each(|_| budget.earn());
         let saved = (0..1000).filter(|_| budget.spend()).count();
         assert_eq!(saved, 10);

@@ -1,5 +1,5 @@
 //! The lifecycle of one server. Each state is one async method that publishes its status first and
-//! returns the next state; stop overtakes everything. Calls do not pass through here.
+//! returns the next state; a stop takes precedence over everything. Calls do not pass through here.
 
 mod attempts;
 mod health;
@@ -46,15 +46,16 @@ use crate::driver::{Drivers, ExitStatus, ReadUsage};
 use crate::events::Events;
 use crate::http_client::Clients;
 use crate::known_secrets::KnownSecrets;
+use crate::pins::Pins;
 use crate::random::jitter;
 use crate::schema::CheckPermits;
 use crate::secrets::Secrets;
 
-/// The name of a server whose runner panics on a restart. fault P12
+/// The name of a server whose runner panics on a restart, for tests. fault P12
 #[cfg(test)]
 pub(crate) const TRIPS: &str = "trips";
 
-/// What all runners of an engine share.
+/// Shared by all runners of an engine.
 #[derive(Clone)]
 pub(crate) struct RunnerContext {
     pub(crate) project: ProjectName,
@@ -73,11 +74,11 @@ pub(crate) struct RunnerContext {
     pub(crate) events: Events,
     pub(crate) tracker: TaskTracker,
     pub(crate) limits: EngineLimits,
-    /// Upstream ids of this boot begin here.
+    /// The first upstream id of this boot.
     pub(crate) first_id: u64,
     /// Notifies the catalog that a server's tools or availability changed.
     pub(crate) changed: Arc<dyn Fn() + Send + Sync>,
-    /// What heavy checks of values need.
+    /// Permits for expensive checks of values.
     pub(crate) checks: CheckPermits,
     /// Resources that clients subscribe to.
     pub(crate) topics: Arc<TopicTable>,
@@ -85,15 +86,17 @@ pub(crate) struct RunnerContext {
     pub(crate) answers: AnswerBudget,
     /// The deadline for SIGKILL; set when the engine drains.
     pub(crate) kill_at: watch::Receiver<Option<Instant>>,
+    /// What of the servers' tools is approved.
+    pub(crate) pins: Arc<Pins>,
 }
 
 pub(crate) struct ServerRunner {
     pub(crate) id: ServerId,
-    /// The spec as it was given, in which secrets are named.
+    /// The spec as given, which names secrets.
     pub(crate) wanted: Arc<ServerSpec>,
-    /// The spec with the secrets that the newest instance was given.
+    /// The spec with the secret values of the newest instance.
     pub(crate) spec: Arc<ServerSpec>,
-    /// Redacted from everything it sends.
+    /// The secrets to redact from everything the server sends.
     pub(crate) known: Arc<KnownSecrets>,
     pub(crate) secrets_used: SecretsUsed,
     pub(crate) context: Arc<RunnerContext>,
@@ -115,24 +118,24 @@ pub(crate) struct ServerRunner {
     pub(crate) era_hint: Option<Era>,
     /// The sign-in to a remote server.
     pub(crate) credentials: Option<Credentials>,
-    /// What is remembered of a remote server between connections.
+    /// The state of a remote server that is kept between connections.
     pub(crate) remote: Option<RemoteState>,
     /// Declared client capabilities. With any, the first lists are not fetched, and only this client
     /// sees the lists after `list_changed`.
     pub(crate) declares: ClientCapabilities,
     /// Set once a server of the stateless era turns out not to support the handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
-    /// What its one client wants to hear of; none if it serves all.
+    /// The subscriptions of its single client; `None` if it serves all clients.
     pub(crate) topics: Option<Arc<Topics>>,
 }
 
 /// How an instance ended, once it has.
 pub(crate) type ExitCell = Arc<Mutex<Option<ExitStatus>>>;
 
-/// Reads the usage of the instance that runs, if one does.
+/// Reads the usage of the running instance, if there is one.
 pub(crate) type UsageCell = Arc<Mutex<Option<ReadUsage>>>;
 
-/// What comes after a state.
+/// The next state.
 enum NextState {
     Hold,
     Rest,
@@ -140,14 +143,14 @@ enum NextState {
     Serve(Box<Running>),
     Crashed(FailedRun),
     SignIn(String),
-    /// It names a secret that it cannot be given; why, and what to do.
+    /// A secret is missing or not bound; why, and what to do.
     Unresolved(String),
     Restart(Box<Running>),
     Stop(Option<Box<Running>>),
     Done,
 }
 
-/// How a start or a run failed.
+/// A failed start or run.
 struct FailedRun {
     how: String,
     kind: EndKind,
@@ -161,7 +164,7 @@ enum EndKind {
     Start,
     /// It ran and ended.
     Exit,
-    /// It ran, stopped answering, and was ended.
+    /// It ran, stopped responding, and was stopped.
     Silence,
 }
 
@@ -192,8 +195,8 @@ impl ServerRunner {
         }
     }
 
-    /// Waits to be stopped: its file is not approved or disables it. A changed file brings a new spec,
-    /// and with it a new runner. fault G5
+    /// Waits to be stopped: its file is not approved, or disables it. A changed file creates a new
+    /// spec, and with it a new runner. fault G5
     async fn holding(&mut self) -> NextState {
         if let Some((state, why)) = self.spec.held() {
             self.publish(state, Some(why.to_owned()));
@@ -218,7 +221,7 @@ impl ServerRunner {
         }
     }
 
-    /// Waits as long as the restart policy says, and reports why and how long.
+    /// Waits for the backoff of the restart policy, and reports why and how long.
     async fn backing_off(&mut self, mut ended: FailedRun) -> NextState {
         if let Some(exception) = self.logs.exception() {
             ended.how = format!("{}: {exception}", ended.how);
@@ -263,7 +266,9 @@ impl ServerRunner {
             EndKind::Silence => EventKind::Disconnected,
         };
         self.context.events.report(&name, kind, detail);
-        if decision.health_warning {
+        // Told once, until the server was healthy for long enough or is restarted by hand.
+        let is_warned_of = self.status.borrow().health_warning;
+        if decision.health_warning && !is_warned_of {
             self.context
                 .events
                 .report(&name, EventKind::HealthWarning, reason.clone());
@@ -289,7 +294,7 @@ impl ServerRunner {
         self.next_try(next_try).await
     }
 
-    /// Waits for the next try, or for a requested restart.
+    /// Waits for the next attempt, or for a requested restart.
     async fn next_try(&mut self, at: Instant) -> NextState {
         tokio::select! {
             biased; // Stop, then a requested restart, then the wait.
@@ -305,7 +310,7 @@ impl ServerRunner {
         }
     }
 
-    /// Ends the instance for a requested restart.
+    /// Stops the instance for a requested restart.
     async fn restarting(&mut self, running: Running) -> NextState {
         #[cfg(test)]
         assert_ne!(self.spec.name.as_str(), TRIPS, "a runner that panics");
@@ -344,7 +349,7 @@ impl ServerRunner {
         NextState::Done
     }
 
-    /// Closes stdin, sends SIGTERM, waits, kills. Every call on the link is answered.
+    /// Closes stdin, sends SIGTERM, waits, kills. Every call on the link gets an error.
     async fn end(&self, mut running: Running, failure: &Failure, grace: Duration) {
         running.terminate();
         let kill_at = self.context.kill_at.clone();
@@ -359,7 +364,7 @@ impl ServerRunner {
         self.end_attempt(&describe(failure));
     }
 
-    /// Reports that a panic of ours ended the instance and its calls.
+    /// Reports that a panic ended the instance and its calls.
     pub(crate) fn cut_short(&self, why: &str) {
         self.forget_usage();
         self.publish(ServerState::Restarting, Some(why.into()));

@@ -1,10 +1,10 @@
 //! Requests of servers to their clients: sampling, elicitation, roots.
 //!
-//! A stateless server names them in a result (`input_required`), one of the handshake era sends them on
-//! its link (`routing`), where each belongs to a call or to a session (`session`), or ends a call with
-//! the error that a person must visit a URL first (`urls`). A client is sent only what it declared,
-//! and waited for no longer than the server's `ask_timeout`. Entry points: [`CallForwarder`],
-//! [`SessionForwarder`], `Link::route_request`.
+//! A stateless server names them in a result (`input_required`); one of the handshake era sends
+//! them on its link (`routing`), where each belongs to a call or to a session (`session`), or ends
+//! a call with the error that a person must visit a URL first (`urls`). A client gets only requests
+//! that it declared to support, and must respond within the server's `ask_timeout`. Entry points:
+//! [`CallForwarder`], [`SessionForwarder`], `Link::route_request`.
 
 mod input_required;
 mod routing;
@@ -37,25 +37,25 @@ use crate::request::{
     ServerRequests,
 };
 
-/// How much a server may need at once.
+/// The most requests of a server at once.
 const MOST_AT_ONCE: usize = 16;
-/// How often a server of the handshake era may ask during one call.
+/// How often a server of the handshake era may send requests during one call.
 const ROUNDS: usize = 32;
-/// How long requests of a server of the handshake era are gathered, so that a client gets what was sent
-/// together in one piece.
+/// How long requests of a server of the handshake era are collected, so that requests sent together
+/// reach the client together.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// Forwards the requests of a server to the client of one call.
 pub(crate) struct CallForwarder<'a> {
     pub(crate) client: &'a Client,
     pub(crate) server: &'a ServerHandle,
-    /// Nobody can answer any more.
+    /// Cancelled when the gateway drains and no client can respond.
     pub(crate) draining: &'a CancellationToken,
 }
 
 impl CallForwarder<'_> {
-    /// Serves the requests that a server of the handshake era sends during a call; returns only if the
-    /// call cannot go on.
+    /// Serves the requests that a server of the handshake era sends during a call; returns only if
+    /// the call cannot continue.
     pub(crate) async fn serve(
         &self,
         link: &Link,
@@ -144,7 +144,7 @@ impl CallForwarder<'_> {
         }
     }
 
-    /// Says that the client answered with an error.
+    /// Returns the error for a client that responded with an error.
     fn declined(&self, error: &RawBuf) -> CallError {
         let error = ErrorBody::read(error.as_raw());
         let message = error.map_or_else(String::new, |error| {
@@ -158,7 +158,7 @@ impl CallForwarder<'_> {
 }
 
 impl IncomingRequest {
-    /// Returns the request as its client gets it, without secrets of the server's.
+    /// Returns the request for the client, with the server's secrets redacted.
     fn for_client(&self, number: usize, redactor: &Redactor) -> ServerRequest {
         let params = self.params.as_ref();
         ServerRequest {
@@ -169,13 +169,13 @@ impl IncomingRequest {
     }
 }
 
-/// Returns the key of a request that has none of its own.
+/// Returns the key of a request that has none.
 fn key_of(method: Method, number: usize) -> Box<str> {
     let kind = method.as_str().split('/').next().unwrap_or_default();
     format!("{kind}-{number}").into_boxed_str()
 }
 
-/// Takes a server's secrets out of what a client is sent.
+/// Redacts a server's secrets in params for a client.
 fn redacted(params: Raw<'_>, redactor: &Redactor) -> RawBuf {
     match redactor.redact_json(params.text()) {
         Cow::Borrowed(_) => params.to_buf(),

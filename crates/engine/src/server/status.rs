@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_model::pin::Finding;
 use gantry_model::status::{Crash, ServerState};
 use tokio::time::Instant;
 
@@ -23,11 +24,11 @@ pub struct ServerStatus {
     pub reason: Option<String>,
     /// The same by the monotonic clock.
     pub(crate) since: Instant,
-    /// When it is tried again.
+    /// When the next attempt is due.
     pub(crate) next_try: Option<Instant>,
     /// How often it entered the state `starting`; never reset.
     pub(crate) starts: u64,
-    /// Restarts since it was registered or restarted by hand.
+    /// Restarts since it was registered or restarted manually.
     pub restarts: u32,
     /// Its last failure.
     pub last_crash: Option<Crash>,
@@ -55,21 +56,23 @@ pub struct ServerStatus {
     pub resources: usize,
     /// Tools that are not offered, and why.
     pub excluded: Vec<(String, String)>,
+    /// What in its texts a person should look at, with the name of what it was found in.
+    pub findings: Vec<(String, Finding)>,
     /// What isolates it, and which protections are enforced.
     pub isolation: Option<IsolationReport>,
-    /// What a hosted server runs, and what it is held to.
+    /// The image, limits and network of a hosted server.
     pub hosting: Option<Arc<HostingReport>>,
     /// Its last starts, and how they ended.
     pub attempts: Attempts,
-    /// Which instance this is: grows with every start.
+    /// The generation of the instance; increases with every start.
     pub generation: u64,
-    /// It crashes repeatedly.
+    /// Whether it crashes repeatedly.
     pub health_warning: bool,
     /// `stdio`, `sse` or `streamable-http`, once known.
     pub transport: Option<&'static str>,
     /// Failed connections to a remote server in a row.
     pub failed_connects: u32,
-    /// The circuit is open: nobody connects before the next try is due.
+    /// Whether the circuit is open: no connection before the next attempt is due.
     pub(crate) is_away: bool,
 }
 
@@ -96,6 +99,7 @@ impl ServerStatus {
             prompts: 0,
             resources: 0,
             excluded: Vec::new(),
+            findings: Vec::new(),
             isolation: None,
             hosting: None,
             attempts: Attempts::default(),
@@ -107,7 +111,7 @@ impl ServerStatus {
         }
     }
 
-    /// Takes the counts of a catalog.
+    /// Sets the counts of a catalog.
     pub(crate) fn count(&mut self, catalog: &ServerCatalog) {
         self.tools = catalog.tools.len();
         self.unchecked_tools = catalog.unchecked_tools;
@@ -116,9 +120,10 @@ impl ServerStatus {
         self.prompts = catalog.prompts.len();
         self.resources = catalog.resources.len() + catalog.templates.len();
         self.excluded.clone_from(&catalog.excluded);
+        self.findings.clone_from(&catalog.findings);
     }
 
-    /// Adds the tools of which a pattern left values unjudged.
+    /// Adds the tools whose patterns left values unchecked.
     pub(crate) fn count_unjudged(&mut self, tools: &[Arc<Tool>]) {
         for tool in tools {
             let mut parts = tool.unjudged().peekable();
@@ -138,13 +143,13 @@ impl ServerStatus {
         self.ready_since.map(|since| since.elapsed())
     }
 
-    /// Returns how long it is until the next try.
+    /// Returns the time until the next attempt.
     pub fn next_try_in(&self) -> Option<Duration> {
         let at = self.next_try?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 
-    /// Enters a state; what belongs to the previous one is cleared.
+    /// Enters a state; clears the fields of the previous one.
     pub(crate) fn enter(&mut self, state: ServerState, reason: Option<String>) {
         self.state = state;
         self.since_ms = unix_ms();

@@ -1,8 +1,8 @@
 //! Resource subscriptions: which client listens to which resource, by server.
 //!
-//! A listener holds a [`Subscription`]; when the last one of a resource is dropped, the server is
-//! unsubscribed from. `resubscribe` keeps the server's link up to date, also after a restart. The
-//! number is bounded per agent. Nothing here waits under its lock.
+//! A listener holds a [`Subscription`]; when the last one of a resource is dropped, the gateway
+//! unsubscribes from it. `resubscribe` keeps the server's link up to date, also after a restart.
+//! The number is bounded per agent. Nothing here waits while it holds a lock.
 
 mod resubscribe;
 
@@ -16,29 +16,30 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) use resubscribe::keep;
 
-/// The most resources of one server that are listened to, if somebody wants more than [`ALWAYS`].
+/// The most resources of one server that are subscribed to, apart from the first [`ALWAYS`] of each
+/// agent.
 const MOST: usize = 10_000;
 /// The most subscriptions of one agent on one server.
 const PER_AGENT: usize = 1_000;
-/// The most bytes of their URIs: a stateless server is sent all of them in one message.
+/// The most bytes of their URIs: a stateless server gets all of them in one message.
 const PER_AGENT_BYTES: usize = 256 << 10;
-/// Subscriptions that an agent gets however many others there are.
+/// Subscriptions that an agent gets regardless of others.
 const ALWAYS: usize = 100;
-/// The longest URI of a resource that can be listened to, and of one that a change is told of.
+/// The longest URI in a subscription or a change notification.
 pub const LONGEST_URI: usize = 8 << 10;
 
-/// Is called with the URI of a resource that changed; must not wait.
+/// Called with the URI of a changed resource; must not block.
 pub type UpdateCallback = Arc<dyn Fn(&Arc<str>) + Send + Sync>;
 
 type ProjectTopics = Mutex<HashMap<ServerName, Weak<Topics>>>;
 
-/// The topics of a project's servers. Those of a server live as long as it has a link or a
-/// subscription, and so outlive a restart that somebody waits for.
+/// The subscriptions of a project's servers. Those of a server live as long as it has a link or a
+/// subscription, so they survive a restart.
 #[derive(Default)]
 pub(crate) struct TopicTable(Arc<ProjectTopics>);
 
 impl TopicTable {
-    /// Returns the topics of a server.
+    /// Returns the subscriptions of a server.
     pub(crate) fn of(&self, server: &ServerName) -> Arc<Topics> {
         let mut table = self.0.lock();
         if let Some(known) = table.get(server).and_then(Weak::upgrade) {
@@ -56,7 +57,7 @@ impl TopicTable {
     }
 }
 
-/// Takes the topics of a server out of their table when nobody has them any more.
+/// Removes the subscriptions of a server from their table when dropped.
 struct TableEntry {
     table: Arc<ProjectTopics>,
     server: ServerName,
@@ -65,7 +66,7 @@ struct TableEntry {
 impl Drop for TableEntry {
     fn drop(&mut self) {
         let mut table = self.table.lock();
-        // Somebody may have subscribed again meanwhile.
+        // There may be a new subscription meanwhile.
         let is_over = |topics: &Weak<Topics>| topics.strong_count() == 0;
         if table.get(&self.server).is_some_and(is_over) {
             table.remove(&self.server);
@@ -73,15 +74,15 @@ impl Drop for TableEntry {
     }
 }
 
-/// What is listened to on one server.
+/// The subscriptions at one server.
 #[derive(Default)]
 pub(crate) struct Topics {
     state: Mutex<TopicsState>,
-    /// Something is wanted that was not, or the other way round.
+    /// Notified when the set of wanted resources changes.
     changed: Notify,
     #[expect(dead_code, reason = "held for its drop")]
     entry: Option<TableEntry>,
-    /// The same for any number of links that are kept up to date.
+    /// The same for any number of links.
     revision: watch::Sender<u64>,
 }
 
@@ -93,14 +94,14 @@ struct TopicsState {
     next: u64,
 }
 
-/// Why an agent can listen to no more resources of a server.
+/// Why an agent cannot subscribe to more resources of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TooManyTopics {
-    /// It has as many subscriptions as it may have.
+    /// It has reached its number of subscriptions.
     Agent(usize),
-    /// Their URIs would take more bytes than they may.
+    /// Their URIs would exceed the limit in bytes.
     Bytes(usize),
-    /// All agents together have.
+    /// All agents together have reached the limit.
     Server(usize),
 }
 
@@ -126,24 +127,24 @@ struct Topic {
     standing: watch::Sender<SubscriptionState>,
 }
 
-/// What the server says to a subscription.
+/// The server's response to a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SubscriptionState {
-    /// It was not told yet.
+    /// Not sent yet.
     Wanted,
-    /// It tells of changes.
+    /// Accepted: the server notifies of changes.
     Kept,
-    /// It does not, with its code and message.
+    /// Refused, with the server's code and message.
     Refused(i64, Arc<str>),
 }
 
 impl Topics {
-    /// Tells whether an agent may listen to one more resource.
+    /// Returns whether an agent may subscribe to one more resource.
     pub(crate) fn has_room(&self, agent: &AgentName, uri: &str) -> Result<(), TooManyTopics> {
         self.lock().check(agent, uri)
     }
 
-    /// Begins to listen, unless too much is listened to already.
+    /// Subscribes, unless a limit is reached.
     pub(crate) fn join(
         self: &Arc<Self>,
         agent: &AgentName,
@@ -181,7 +182,7 @@ impl Topics {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
-    /// Tells whether nothing is listened to.
+    /// Returns whether there are no subscriptions.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().topics.is_empty()
     }
@@ -205,7 +206,7 @@ impl Topics {
         }
     }
 
-    /// Tells whoever listens that a resource, or one below what they listen to, has changed.
+    /// Notifies the listeners of a changed resource, or of a resource below their topic.
     pub(crate) fn updated(&self, uri: &str) {
         let callbacks: Vec<UpdateCallback> = {
             let state = self.lock();
@@ -219,19 +220,19 @@ impl Topics {
         if callbacks.is_empty() {
             return;
         }
-        // One copy for all of them.
+        // One copy for all listeners.
         let uri = Arc::from(uri);
         for callback in callbacks {
             callback(&uri);
         }
     }
 
-    /// Returns what is listened to.
+    /// Returns the resources that are subscribed to.
     fn wanted(&self) -> Vec<Arc<str>> {
         self.lock().topics.keys().cloned().collect()
     }
 
-    /// Notes what the server says to a subscription.
+    /// Stores the server's response to a subscription.
     fn stands(&self, uri: &str, standing: &SubscriptionState) {
         if let Some(topic) = self.lock().topics.get(uri) {
             topic.standing.send_replace(standing.clone());
@@ -243,7 +244,7 @@ impl Topics {
     }
 }
 
-/// Tells whether a resource is the one that is listened to, or below it.
+/// Returns whether a resource is the subscribed one, or below it.
 fn is_within(uri: &str, topic: &str) -> bool {
     match uri.strip_prefix(topic) {
         Some(rest) => rest.is_empty() || rest.starts_with('/') || topic.ends_with('/'),
@@ -251,25 +252,25 @@ fn is_within(uri: &str, topic: &str) -> bool {
     }
 }
 
-/// The right to hear of a resource; ends when it is dropped.
+/// A subscription to a resource; ends when dropped.
 pub struct Subscription {
     topics: Arc<Topics>,
     agent: AgentName,
     uri: Arc<str>,
     number: u64,
     standing: watch::Receiver<SubscriptionState>,
-    /// The same at another instance of the server.
+    /// The same subscription at another instance of the server.
     beside: Option<Box<Self>>,
 }
 
 impl Subscription {
-    /// Has it last as long as the same at another instance of the server.
+    /// Ties it to the same subscription at another instance of the server.
     pub(crate) fn beside(mut self, other: Self) -> Self {
         self.beside = Some(Box::new(other));
         self
     }
 
-    /// Waits until the server has said what it thinks of it.
+    /// Waits for the server's response.
     pub(crate) async fn settled(&mut self) -> SubscriptionState {
         let settled = self
             .standing
@@ -350,7 +351,7 @@ mod tests {
         let kept: Vec<_> = (0..PER_AGENT)
             .map(|n| join(&greedy, &n.to_string()).unwrap())
             .collect();
-        // Also to what somebody listens to already.
+        // Also for a resource that has other listeners.
         let refused = join(&greedy, "0").err();
         assert_eq!(refused, Some(TooManyTopics::Agent(PER_AGENT)));
         assert_eq!(
@@ -388,7 +389,7 @@ mod tests {
         let join = |n: usize| topics.join(&late, &format!("late {n}"), deaf());
         kept.extend((0..ALWAYS).map(|n| join(n).unwrap()));
         assert_eq!(join(ALWAYS).err(), Some(TooManyTopics::Server(MOST)));
-        // What others listen to already takes no place.
+        // A resource with other listeners takes no additional room.
         assert!(topics.join(&late, "a0 0", deaf()).is_ok());
     }
 }

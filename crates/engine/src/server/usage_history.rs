@@ -1,5 +1,5 @@
-//! A short history of what a server uses: one sample every few seconds, the oldest dropped. Sampling
-//! reads a few counters of the kernel and never waits.
+//! A short history of a server's resource usage: one sample every few seconds, the oldest dropped.
+//! Sampling reads a few kernel counters and never blocks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,18 +15,18 @@ pub(crate) const EVERY: Duration = Duration::from_secs(5);
 /// How many samples are kept: five minutes.
 const KEPT: usize = 60;
 
-/// What a server used at a moment.
+/// The resource usage of a server at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UsageSample {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Processor cores used since the sample before, such as `0.5`.
+    /// CPU cores used since the previous sample, such as `0.5`.
     pub cpu_cores: f64,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Processes and threads.
     pub pids: u64,
-    /// Bytes on disk, where they are known.
+    /// Bytes on disk, if known.
     pub disk_bytes: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ struct Samples {
 }
 
 impl UsageHistory {
-    /// Takes a sample; without usage, as while nothing runs, only the difference is forgotten.
+    /// Takes a sample; without usage, as while nothing runs, only resets the difference.
     pub(crate) fn take(&self, usage: Option<Usage>) {
         let mut samples = self.0.lock();
         let Some(usage) = usage else {
@@ -51,7 +51,7 @@ impl UsageHistory {
         let now = Instant::now();
         let cpu_cores = samples.before.map_or(0.0, |(at, cpu)| {
             let passed = now.saturating_duration_since(at).as_secs_f64();
-            // A new instance begins at zero.
+            // A new instance starts at zero.
             let used = usage.cpu.saturating_sub(cpu).as_secs_f64();
             if passed > 0.0 { used / passed } else { 0.0 }
         });

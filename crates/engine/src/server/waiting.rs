@@ -1,6 +1,6 @@
-//! Callers that wait for a server to come up, or for an additional instance of it: bounded by agent,
-//! as the queue of its link is. Nothing here waits by itself. It is not a `Quota`, since a server
-//! belongs to one project. Entry point: [`WaitingCallers::permit`].
+//! Callers that wait until a server or an additional instance of it is ready: bounded per agent,
+//! like the queue of its link. Nothing here waits itself. Not a `Quota`, since a server belongs to
+//! one project. Entry point: [`WaitingCallers::permit`].
 
 use gantry_model::id::AgentName;
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ struct WaitingState {
     next: u64,
 }
 
-/// The right to wait, given back when it is dropped.
+/// A permit to wait, released when dropped.
 pub(crate) struct WaitPermit<'a> {
     waiting: &'a WaitingCallers,
     number: u64,
@@ -29,12 +29,12 @@ impl WaitingCallers {
         }))
     }
 
-    /// Tells whether a caller of the agent's may wait.
+    /// Returns whether a caller of this agent may wait.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         self.0.lock().permits.has_room(agent)
     }
 
-    /// Lets a caller of the agent's wait; nothing if too many do already.
+    /// Returns a permit for a caller of this agent; `None` if too many already wait.
     pub(crate) fn permit(&self, agent: &AgentName) -> Option<WaitPermit<'_>> {
         let mut state = self.0.lock();
         let number = state.next;

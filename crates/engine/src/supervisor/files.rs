@@ -1,6 +1,6 @@
-//! Applies the servers of configuration files, touching only those that changed. They are stored for
-//! their identity and order only, without the values of variables: each start reads them from their
-//! files again. Entry points: `begin`, then `place` for each.
+//! Applies the servers of configuration files, touching only those that changed. They are stored
+//! for their identity and order only, without the values of variables: each start reads them from
+//! their files again. Entry points: `begin`, then `place` for each.
 
 use std::collections::HashMap;
 
@@ -11,28 +11,28 @@ use gantry_store::ServerRow;
 use super::Supervisor;
 use crate::error::EngineError;
 
-/// What applying a configuration changed.
+/// The changes made by applying a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Servers that are new.
+    /// New servers.
     pub added: Vec<ServerName>,
     /// Servers whose spec changed, and which were restarted.
     pub changed: Vec<ServerName>,
-    /// Servers that are gone.
+    /// Removed servers.
     pub removed: Vec<ServerName>,
-    /// Servers that nobody has approved, left out because the API has given their names away.
+    /// Unapproved servers that were left out because the API uses their names.
     pub shadowed: Vec<ServerName>,
 }
 
 impl Supervisor {
-    /// Checks all specs and removes the servers of files that are not among them; returns what was
-    /// stored before. A name that the API has given away is refused before anything changes.
+    /// Checks all specs and removes the servers of files that are not among them; returns the rows
+    /// stored before. A name that the API uses is refused before anything changes.
     pub(crate) async fn begin(
         &self,
         specs: &[ServerSpec],
         applied: &mut Applied,
     ) -> Result<Vec<ServerRow>, EngineError> {
-        // What is only shown may well be wrong.
+        // A spec that is only shown may be invalid.
         for spec in specs.iter().filter(|spec| spec.inactive.is_none()) {
             spec.check()?;
         }
@@ -68,13 +68,13 @@ impl Supervisor {
         Ok(stored)
     }
 
-    /// Tells whether a server of this name runs by another spec.
+    /// Returns whether a server of this name runs with another spec.
     pub(crate) fn is_replaced(&self, spec: &ServerSpec) -> bool {
         let running = self.find(spec.name.as_str());
         running.is_some_and(|handle| *handle.spec != *spec)
     }
 
-    /// Makes one server what its spec says; `stored` is what [`Self::begin`] found.
+    /// Applies the spec of one server; `stored` is the result of [`Self::begin`].
     pub(crate) async fn place(
         &self,
         spec: ServerSpec,
@@ -102,7 +102,7 @@ impl Supervisor {
             place = self.leave(&handle);
             drop(turn);
             applied.changed.push(name.clone());
-            // Its row keeps the name from others until its process is gone.
+            // Its row reserves the name until its process has ended.
             turn = self.turn(&name).await?;
         } else {
             if let Some(known) = stored.iter().find(|row| row.spec.name == name) {
@@ -112,7 +112,7 @@ impl Supervisor {
                 }
                 (row.id, row.created_ms) = (known.id, known.created_ms);
             }
-            // What is stored already costs no write, of which each waits for the disk.
+            // An unchanged row is not written, since each write waits for the disk.
             let is_stored = |known: &ServerRow| known.spec == row.spec && known.enabled;
             if !stored
                 .iter()
@@ -128,13 +128,13 @@ impl Supervisor {
     }
 }
 
-/// Tells whether a server waits for a person's word, or is only shown; it takes no name from anybody.
+/// Returns whether a server is unapproved or only shown; it reserves no name.
 pub(super) fn waits(spec: &ServerSpec) -> bool {
     spec.held().is_some()
 }
 
-/// Returns a spec as it is stored: what a file or Gantry itself gives to a server is read again at each
-/// start, so that what its variables hold, which may be secrets, stays out of the database.
+/// Returns a spec for storage: values from files and built-in servers are read again at each start,
+/// so that the values of variables, which may be secrets, stay out of the database.
 pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
     let mut spec = spec.clone();
     if spec.source != Source::Api {

@@ -1,5 +1,5 @@
-//! The registered servers as the store has them now: other gateways register, change and remove them,
-//! and take over the leases on them. Entry point: `Supervisor::follow_registered`.
+//! Follows the registered servers in the store: other gateways register, change and remove them,
+//! and take over their leases. Entry point: `Supervisor::follow_registered`.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use crate::error::EngineError;
 use crate::leases::Leases;
 use crate::server::handle::ServerHandle;
 
-/// What is to be done about one server.
+/// A change of one server.
 enum Step {
     /// Another gateway has registered it.
     Add(Box<ServerRow>),
-    /// Its spec or its holder is another.
+    /// Its spec or its lease holder has changed.
     Replace(Arc<ServerHandle>, Box<ServerRow>),
     /// Another gateway has removed it.
     Remove(Arc<ServerHandle>),
 }
 
 impl Supervisor {
-    /// Returns who runs which registered server.
+    /// Returns the leases of registered servers.
     pub(crate) fn leases(&self) -> &Leases {
         &self.leases
     }
 
-    /// Tells whether every server stops, and none is started any more.
+    /// Returns whether all servers are stopping and none is started any more.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
     }
 
-    /// Makes the registered servers what the store says, touching only those that differ; false if
-    /// one of them is being replaced here and has to be looked at again.
+    /// Applies the registered servers of the store, touching only those that differ; returns false
+    /// if one of them is being replaced here and must be checked again.
     pub(crate) async fn follow_registered(&self) -> Result<bool, EngineError> {
         let (steps, is_whole) = {
             let _one = self.changing.lock().await;
@@ -54,7 +54,7 @@ impl Supervisor {
         Ok(is_whole)
     }
 
-    /// Returns what differs between the store and the memory; only by who has the turn to change.
+    /// Returns the differences between store and memory; the caller must hold the change lock.
     async fn steps(&self) -> Result<Vec<Step>, EngineError> {
         let rows = self.opened_rows().await?;
         let is_registered = |row: &ServerRow| row.enabled && row.spec.source == Source::Api;
@@ -75,7 +75,7 @@ impl Supervisor {
                         steps.push(Step::Replace(handle, Box::new(row)));
                     }
                 }
-                // A file of this gateway has the name, or the old server is removed first.
+                // A file of this gateway uses the name, or the old server is removed first.
                 Some(handle) if handle.spec.source == Source::Api => {
                     steps.push(Step::Add(Box::new(row)));
                 }
@@ -127,7 +127,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the spec of a server, held if it is registered and another gateway runs it.
+    /// Returns the spec of a server, held if another gateway runs it.
     pub(super) async fn held_elsewhere(&self, id: ServerId, mut spec: ServerSpec) -> ServerSpec {
         if spec.source == Source::Api
             && let Some(holder) = self.leases.holder(id).await
@@ -140,7 +140,7 @@ impl Supervisor {
     }
 }
 
-/// Tells whether two specs say the same once they are stored.
+/// Returns whether two specs are equal in their stored form.
 fn same(one: &ServerSpec, other: &ServerSpec) -> bool {
     let written = |spec: &ServerSpec| serde_json::to_value(files::stored(spec)).ok();
     written(one) == written(other)

@@ -1,6 +1,6 @@
-//! What registered servers are given, sealed in the store (`Vault::seal_spec`): opened when rows are
-//! read, and sealed at the next start where an earlier release stored it in clear. row 1.3, faults K4
-//! and K6
+//! The encrypted fields of registered servers (`Vault::seal_spec`): decrypted when rows are read,
+//! and encrypted at the next start if an earlier release stored them in plain text. row 1.3,
+//! faults K4 and K6
 
 use gantry_model::spec::{InactiveReason, ServerSpec};
 use gantry_store::ServerRow;
@@ -11,18 +11,41 @@ use crate::credentials::{SignInError, Vault};
 use crate::error::EngineError;
 
 impl Supervisor {
-    /// Returns the rows of all servers, what registered ones are given opened. One that cannot be opened
-    /// is shown and never started.
+    /// Returns the rows of all servers, with the fields of registered ones decrypted. A server
+    /// whose fields cannot be decrypted is shown and never started.
     pub(super) async fn opened_rows(&self) -> Result<Vec<ServerRow>, EngineError> {
         let rows = self.store.servers(&self.project).await?;
         let mut opened = Vec::with_capacity(rows.len());
+        let mut any_sealed = false;
         for row in rows {
-            opened.push(self.opened(row).await);
+            let (row, is_sealed) = self.opened(row).await;
+            opened.push(row);
+            any_sealed |= is_sealed;
+        }
+        if any_sealed {
+            self.clean().await;
         }
         Ok(opened)
     }
 
-    /// Seals what a stored spec has that is private.
+    /// Takes what was stored in clear out of the pages that it was removed from, too.
+    async fn clean(&self) {
+        match self.store.rewrite().await {
+            Ok(true) => info!("the database was written anew, without values in clear"),
+            Ok(false) => warn!(
+                "values that were stored in clear may be left in free pages of the database; vacuum it"
+            ),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                warn!(
+                    error,
+                    "values that were stored in clear may be left in free pages of the database"
+                );
+            }
+        }
+    }
+
+    /// Encrypts the private fields of a spec for storage.
     pub(super) async fn sealed(&self, spec: ServerSpec) -> Result<ServerSpec, EngineError> {
         let vault = &self.context.vault;
         if Vault::is_private(&spec) {
@@ -31,18 +54,19 @@ impl Supervisor {
         Ok(vault.seal_spec(spec).map_err(SignInError::from)?)
     }
 
-    /// Seals what a registration asks for while it waits for a second person.
+    /// Encrypts a registration that waits for approval.
     pub(crate) fn seal_registration(&self, id: &str, text: &str) -> Result<String, EngineError> {
         let sealed = self.context.vault.seal(&registration(id), text);
         Ok(sealed.map_err(SignInError::from)?)
     }
 
-    /// Opens what a registration asks for.
+    /// Decrypts a registration.
     pub(crate) fn unseal_registration(&self, id: &str, sealed: &str) -> Option<String> {
         self.context.vault.unseal(&registration(id), sealed).ok()
     }
 
-    async fn opened(&self, mut row: ServerRow) -> ServerRow {
+    async fn opened(&self, mut row: ServerRow) -> (ServerRow, bool) {
+        let mut is_sealed = false;
         let stored = row.spec.clone();
         let opened = self.context.vault.open_spec(stored);
         row.spec = opened.spec;
@@ -54,17 +78,21 @@ impl Supervisor {
         } else if opened.is_clear {
             let server = row.spec.name.clone();
             match self.seal_row(&row).await {
-                Ok(()) => info!(%server, "values that were stored in clear are encrypted now"),
+                Ok(()) => {
+                    info!(%server, "values that were stored in clear are encrypted now");
+                    is_sealed = true;
+                }
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
                     warn!(%server, error, "values that are stored in clear cannot be encrypted");
                 }
             }
         }
-        row
+        (row, is_sealed)
     }
 
-    /// Writes a row anew; what was there is overwritten in the file and taken out of the log of writes.
+    /// Rewrites a row; the old content is overwritten in the file and removed from the write-ahead
+    /// log.
     async fn seal_row(&self, row: &ServerRow) -> Result<(), EngineError> {
         let mut sealed = row.clone();
         sealed.spec = self.sealed(sealed.spec).await?;

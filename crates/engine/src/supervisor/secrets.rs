@@ -14,18 +14,19 @@ use crate::error::EngineError;
 use crate::server::handle::ServerHandle;
 
 impl Supervisor {
-    /// Returns the spec of a server as it was given.
+    /// Returns the spec of a server as given, with references to secrets.
     pub(crate) fn spec_of(&self, server: &ServerName) -> Option<Arc<ServerSpec>> {
         let handle = self.find(server.as_str())?;
         Some(Arc::clone(&handle.spec))
     }
 
-    /// Waits for the turn to change a secret and to restart who uses it.
+    /// Locks changes of secrets and the restarts that follow.
     pub(crate) async fn turn_of_secrets(&self) -> MutexGuard<'_, ()> {
         self.changing_secrets.lock().await
     }
 
-    /// Restarts the servers that name a secret; returns which. One that sleeps takes it up when it wakes.
+    /// Restarts the servers that refer to a secret; returns which. A sleeping server gets it when
+    /// it wakes.
     pub(crate) async fn restart_users(&self, secret: &SecretName) -> Vec<ServerName> {
         let names = |handle: &Arc<ServerHandle>| {
             let templates = handle.spec.templates();
@@ -66,9 +67,9 @@ impl Supervisor {
 
     async fn restart_all(&self, servers: Vec<Arc<ServerHandle>>) -> Vec<ServerName> {
         let restarts = servers.iter().map(|handle| async {
-            // What it was given is no reason for another restart.
+            // The secrets already received cause no further restart.
             handle.secrets_used.lock().clear();
-            // One that is held for another reason stays held.
+            // A server that is held for another reason stays held.
             let restarted = self.restart(handle.name.as_str()).await;
             restarted.is_ok().then(|| handle.name.clone())
         });

@@ -108,9 +108,9 @@ impl Supervisor {
             private: remote.allow_private,
             known: Arc::clone(known),
         };
-        let drawer = self.context.vault.scope(spec.name.clone(), id);
+        let vault = self.context.vault.scope(spec.name.clone(), id);
         let tracker = self.context.tracker.clone();
-        Some(Credentials::open(target, drawer, tracker).await)
+        Some(Credentials::open(target, vault, tracker).await)
     }
 
     /// Returns the saved catalog, if the spec is unchanged.

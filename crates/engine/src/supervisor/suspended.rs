@@ -1,18 +1,18 @@
-//! Suspended servers: shown, never started; their processes stop when they are suspended and start when
-//! they are resumed. Entry point: [`Supervisor::follow_suspended`].
+//! Suspended servers: shown, never started; their processes stop on suspension and start when they
+//! are resumed. Entry point: [`Supervisor::follow_suspended`].
 
 use std::sync::Arc;
 
 use gantry_model::spec::{InactiveReason, ServerSpec};
 use gantry_store::ServerRow;
 
-use super::{Supervisor, refresh};
+use super::Supervisor;
 use crate::error::EngineError;
 use crate::server::handle::ServerHandle;
 
 impl Supervisor {
-    /// Stops the servers that are suspended now and starts those that are not any more. Does not wait
-    /// for processes that take their grace to end.
+    /// Stops newly suspended servers and starts resumed ones. Does not wait for the grace period of
+    /// processes.
     pub(crate) async fn follow_suspended(&self) -> Result<(), EngineError> {
         for handle in self.all() {
             let wanted = self.suspended.now().of_server(&handle.name).is_some();
@@ -22,12 +22,12 @@ impl Supervisor {
                 self.take_again(&handle).await?;
             }
         }
-        // Suspended tools leave the lists, resumed ones come back.
-        refresh(&self.catalog, &self.servers, &self.suspended);
+        // Suspended tools leave the lists, resumed ones return.
+        self.publish();
         Ok(())
     }
 
-    /// Ends a server's runner and starts another, which is held or not as things are now.
+    /// Ends a server's runner and starts another, held or not according to the current state.
     async fn take_again(&self, handle: &Arc<ServerHandle>) -> Result<(), EngineError> {
         let turn = self.turn(&handle.name).await?;
         let is_here = self.find(handle.name.as_str());
@@ -48,7 +48,7 @@ impl Supervisor {
             updated_ms: handle.created_ms,
         };
         if self.suspended.now().of_server(&handle.name).is_some() {
-            // What is held has no process, so that it need not wait for the old one to end.
+            // A held server has no process, so it need not wait for the old one to end.
             self.insert(&row, spec, place).await;
             return Ok(());
         }

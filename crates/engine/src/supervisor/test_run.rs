@@ -88,7 +88,7 @@ impl Supervisor {
         let mut live = handle.live.clone();
         let is_told =
             |state: &LinkState| matches!(state, LinkState::Ready(_) | LinkState::Down(..));
-        // A server that is not ready in time is shown as it is.
+        // A server that is not ready in time is shown in its current state.
         drop(tokio::time::timeout(bound, live.wait_for(is_told)).await);
         let view = ServerView::of(&handle);
         handle.stop.cancel();

@@ -54,6 +54,8 @@ async fn supervisor_on(
     let (_kill_at, kill_at) = watch::channel(None);
     let armed = Arc::clone(armed);
     let vault = crate::credentials::Vault::open(folder, project.clone(), store.clone(), None);
+    let pins = crate::pins::Pins::load(store.clone(), project.clone(), Default::default());
+    let pins = pins.await.unwrap();
     let context = RunnerContext {
         secrets: Secrets::new(project.clone(), vault.clone(), store.clone()),
         project: project.clone(),
@@ -76,6 +78,7 @@ async fn supervisor_on(
         topics: Arc::default(),
         answers: crate::answers::AnswerPool::new(1 << 20).of(&ProjectName::local()),
         kill_at,
+        pins: Arc::new(pins),
     };
     let catalog = Arc::new(Catalog::new(
         Expose::default(),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::TokenError;
 
-/// How much the issuer's clock may be ahead of ours.
+/// How much the issuer's clock may be ahead.
 const SKEW_MS: u64 = 30_000;
 
 /// The claims of a token.
@@ -31,7 +31,7 @@ impl Claims {
         if !is_for_us {
             return Err(TokenError::Audience);
         }
-        // A token without an end is not accepted.
+        // A token without an expiry is refused.
         let expires_ms = self.time("exp").ok_or(TokenError::Expired)?;
         if now_ms >= expires_ms {
             return Err(TokenError::Expired);

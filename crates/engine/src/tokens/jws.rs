@@ -1,12 +1,13 @@
 //! Signed tokens in compact form (RFC 7515), and keys that verify them (RFC 7517).
 //!
-//! The algorithm comes from a closed list without `none` and without shared secrets, and must fit the
-//! kind of the key, so that a public key is never used as a secret (fault U7). Verification is ring's.
+//! The algorithm is from a closed list without `none` and without shared secrets, and must match
+//! the kind of the key, so that a public key is never used as a secret (fault U7). ring verifies.
 
 use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gantry_model::jsonrpc::{self, Limits};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
@@ -51,7 +52,7 @@ impl Algorithm {
     }
 }
 
-/// The text names no algorithm that is supported.
+/// The error of an unsupported algorithm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("supported are RS256, RS384, RS512, PS256, ES256, ES384 and EdDSA")]
 pub struct UnknownAlgorithm;
@@ -71,13 +72,18 @@ struct Header {
     alg: String,
     #[serde(default)]
     kid: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some")]
     crit: Option<serde_json::Value>,
 }
 
-/// A token taken apart, its signature not verified yet.
+/// Reads what is there, `null` included.
+fn some<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(value).map(Some)
+}
+
+/// A parsed token whose signature is not verified yet.
 pub(super) struct Signed<'a> {
-    /// What is signed.
+    /// The signed part.
     message: &'a [u8],
     signature: Vec<u8>,
     payload: Vec<u8>,
@@ -86,7 +92,7 @@ pub(super) struct Signed<'a> {
 }
 
 impl<'a> Signed<'a> {
-    /// Takes a token apart.
+    /// Parses a token.
     pub(super) fn parse(token: &'a str) -> Result<Self, TokenError> {
         let malformed = |why| TokenError::Malformed { why };
         let mut parts = token.split('.');
@@ -98,7 +104,18 @@ impl<'a> Signed<'a> {
             let decoded = URL_SAFE_NO_PAD.decode(part);
             decoded.map_err(|_| malformed("a part is not base64url"))
         };
-        let head: Header = serde_json::from_slice(&decoded(header)?)
+        // No member twice, at any depth: others might read the other one.
+        let document = |part: &str| {
+            let bytes = decoded(part)?;
+            let text = std::str::from_utf8(&bytes).ok();
+            let is_strict =
+                text.is_some_and(|text| jsonrpc::validate(text, &Limits::default()).is_ok());
+            match is_strict {
+                true => Ok(bytes),
+                false => Err(malformed("a part is not JSON, or has a member twice")),
+            }
+        };
+        let head: Header = serde_json::from_slice(&document(header)?)
             .map_err(|_| malformed("its header is not valid"))?;
         if head.crit.is_some() {
             return Err(malformed("its header has critical extensions"));
@@ -106,7 +123,7 @@ impl<'a> Signed<'a> {
         Ok(Self {
             message: &token.as_bytes()[..header.len() + 1 + payload.len()],
             signature: decoded(signature)?,
-            payload: decoded(payload)?,
+            payload: document(payload)?,
             algorithm: head
                 .alg
                 .parse()
@@ -115,7 +132,7 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// Returns the issuer that it claims; only to find the keys that may prove it.
+    /// Returns the claimed issuer; only to find the keys that may prove it.
     pub(super) fn issuer(&self) -> Result<String, TokenError> {
         #[derive(Deserialize)]
         struct Claim {
@@ -125,19 +142,19 @@ impl<'a> Signed<'a> {
         Ok(claim.iss)
     }
 
-    /// Returns how it is signed.
+    /// Returns its algorithm.
     pub(super) fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Returns the claims as they were signed.
+    /// Returns the signed claims.
     pub(super) fn payload(&self) -> &[u8] {
         &self.payload
     }
 }
 
 /// A public key of an issuer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PublicKey {
     id: Option<String>,
     /// The algorithm it is for, if it says so.
@@ -145,7 +162,7 @@ pub(super) struct PublicKey {
     material: Material,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Material {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     P256(Vec<u8>),
@@ -176,7 +193,7 @@ pub(super) struct Jwk {
 }
 
 impl PublicKey {
-    /// Reads a published key; nothing if it is of a kind that verifies no token of ours.
+    /// Reads a published key; `None` if its kind is not supported.
     pub(super) fn of(jwk: &Jwk) -> Option<Self> {
         if jwk
             .purpose
@@ -211,7 +228,7 @@ impl PublicKey {
         })
     }
 
-    /// Tells whether it may have signed a token: by its name, and by the algorithm.
+    /// Returns whether it may have signed a token: by its id and algorithm.
     pub(super) fn fits(&self, signed: &Signed<'_>) -> bool {
         let is_named = match (&signed.key_id, &self.id) {
             (Some(wanted), Some(id)) => wanted == id,
@@ -221,7 +238,7 @@ impl PublicKey {
         is_named && self.algorithm.is_none_or(|own| own == signed.algorithm)
     }
 
-    /// Tells whether it has signed a token.
+    /// Verifies the signature of a token.
     pub(super) fn has_signed(&self, signed: &Signed<'_>) -> bool {
         let (message, signature) = (signed.message, signed.signature.as_slice());
         let rsa = |parameters, n: &[u8], e: &[u8]| {

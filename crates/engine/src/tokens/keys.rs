@@ -20,13 +20,13 @@ use crate::http_client::{Clients, Route};
 
 /// How often keys are fetched.
 const EVERY: Duration = Duration::from_secs(600);
-/// The least time between two fetches, and the wait after a failed one.
+/// The minimum time between two fetches, and the pause after a failed one.
 const PAUSE: Duration = Duration::from_secs(10);
-/// How long one fetch may take.
+/// Time limit of one fetch.
 const FETCH: Duration = Duration::from_secs(10);
-/// How long keys are used after they could last be fetched.
+/// How long keys are used after the last successful fetch.
 const STALE: Duration = Duration::from_secs(24 * 3600);
-/// The longest document that is read, and the most keys in one.
+/// The largest document that is read, and the most keys in one.
 const DOCUMENT_BYTES: usize = 256 << 10;
 const MOST_KEYS: usize = 64;
 
@@ -57,26 +57,27 @@ struct Metadata {
 
 impl IssuerKeys {
     /// Verifies the signature of a token.
-    pub(super) fn verify(&self, signed: &Signed<'_>) -> Result<(), TokenError> {
-        let keys = {
-            let known = self.known.lock();
-            if known.fetched.is_none_or(|at| at.elapsed() > STALE) {
-                let why = known.failure.clone();
-                let why = why.unwrap_or_else(|| "they are being fetched".to_owned());
-                return Err(TokenError::NoKeys { why });
-            }
-            Arc::clone(&known.keys)
+    pub(super) fn verify(&self, signed: &Signed<'_>) -> Result<PublicKey, TokenError> {
+        let Some(keys) = self.now() else {
+            let why = self.known.lock().failure.clone();
+            let why = why.unwrap_or_else(|| "they are being fetched".to_owned());
+            return Err(TokenError::NoKeys { why });
         };
         let mut fitting = keys.iter().filter(|key| key.fits(signed)).peekable();
         if fitting.peek().is_none() {
-            // The issuer may have a new one.
+            // The issuer may have published a new key.
             self.wanted.notify_one();
             return Err(TokenError::Key);
         }
-        match fitting.any(|key| key.has_signed(signed)) {
-            true => Ok(()),
-            false => Err(TokenError::Signature),
-        }
+        let signer = fitting.find(|key| key.has_signed(signed));
+        signer.cloned().ok_or(TokenError::Signature)
+    }
+
+    /// Returns the keys that are in use; nothing if there are none, or none that are fresh enough.
+    pub(super) fn now(&self) -> Option<Arc<[PublicKey]>> {
+        let known = self.known.lock();
+        let is_fresh = known.fetched.is_some_and(|at| at.elapsed() <= STALE);
+        is_fresh.then(|| Arc::clone(&known.keys))
     }
 
     #[cfg(test)]
@@ -86,7 +87,7 @@ impl IssuerKeys {
         known.fetched = Some(Instant::now());
     }
 
-    /// Fetches the keys again and again; never ends.
+    /// Fetches the keys repeatedly; never returns.
     pub(super) async fn keep_fresh(&self, config: &IssuerConfig, clients: &Arc<Clients>) {
         loop {
             let fetched = timeout(FETCH, fetch(config, clients)).await;
@@ -126,7 +127,7 @@ async fn fetch(config: &IssuerConfig, clients: &Arc<Clients>) -> Result<Vec<Publ
     if set.keys.len() > MOST_KEYS {
         return Err(format!("its key set has more than {MOST_KEYS} keys"));
     }
-    // A key of an unknown kind is left out, the others count.
+    // A key of an unknown kind is skipped.
     let keys = set.keys.into_iter();
     let keys = keys.filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
     let keys: Vec<PublicKey> = keys.filter_map(|key| PublicKey::of(&key)).collect();
@@ -136,7 +137,7 @@ async fn fetch(config: &IssuerConfig, clients: &Arc<Clients>) -> Result<Vec<Publ
     }
 }
 
-/// Finds the keys through the issuer's metadata, which must be its own (RFC 8414, OpenID Connect).
+/// Finds the keys through the issuer's own metadata (RFC 8414, OpenID Connect).
 async fn discover(config: &IssuerConfig, route: &Route) -> Result<Url, String> {
     let issuer = Url::parse(&config.url).map_err(|error| error.to_string())?;
     let path = issuer.path().trim_end_matches('/').to_owned();
@@ -161,7 +162,7 @@ async fn discover(config: &IssuerConfig, route: &Route) -> Result<Url, String> {
     Err(failure)
 }
 
-/// Gets a document; no redirect is followed.
+/// Gets a document; follows no redirects.
 async fn get(route: &Route, url: Url) -> Result<Vec<u8>, String> {
     let shown = url.origin().ascii_serialization();
     if url.scheme() != "https" && !is_local(&url) {
@@ -185,7 +186,7 @@ async fn get(route: &Route, url: Url) -> Result<Vec<u8>, String> {
     Ok(document)
 }
 
-/// Tells whether a URL names this machine, where nobody reads along.
+/// Returns whether a URL names this machine, where traffic cannot be intercepted.
 fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",

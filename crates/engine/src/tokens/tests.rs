@@ -1,4 +1,4 @@
-//! Tokens of an issuer with keys of its own, and what is wrong with others.
+//! Valid tokens of an issuer, and invalid ones.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -209,7 +209,16 @@ fn only_what_a_configured_issuer_signed_for_us_is_accepted() {
         &json!({"alg": "ES256", "kid": "ec", "crit": ["x"]}),
         &claims(),
     );
+    let crit_null = json!({"alg": "ES256", "kid": "ec", "crit": null});
+    let crit_null = signer.token(&crit_null, &claims());
+    // Who reads the first audience, and who the last, must not differ.
+    let twice = claims().to_string().replacen('{', "{\"aud\":\"other\",", 1);
+    let message = format!("{}.{}", encoded(&es), URL_SAFE_NO_PAD.encode(twice));
+    let signature = signer.ec.sign(&signer.random, message.as_bytes()).unwrap();
+    let twice = format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature));
     for token in [
+        &crit_null,
+        &twice,
         "eyJ",
         "eyJ.eyJ",
         "eyJ.eyJ.eyJ.eyJ.eyJ",
@@ -231,13 +240,35 @@ fn what_a_token_runs_ends_with_it_and_with_its_agent() {
     let first = tokens.verify(&token).unwrap();
     let again = tokens.verify(&token).unwrap();
     assert!(first.validity.is_same(&again.validity) && first.key == again.key);
-    tokens.sweep(unix_ms(), &|_, _| true);
+    tokens.sweep(unix_ms(), &|_, _| None);
     assert_eq!(first.validity.end_reason(), None);
-    tokens.sweep(unix_ms() + 61_000, &|_, _| true);
+    tokens.sweep(unix_ms() + 61_000, &|_, _| None);
     assert_eq!(first.validity.end_reason(), Some(KeyEnd::Expired));
     let second = tokens.verify(&token).unwrap();
-    tokens.sweep(unix_ms(), &|_, _| false);
+    tokens.sweep(unix_ms(), &|_, _| Some(KeyEnd::Revoked));
     assert_eq!(second.validity.end_reason(), Some(KeyEnd::Revoked));
+    // One that ended is judged anew: its agent may have been resumed.
+    let third = tokens.verify(&token).unwrap();
+    third.validity.end(KeyEnd::Suspended);
+    let fourth = tokens.verify(&token).unwrap();
+    assert_eq!(fourth.validity.end_reason(), None);
+}
+
+// fault U6
+#[test]
+fn a_key_that_its_issuer_withdraws_ends_its_tokens() {
+    let signer = Signer::new();
+    let tokens = tokens(&signer);
+    let of = |kid: &str, alg: &str| signer.token(&json!({"alg": alg, "kid": kid}), &claims());
+    let (ec, ed) = (of("ec", "ES256"), of("ed", "EdDSA"));
+    let (first, second) = (tokens.verify(&ec).unwrap(), tokens.verify(&ed).unwrap());
+    let left = serde_json::from_value::<Jwk>(signer.published().remove(1)).unwrap();
+    let left = PublicKey::of(&left).unwrap();
+    tokens.issuers[0].keys.set_for_test(vec![left]);
+    tokens.sweep(unix_ms(), &|_, _| None);
+    assert_eq!(first.validity.end_reason(), Some(KeyEnd::Revoked));
+    assert_eq!(second.validity.end_reason(), None);
+    assert_eq!(tokens.verify(&ec).unwrap_err(), TokenError::Key);
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub(crate) use body::{Body, MOST_ERROR, chunk, drained, whole};
 pub use error::HttpError;
 pub(crate) use limit::RateLimit;
 pub(crate) use message::each_message;
-pub(crate) use outbox::{HttpOutbox, MessageHead, OutgoingMessage, SessionCommand};
+pub(crate) use outbox::{HttpOutbox, MessageHead, OutgoingMessage, SessionCommand, TraceHeaders};
 pub(crate) use remote::{Content, Remote, RemoteRequest, said};
 
 use std::time::Duration;

@@ -191,6 +191,7 @@ impl<R: Replies> Session<R> {
         };
         let mut asking = RemoteRequest::post(place, letter.body.clone(), "application/json, */*");
         asking.within = Some(POSTING);
+        asking.set_trace(letter.head.trace.as_ref());
         let error = match self.remote.limit.refusal_of(&letter.head.method) {
             Some(limited) => limited,
             None => match self.remote.send(&asking).await {

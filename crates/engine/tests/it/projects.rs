@@ -54,6 +54,7 @@ async fn callers_of_one_name_reach_their_own_project() {
         grants: Vec::new(),
         filter: Default::default(),
         users: Default::default(),
+        limits: Default::default(),
     };
     let by = caller(&local);
     local.create_agent(&by, agent()).await.unwrap();

@@ -1,7 +1,8 @@
 //! Agents, `/api/v1/agents`, for administrators: their grants, tool filters and keys.
 //!
-//! A new agent may use nothing unless `grant` says otherwise. A filter narrows grants and never
-//! widens them. Changes apply from the next call on.
+//! A new agent has no grants of its own unless `grant` gives it some. Grants for all agents of the
+//! project apply to it, too. A filter narrows grants and never widens them. Changes apply from the
+//! next call on.
 
 use std::sync::Arc;
 
@@ -10,14 +11,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gantry_engine::{Actor, AgentChange, AgentView as Known, EngineError, NewAgent, Project};
 use gantry_model::caller::UserTrust;
-use gantry_model::grant::{Grant, ToolFilter};
+use gantry_model::grant::{Grant, GrantError, ToolFilter};
 use gantry_model::id::AgentName;
+use gantry_model::limits::RateLimits;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::body::{JsonBody, created, json};
 use super::keys::{KeyView, label};
+use super::limits::LimitsBody;
 use super::query::{Asked, Page, Paging};
 use super::registrations::{Wanted, hold};
 use super::views::rfc3339;
@@ -47,13 +50,16 @@ pub(super) struct AgentBody {
     #[serde(default)]
     #[schema(max_length = 128, example = "reads pull requests")]
     label: String,
-    /// Its grants; by default none.
-    grant: Option<GrantBody>,
+    /// Its own grants; by default none. Grants for all agents of the project apply to it, too.
+    grant: Option<AgentGrants>,
     /// The filter over its granted tools.
     tools: Option<ToolsBody>,
     /// Whether its user ids are trusted; otherwise they are recorded and forwarded as asserted.
     #[serde(default)]
     trusted_user_ids: bool,
+    /// How much all its keys together may use; by default as much as the project.
+    #[serde(default)]
+    limits: LimitsBody,
 }
 
 /// Changes to an agent; omitted members stay as they are.
@@ -63,23 +69,26 @@ pub(super) struct AgentPatch {
     /// A description.
     #[schema(max_length = 128)]
     label: Option<String>,
-    /// Its grants, replacing the current ones.
-    grant: Option<GrantBody>,
+    /// Its own grants, replacing the current ones. Grants for its keys and for all agents stay.
+    grant: Option<AgentGrants>,
     /// Its tool filter, replacing the current one.
     tools: Option<ToolsBody>,
     /// Whether its user ids are trusted.
     trusted_user_ids: Option<bool>,
+    /// How much all its keys together may use, replacing the current limits.
+    limits: Option<LimitsBody>,
 }
 
 /// Grants: `"all"`, or a list of patterns such as `files:read_*`, `mail:*` or
-/// `docs:resource:file:///*`, each `server:item` with `*` as a wildcard on either side.
+/// `docs:resource:file:///*`, each `server:item` with `*` as a wildcard on either side. Behind `deny` or
+/// `ask` one forbids, or has an approver asked; `when` begins its conditions on arguments.
 #[derive(Deserialize, ToSchema)]
 #[serde(
     untagged,
     expecting = "`\"all\"` or a list of patterns such as `files:read_*` is expected"
 )]
 #[schema(example = json!(["files:read_*", "mail:*"]))]
-pub(super) enum GrantBody {
+pub(super) enum AgentGrants {
     /// Everything, now and in the future.
     Word(Everything),
     /// What the patterns name.
@@ -118,13 +127,16 @@ pub(super) struct AgentView {
     created: String,
     /// The same, in milliseconds since 1970.
     created_ms: u64,
-    /// Its grants, as patterns over `server:item`; `*` is everything.
+    /// Its own grants, as patterns over `server:item`; `*` is everything. Grants for its keys and for all
+    /// agents are in `/api/v1/grants`.
     #[schema(example = json!(["files:read_*"]))]
     grants: Vec<String>,
     /// The filter over its granted tools.
     tools: ToolsBody,
     /// Whether its user ids are trusted.
     trusted_user_ids: bool,
+    /// How much all its keys together may use.
+    limits: LimitsBody,
     /// Its valid keys.
     keys: Vec<KeyView>,
 }
@@ -144,12 +156,13 @@ impl AgentView {
                 exclude: texts(&mut agent.filter.exclude()),
             },
             trusted_user_ids: agent.users.is_trusted(),
+            limits: agent.limits.into(),
             keys: agent.keys.iter().map(KeyView::of).collect(),
         }
     }
 }
 
-impl GrantBody {
+impl AgentGrants {
     fn read(self) -> Result<Vec<Grant>, Problem> {
         match self {
             Self::Word(Everything::All) => Ok(vec![parse(0, "*")?]),
@@ -167,24 +180,22 @@ impl ToolsBody {
     }
 }
 
-/// Parses a pattern `server:item`; `*` alone is everything.
+/// Parses a grant in its text form, `server:item` at least; `*` alone is everything.
 fn parse(index: usize, text: &str) -> Result<Grant, Problem> {
-    let parts = match text {
-        "*" => Some(("*", "*")),
-        text => text.split_once(':'),
-    };
-    let Some((server, item)) = parts else {
-        let shown = shown(text);
-        let message = format!("`{shown}` is not a pattern `server:item`");
-        return Err(Problem::new("request.body")
-            .with_detail(message.clone())
-            .with_hint(format!("write `{shown}:*` for everything on that server"))
-            .with_issues(vec![FieldIssue {
-                path: format!("/grant/{index}"),
-                message,
-            }]));
-    };
-    Ok(Grant::new(server, item, None).map_err(EngineError::from)?)
+    match Grant::parse(text) {
+        Err(GrantError::Text { .. }) => {
+            let shown = shown(text);
+            let message = format!("`{shown}` is not a pattern `server:item`");
+            Err(Problem::new("request.body")
+                .with_detail(message.clone())
+                .with_hint(format!("write `{shown}:*` for everything on that server"))
+                .with_issues(vec![FieldIssue {
+                    path: format!("/grant/{index}"),
+                    message,
+                }]))
+        }
+        parsed => Ok(parsed.map_err(EngineError::from)?),
+    }
 }
 
 fn name(text: &str) -> Result<AgentName, Problem> {
@@ -229,7 +240,7 @@ pub(super) async fn create(
     Ok(created(&place, &AgentView::of(&agent)))
 }
 
-/// Returns what is kept of a change that needs a second person.
+/// Returns what is stored of a change that needs a second person.
 fn wanted<'a>(
     act: &'static str,
     name: &'a AgentName,
@@ -275,11 +286,12 @@ impl AgentBody {
             label: label(&self.label)?,
             grants: self
                 .grant
-                .map(GrantBody::read)
+                .map(AgentGrants::read)
                 .transpose()?
                 .unwrap_or_default(),
             filter: self.tools.unwrap_or_default().read()?,
             users: self.trusted_user_ids.into(),
+            limits: self.limits.into(),
         })
     }
 }
@@ -288,9 +300,10 @@ impl AgentPatch {
     fn read(self) -> Result<AgentChange, Problem> {
         Ok(AgentChange {
             label: self.label.as_deref().map(label).transpose()?,
-            grants: self.grant.map(GrantBody::read).transpose()?,
+            grants: self.grant.map(AgentGrants::read).transpose()?,
             filter: self.tools.map(|tools| tools.read()).transpose()?,
             users: self.trusted_user_ids.map(UserTrust::from),
+            limits: self.limits.map(RateLimits::from),
         })
     }
 }
@@ -397,6 +410,8 @@ mod tests {
             "files:read_*",
             "*:read",
             "docs:resource:file:///*",
+            "deny files:delete_*",
+            r#"ask mail:send when /to pattern ".*@example\\.com""#,
         ] {
             assert_eq!(parse(0, text).ok().unwrap().pattern(), text);
         }

@@ -58,7 +58,7 @@ where
 }
 
 impl OptionalBody {
-    /// Deserializes the body; one that is left out says nothing.
+    /// Deserializes the body; an omitted one is the default value.
     pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, Problem> {
         self.0
             .as_ref()
@@ -67,7 +67,7 @@ impl OptionalBody {
 }
 
 impl JsonBody {
-    /// Reads a body on the account of an agent.
+    /// Reads a body, charged to an agent's quota.
     pub(super) async fn read_for(
         bodies: &Bodies,
         account: Account<'_>,
@@ -94,7 +94,7 @@ impl JsonBody {
 
     /// Deserializes the body; errors name the field (422).
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
-        // A list would be taken for the members of a type, in their order.
+        // Serde would accept a list as the members of a struct, in their order.
         if self.0.trim_ascii_start().starts_with(b"[") {
             let message = "invalid type: sequence, expected an object".to_owned();
             let path = String::new();
@@ -188,6 +188,7 @@ mod tests {
             users: Default::default(),
             validity: Default::default(),
             token: None,
+            authenticated_in: std::time::Duration::ZERO,
         };
         let request = http::Request::builder().header(CONTENT_TYPE, kind);
         let request = request.extension(caller).body(Body::from(text)).unwrap();

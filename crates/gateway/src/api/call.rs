@@ -272,7 +272,7 @@ where
     // A returned id is in the audit log, even if this process is killed.
     let recorded = timeout(RECORDED, join_all(recorded)).await;
     if recorded.is_ok_and(|recorded| recorded.iter().all(Result::is_err)) {
-        // It has ended or is about to, and nobody could ask for it later.
+        // It has ended or is about to, and its id was never returned.
         let ended = end.await;
         api.jobs.forget(id);
         let (status, headers, body) = ended.map_err(|_| Problem::panic())?;
@@ -379,6 +379,7 @@ mod tests {
             upstream: None,
             is_error: false,
             is_odd: false,
+            warning: None,
             permit: Default::default(),
         };
         assert_eq!(answer(&reply), br#"{"is_error":false,"result":{"x":1.0}}"#);

@@ -10,6 +10,7 @@ use axum::routing::get;
 use gantry_engine::CallFilter;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::id::CallId;
+use gantry_model::trace;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ use super::body::{document, json};
 use super::jobs::Outcome;
 use super::query::{Asked, bad, bad_cursor, limit};
 use super::views::{CallPage, CallView};
-use super::{Api, In, Named, Who};
+use super::{Api, By, In, Named, Who};
 use crate::http::error::Problem;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -53,8 +54,13 @@ pub(super) struct CallsAsked {
     run: Option<String>,
     /// Only calls of this conversation.
     session: Option<String>,
-    /// Only calls of this trace.
+    /// Only calls of this trace: its 32 digits, or a `traceparent`.
     trace: Option<String>,
+    /// Only calls on behalf of this user.
+    user: Option<String>,
+    /// Only calls that failed like this.
+    #[param(inline)]
+    error_kind: Option<ErrorKind>,
     /// Only calls received at or after this time: RFC 3339, or milliseconds since 1970.
     #[serde(alias = "since_ms")]
     since: Option<String>,
@@ -93,6 +99,40 @@ pub(super) enum Status {
     Unknown,
 }
 
+/// Whose error ended a call.
+#[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ErrorKind {
+    /// The connection to the server.
+    Transport,
+    /// The server answered with a JSON-RPC error.
+    JsonRpc,
+    /// The tool's own result says that it failed.
+    Tool,
+    /// Arguments or result do not fit their schema.
+    Schema,
+    /// The caller may not do that.
+    Policy,
+    /// The caller cancelled the call.
+    Caller,
+    /// The gateway itself.
+    Gateway,
+}
+
+impl From<ErrorKind> for gantry_engine::ErrorKind {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Transport => Self::Transport,
+            ErrorKind::JsonRpc => Self::JsonRpc,
+            ErrorKind::Tool => Self::Tool,
+            ErrorKind::Schema => Self::Schema,
+            ErrorKind::Policy => Self::Policy,
+            ErrorKind::Caller => Self::Caller,
+            ErrorKind::Gateway => Self::Gateway,
+        }
+    }
+}
+
 impl From<Status> for gantry_engine::CallStatus {
     fn from(status: Status) -> Self {
         match status {
@@ -125,7 +165,9 @@ impl CallsAsked {
             code: self.code,
             run: self.run,
             session: self.session,
-            trace: self.trace,
+            trace: self.trace.map(|text| trace::asked_for(&text).into_owned()),
+            user: self.user,
+            error_kind: self.error_kind.map(Into::into),
             since_ms: self.since.map(|text| time("since", &text)).transpose()?,
             until_ms: self.until.map(|text| time("until", &text)).transpose()?,
             before: before.transpose()?,
@@ -200,6 +242,7 @@ pub(super) async fn one(
     State(api): State<Api>,
     In(project): In,
     Who(caller): Who,
+    By(actor): By,
     Named(call): Named,
 ) -> Result<Response, Problem> {
     let id: CallId = call.parse().map_err(|_| unknown())?;
@@ -220,7 +263,12 @@ pub(super) async fn one(
         Some(Outcome::Done(_, body)) => std::str::from_utf8(&body).ok().map(str::to_owned),
         Some(Outcome::Running) | None => None,
     };
-    let row = project.call(id).await?.ok_or_else(unknown)?;
+    let row = match caller.kind {
+        // Who reads what others called is recorded.
+        KeyKind::Admin(_) => project.read_call(&actor, id).await?,
+        KeyKind::Agent => project.call(id).await?,
+    };
+    let row = row.ok_or_else(unknown)?;
     let is_own = row.agent == caller.agent.as_str();
     match caller.kind {
         KeyKind::Agent if !is_own => Err(unknown()), // fault T1

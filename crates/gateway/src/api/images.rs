@@ -1,7 +1,7 @@
 //! Images: `/api/v1/images`, for administrators of the gateway: all projects share one store.
 //!
-//! A pull or an import whose caller accepts `text/event-stream` tells how far it is (`progress`), and ends
-//! when its caller goes away. Entry point: [`routes`].
+//! A pull or an import reports its progress (`progress`) if the client accepts `text/event-stream`;
+//! it is cancelled when the client disconnects. Entry point: [`routes`].
 
 pub(super) mod logins;
 pub(super) mod stream;
@@ -111,7 +111,7 @@ pub(super) async fn pull(
     Ok(json(StatusCode::OK, &Pulled { items }))
 }
 
-/// What is to be done.
+/// The requested work.
 enum Work {
     Pull(ImageReference, Option<Credentials>),
     Import(PathBuf),

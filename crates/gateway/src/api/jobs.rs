@@ -294,6 +294,7 @@ mod tests {
             users: Default::default(),
             validity: Default::default(),
             token: None,
+            authenticated_in: Duration::ZERO,
         }
     }
 
@@ -307,7 +308,7 @@ mod tests {
         jobs.tasks.reopen();
     }
 
-    /// Makes a call whose outcome has so many bytes, to its end.
+    /// Makes a call with an outcome of this many bytes, and waits for its end.
     async fn make(jobs: &Jobs, who: &Caller, id: CallId, bytes: usize) {
         let body = Bytes::from(vec![b'x'; bytes]);
         jobs.start(who, id, async { (StatusCode::OK, body) })
@@ -352,7 +353,7 @@ mod tests {
         }
         let bytes: usize = jobs.lock().values().filter_map(Job::kept).sum();
         assert!(bytes <= BYTES_PER_AGENT + (1 << 20), "{bytes}");
-        // A single one that is over the bound is kept alone.
+        // A single outcome over the limit is kept alone.
         make(&jobs, &mine, id(2000), BYTES_PER_AGENT + 1).await;
         assert!(jobs.get(&mine, id(2000)).is_some() && jobs.get(&mine, id(1019)).is_none());
         assert!(jobs.get(&other, id(0)).is_some(), "nobody else's goes");
@@ -401,7 +402,7 @@ mod tests {
         }
         assert!((0..3).all(|n| jobs.get(&late, id(KEPT + n)).is_some()));
         assert_eq!(jobs.lock().len(), KEPT);
-        // Who holds as many as anybody drops its own.
+        // An agent that holds as many as every other drops its own.
         let first = caller(0, KeyKind::Agent);
         make(&jobs, &first, id(KEPT + 3), 10).await;
         assert!((0..3).all(|n| jobs.get(&late, id(KEPT + n)).is_some()));
@@ -419,7 +420,7 @@ mod tests {
         let refused = refused.unwrap_err();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
         assert!(jobs.start(&other, id(100), std::future::pending()).is_ok());
-        // The other project has room until all is taken.
+        // The other project can store outcomes until the total is reached.
         let mut n = 101;
         for project in ["local", "other"] {
             let start = |n: usize| {

@@ -1,27 +1,39 @@
 //! Keys: `/api/v1/keys`, for administrators. A key's text is shown once, when it is created.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
-use gantry_engine::{EngineError, NewKey};
+use axum::routing::{get, post};
+use gantry_engine::{Actor, EngineError, KeyChange, MadeKey, NewKey};
+use gantry_model::address_range::AddressRange;
 use gantry_model::caller::{KeyKind, Role};
 use gantry_model::id::{AgentName, KeyId};
+use gantry_model::limits::RateLimits;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::body::{JsonBody, json};
+use super::body::{JsonBody, OptionalBody, json};
 use super::form::Period;
+use super::limits::LimitsBody;
 use super::query::{Asked, Page, Paging};
 use super::views::{now_ms, rfc3339};
 use super::{Api, By, In, Named};
 use crate::http::error::{FieldIssue, Problem};
+use crate::http::shown;
+
+/// How many ranges of addresses a key may have.
+const MOST_SOURCES: usize = 64;
+/// How long a rotated key goes on if nothing is said.
+const OVERLAP: Duration = Duration::from_secs(24 * 3600);
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/api/v1/keys", get(list).post(create))
-        .route("/api/v1/keys/{key}", delete(revoke))
+        .route("/api/v1/keys/{key}", get(one).patch(change).delete(revoke))
+        .route("/api/v1/keys/{key}/rotate", post(rotate))
 }
 
 /// A key to create.
@@ -40,9 +52,42 @@ pub(super) struct KeyBody {
     #[serde(default)]
     #[schema(max_length = 128, example = "laptop")]
     label: String,
-    /// How long it is valid, such as `12h`; by default until it is revoked.
+    /// How long it is valid, such as `12h`; by default until it is revoked, or as long as the setting
+    /// `keys.max_lifetime` allows.
     #[schema(example = "12h")]
     expires_in: Option<Period>,
+    /// The addresses that it may be used from, as ranges; by default all. It is the address of the
+    /// connection that counts, never a header.
+    #[serde(default)]
+    #[schema(max_items = 64, example = json!(["10.0.0.0/8", "2001:db8::/32"]))]
+    sources: Vec<String>,
+    /// How much it may use; by default as much as its agent.
+    #[serde(default)]
+    limits: LimitsBody,
+}
+
+/// Changes to a key; omitted members stay as they are.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeyPatch {
+    /// A label for people.
+    #[schema(max_length = 128)]
+    label: Option<String>,
+    /// The addresses that it may be used from, as ranges, replacing the current ones; none for all. What
+    /// the key has running ends.
+    #[schema(max_items = 64, example = json!(["10.0.0.0/8"]))]
+    sources: Option<Vec<String>>,
+    /// How much it may use, replacing the current limits.
+    limits: Option<LimitsBody>,
+}
+
+/// How a key is rotated.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RotateBody {
+    /// How long the old key goes on beside the new one; by default a day.
+    #[schema(example = "24h")]
+    overlap: Option<Period>,
 }
 
 /// What a key may do.
@@ -92,6 +137,30 @@ pub(super) struct KeyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     expires_ms: Option<u64>,
+    /// The addresses that it may be used from, as ranges; all if there is none.
+    sources: Vec<String>,
+    /// How much it may use.
+    limits: LimitsBody,
+    /// The key that it was made to replace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    replaces: Option<String>,
+    /// The key that was made to replace it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    replaced_by: Option<String>,
+    /// When it was last used, to the minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    last_used: Option<String>,
+    /// The same, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    last_used_ms: Option<u64>,
+    /// The address that it was last used from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    last_used_from: Option<String>,
 }
 
 impl KeyView {
@@ -107,6 +176,13 @@ impl KeyView {
             created_ms: key.created_ms,
             expires: key.expires_ms.map(rfc3339),
             expires_ms: key.expires_ms,
+            sources: key.sources.iter().map(ToString::to_string).collect(),
+            limits: key.limits.into(),
+            replaces: key.replaces.map(|id| id.to_string()),
+            replaced_by: key.replaced_by.map(|id| id.to_string()),
+            last_used: key.last_use.map(|used| rfc3339(used.at_ms)),
+            last_used_ms: key.last_use.map(|used| used.at_ms),
+            last_used_from: key.last_use.and_then(|used| Some(used.from?.to_string())),
         }
     }
 }
@@ -129,6 +205,23 @@ pub(super) struct NewKeyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     expires: Option<String>,
+    /// The key that it replaces, which ends at its `expires`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    replaces: Option<KeyView>,
+}
+
+impl NewKeyView {
+    fn of(made: MadeKey, kind: KeyKind, agent: &AgentName) -> Self {
+        Self {
+            id: made.id.to_string(),
+            key: made.key,
+            role: kind.role().map(Role::as_str),
+            agent: agent.to_string(),
+            expires: made.expires_ms.map(rfc3339),
+            replaces: None,
+        }
+    }
 }
 
 /// Which keys are listed.
@@ -195,17 +288,80 @@ pub(super) async fn create(
         expires_ms: asked
             .expires_in
             .map(|period| now_ms().saturating_add(period.milliseconds())),
+        sources: sources(&asked.sources)?,
+        limits: asked.limits.into(),
     };
-    let expires = new.expires_ms.map(rfc3339);
-    let (id, key) = project.make_key(&actor, new).await?;
-    let made = NewKeyView {
-        id: id.to_string(),
-        key,
-        role: kind.role().map(Role::as_str),
-        agent: agent.to_string(),
-        expires,
+    let made = project.make_key(&actor, new).await?;
+    Ok(json(
+        StatusCode::CREATED,
+        &NewKeyView::of(made, kind, &agent),
+    ))
+}
+
+/// Shows one key, never its text.
+#[utoipa::path(get, path = "/api/v1/keys/{key}", tag = "keys",
+    params(("key" = String, Path, description = "Its id.")), responses(
+    (status = 200, description = "The key.", body = KeyView),
+    (status = 404, description = "`key.unknown`: there is no valid key of that id."),
+))]
+pub(super) async fn one(In(project): In, Named(key): Named) -> Result<Response, Problem> {
+    let key = project.key(known(&key)?).await?;
+    Ok(json(StatusCode::OK, &KeyView::of(&key)))
+}
+
+/// Changes the label, the sources or the limits of a key. Applies from the next request on.
+#[utoipa::path(patch, path = "/api/v1/keys/{key}", tag = "keys",
+    params(("key" = String, Path, description = "Its id.")), request_body = KeyPatch, responses(
+    (status = 200, description = "The key after the change.", body = KeyView),
+    (status = 403, description = "`auth.role`: its role is above that of whoever asks."),
+    (status = 404, description = "`key.unknown`: there is no valid key of that id."),
+))]
+pub(super) async fn change(
+    In(project): In,
+    By(actor): By,
+    Named(key): Named,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let asked: KeyPatch = body.read()?;
+    let id = known(&key)?;
+    let change = KeyChange {
+        label: asked.label.as_deref().map(label).transpose()?,
+        sources: asked.sources.as_deref().map(sources).transpose()?,
+        limits: asked.limits.map(RateLimits::from),
     };
-    Ok(json(StatusCode::CREATED, &made))
+    if let Some(ranges) = &change.sources {
+        keeps_own_way_in(&actor, id, ranges)?;
+    }
+    let key = project.change_key(&actor, id, change).await?;
+    Ok(json(StatusCode::OK, &KeyView::of(&key)))
+}
+
+/// Makes a key in the place of another: for the same agent, with the same grants, sources, limits and
+/// lifetime. The old key goes on for a while, so that whoever uses it can change to the new one. The text
+/// of the new key is in this response and nowhere else.
+#[utoipa::path(post, path = "/api/v1/keys/{key}/rotate", tag = "keys",
+    params(("key" = String, Path, description = "Its id.")), request_body = RotateBody, responses(
+    (status = 201, description = "The new key, with its text, and the old one.", body = NewKeyView),
+    (status = 403, description = "`auth.role`: its role is above that of whoever asks."),
+    (status = 404, description = "`key.unknown`: there is no valid key of that id."),
+    (status = 409, description = "`key.rotated`: it was rotated already; `key.last_admin`: the new key would \
+        end, and it is the last admin key that does not."),
+))]
+pub(super) async fn rotate(
+    In(project): In,
+    By(actor): By,
+    Named(key): Named,
+    body: OptionalBody,
+) -> Result<Response, Problem> {
+    let asked: RotateBody = body.read()?;
+    let id = known(&key)?;
+    let overlap = asked.overlap.map_or(OVERLAP, |period| period.0);
+    let (made, old) = project.rotate_key(&actor, id, overlap).await?;
+    let view = NewKeyView {
+        replaces: Some(KeyView::of(&old)),
+        ..NewKeyView::of(made, old.kind, &old.agent)
+    };
+    Ok(json(StatusCode::CREATED, &view))
 }
 
 /// Revokes a key immediately; its streams and sessions end within a second. Succeeds for an unknown
@@ -227,6 +383,39 @@ pub(super) async fn revoke(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+/// Reads the id in a path; what is no id is an unknown key.
+fn known(key: &str) -> Result<KeyId, Problem> {
+    key.parse()
+        .map_err(|_| Problem::new("key.unknown").with_detail(format!("no key `{}`", shown(key))))
+}
+
+/// Reads ranges of addresses.
+fn sources(texts: &[String]) -> Result<Vec<AddressRange>, Problem> {
+    if texts.len() > MOST_SOURCES {
+        return Err(unusable("/sources", "has more than 64 ranges"));
+    }
+    let ranges = texts.iter().enumerate().map(|(index, text)| {
+        let path = format!("/sources/{index}");
+        text.parse::<AddressRange>()
+            .map_err(|error| unusable(&path, &error.to_string()))
+    });
+    ranges.collect()
+}
+
+/// Refuses ranges by which whoever asks would lock out their own key: they could not undo it.
+fn keeps_own_way_in(actor: &Actor, id: KeyId, ranges: &[AddressRange]) -> Result<(), Problem> {
+    let Some(address) = actor.address().filter(|_| actor.acts_with(id)) else {
+        return Ok(());
+    };
+    match ranges.is_empty() || ranges.iter().any(|range| range.contains(address)) {
+        true => Ok(()),
+        false => Err(unusable(
+            "/sources",
+            &format!("leaves out your own address, {address}: this key could not undo it"),
+        )),
+    }
+}
+
 /// Reads a role; `admin` if there is none.
 fn role(text: Option<&str>) -> Result<Role, Problem> {
     let role = text.map(str::parse::<Role>).transpose();
@@ -235,8 +424,8 @@ fn role(text: Option<&str>) -> Result<Role, Problem> {
     Ok(role.unwrap_or(Role::Admin))
 }
 
-/// Returns whom an administrator's key identifies by default. Approvers and auditors stand apart from
-/// those whom they watch.
+/// Returns whom an administrator's key identifies by default. Approvers and auditors get identities
+/// other than those whom they control.
 fn default_agent(role: Role) -> &'static str {
     match role {
         Role::Installation | Role::Admin | Role::Operator => "admin",

@@ -1,7 +1,8 @@
-//! Which permission an administrator needs for a route. A route that is not listed needs `manage`, so
-//! that one that is forgotten is closed to the smaller roles, never open.
+//! Which permission an administrator needs for a route. A route that is not listed needs `manage`,
+//! so that a forgotten route is closed to the smaller roles.
 //!
-//! The tenant matrix (`tests/it/tenants`) tries every route with every role. Entry point: [`needed`].
+//! The tenant matrix (`tests/it/tenants`) tries every route with every role. Entry point:
+//! [`needed`].
 
 use axum::extract::MatchedPath;
 use gantry_model::caller::Permission;
@@ -9,8 +10,8 @@ use http::request::Parts;
 
 use Permission::{Approve, Audit, Install, Operate, Read};
 
-/// Method, route and permission of every administrative route that does not need `manage`, and of what
-/// an administrator may do on the routes for any key.
+/// Method, route and permission of every administrative route that does not need `manage`, and of
+/// the routes for any key when an administrator uses them.
 const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/mcp/servers", Read),
     ("GET", "/api/v1/mcp/servers/{server}", Read),
@@ -20,10 +21,24 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/events/stream", Read),
     ("GET", "/api/v1/tools", Read),
     ("GET", "/api/v1/tools/why", Read),
+    ("GET", "/api/v1/tools/changes", Read),
+    ("GET", "/api/v1/tools/versions", Read),
+    ("POST", "/api/v1/tools/approve", Approve),
+    ("GET", "/api/v1/approvals", Approve),
+    ("GET", "/api/v1/approvals/{call}", Approve),
+    ("POST", "/api/v1/approvals/{call}/allow", Approve),
+    ("POST", "/api/v1/approvals/{call}/refuse", Approve),
+    ("POST", "/api/v1/tools/refuse", Approve),
     ("GET", "/api/v1/agents", Read),
     ("GET", "/api/v1/agents/{agent}", Read),
+    ("GET", "/api/v1/grants", Read),
+    ("GET", "/api/v1/grants/{grant}", Read),
+    ("GET", "/api/v1/groups", Read),
+    ("GET", "/api/v1/groups/{group}", Read),
     ("GET", "/api/v1/keys", Read),
+    ("GET", "/api/v1/keys/{key}", Read),
     ("GET", "/api/v1/settings", Read),
+    ("GET", "/api/v1/hooks", Read),
     ("GET", "/api/v1/products", Read),
     ("GET", "/api/v1/products/{product}", Read),
     ("GET", "/api/v1/projects", Read),
@@ -34,7 +49,7 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/volumes", Read),
     ("GET", "/api/v1/secrets", Read),
     ("GET", "/api/v1/secrets/{secret}", Read),
-    // Who may edit servers may not do it alone: the engine asks for more than the route.
+    // The engine refuses administrators who may also edit servers: they could read every secret.
     ("PUT", "/api/v1/secrets/{secret}/bindings/{server}", Approve),
     ("GET", "/api/v1/health", Read),
     ("GET", "/metrics", Read),
@@ -44,7 +59,7 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("GET", "/api/v1/mcp/servers/{server}/logs", Operate),
     ("POST", "/api/v1/mcp/servers/{server}/restart", Operate),
     ("DELETE", "/api/v1/calls/{call}", Operate),
-    // Of agents and the project only with `manage`, which the handler asks for.
+    // Suspending agents or the project needs `manage`, which the handler checks.
     ("POST", "/api/v1/suspensions", Operate),
     ("DELETE", "/api/v1/suspensions", Operate),
     (
@@ -58,6 +73,9 @@ const ROUTES: &[(&str, &str, Permission)] = &[
         Approve,
     ),
     ("GET", "/api/v1/acts", Audit),
+    ("GET", "/api/v1/audit/verify", Audit),
+    ("GET", "/api/v1/audit/key", Audit),
+    ("GET", "/api/v1/audit/holds", Audit),
     ("GET", "/api/v1/calls", Audit),
     ("GET", "/api/v1/calls/export", Audit),
     ("GET", "/api/v1/calls/{call}", Audit),
@@ -74,13 +92,13 @@ const ROUTES: &[(&str, &str, Permission)] = &[
     ("POST", "/api/v1/images/prune", Install),
 ];
 
-/// Returns what an administrator needs for a request.
+/// Returns the permission that an administrator needs for a request.
 pub(super) fn needed(parts: &Parts) -> Permission {
     let route = parts.extensions.get::<MatchedPath>();
     of(parts.method.as_str(), route.map_or("", MatchedPath::as_str))
 }
 
-/// Returns what an administrator needs for a route.
+/// Returns the permission that an administrator needs for a route.
 fn of(method: &str, route: &str) -> Permission {
     let method = if method == "HEAD" { "GET" } else { method };
     let listed = ROUTES

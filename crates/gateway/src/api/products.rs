@@ -1,6 +1,6 @@
-//! Products, `/api/v1/products`: servers that come together by a manifest, JSON or YAML. A manifest is
-//! shown in full, with what it would add, change and remove, before it is installed; installing names the
-//! hash of what was shown.
+//! Products, `/api/v1/products`: sets of servers, described by a manifest in JSON or YAML. A
+//! manifest is shown in full, with all additions, changes and removals, before it is installed; the
+//! request to install it contains the hash of what was shown.
 
 use std::sync::Arc;
 
@@ -188,7 +188,7 @@ impl PlanView {
     }
 }
 
-/// Reads a manifest; all mistakes are reported at once (422).
+/// Parses a manifest; all errors are reported at once (422).
 fn read(text: &str) -> Result<Manifest, Problem> {
     Manifest::read(text).map_err(|mistakes| {
         let told: Vec<&str> = mistakes
@@ -204,8 +204,8 @@ fn read(text: &str) -> Result<Manifest, Problem> {
     })
 }
 
-/// Returns the product of a manifest. What is kept of the manifest itself has no values of variables and
-/// headers: they are in the servers' own rows, sealed.
+/// Returns the product of a manifest. The stored manifest has no values of variables and headers:
+/// those are stored encrypted in the rows of the servers.
 fn new_product(manifest: &Manifest) -> NewProduct {
     let servers = manifest.servers.iter().map(|spec| {
         let shown = serde_json::to_value(SpecView::of(spec)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Projects, `/api/v1/projects`: made, loaded, unloaded and deleted by whoever manages the installation.
-//! Other administrators see their own, and no trace of others. What is in a project is under
+//! Projects, `/api/v1/projects`: created, loaded, unloaded and deleted by administrators of the
+//! installation. Other administrators see only their own. The contents of a project are under
 //! `/api/v1/projects/NAME/…` (`scope`).
 
 use axum::Router;

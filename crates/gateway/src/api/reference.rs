@@ -286,7 +286,7 @@ mod tests {
             count += 1;
         }
         assert!(count > 20);
-        // Addresses are named as examples, never loaded or led to.
+        // URLs may appear as examples, but are never loaded or linked.
         let elsewhere = ["<script", "src=", "href=\"http", "url("];
         assert!(!elsewhere.iter().any(|word| BODY.contains(word)));
     }

@@ -29,7 +29,7 @@ const WARNING: &str = "x-gantry-warning";
 /// The body of a server's registration.
 #[derive(Debug)]
 pub(super) struct Register {
-    /// What it asks for.
+    /// The requested spec.
     pub(super) spec: ServerSpec,
     warnings: Vec<String>,
 }
@@ -242,7 +242,7 @@ mod tests {
         );
     }
 
-    // What a patch starts from says the same as the spec that it is of.
+    // The body from which a patch starts is equivalent to its spec.
     #[test]
     fn a_spec_survives_its_body() {
         let body = serde_json::json!({

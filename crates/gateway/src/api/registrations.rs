@@ -1,8 +1,9 @@
-//! What waits for a second person, `/api/v1/registrations`: shown in full, approved by somebody else than
-//! who asked for it, or refused. The project's `registration.approve` setting says what waits.
+//! Changes that need a second person, `/api/v1/registrations`: shown in full, and approved or
+//! refused by an administrator other than the one who requested them. The project's setting
+//! `registration.approve` defines which changes need it.
 //!
-//! A change that needs a second person is answered 202 by the route that it came on ([`hold`]); once
-//! approved it is made by the same code, in the approver's name.
+//! The route that receives such a change responds with 202 ([`hold`]). After the approval the same
+//! code makes the change, in the approver's name.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use axum::routing::{get, post};
 use gantry_engine::{
     Actor, AdminError, EngineError, HeldChange, Project, RegistrationRow, TakenRegistration,
 };
-use gantry_model::spec::ServerSpec;
+use gantry_model::secret::{REDACTED, is_given_secret};
+use gantry_model::spec::{Launch, ServerSpec};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json as value};
@@ -22,7 +24,7 @@ use utoipa::ToSchema;
 use super::body::json;
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
-use super::{Api, By, In, Named, agents, products};
+use super::{Api, By, In, Named, agents, grants, products};
 use crate::http::error::Problem;
 
 /// Returns the routes, for administrators only.
@@ -85,7 +87,7 @@ impl RegistrationView {
     }
 }
 
-/// What is asked for: with its secrets, and as it is shown.
+/// A requested change: with its secrets, and as it is shown.
 pub(super) struct Wanted<'a> {
     pub(super) act: &'static str,
     pub(super) target: &'a str,
@@ -93,7 +95,8 @@ pub(super) struct Wanted<'a> {
     pub(super) shown: Value,
 }
 
-/// Keeps a change that was refused because it needs a second person (202); any other refusal stays.
+/// Stores a change that was refused because it needs a second person (202); returns any other error
+/// unchanged.
 pub(super) async fn hold(
     project: &Arc<Project>,
     actor: &Actor,
@@ -114,17 +117,36 @@ pub(super) async fn hold(
     Ok(json(StatusCode::ACCEPTED, &RegistrationView::of(row)))
 }
 
-/// Returns what is kept of a server.
+/// Returns what is stored of a server.
 pub(super) fn server_wanted<'a>(
     act: &'static str,
     spec: &'a ServerSpec,
     shown: &impl Serialize,
 ) -> Wanted<'a> {
+    let mut shown = serde_json::to_value(shown).unwrap_or_default();
+    // Variables that make programs load other code are shown to the approver with their values,
+    // others by name only.
+    let env = match &spec.launch {
+        Launch::Process(process) => Some(&process.env),
+        Launch::Image(image) => Some(&image.env),
+        Launch::Remote(_) => None,
+    };
+    let allowed = env.into_iter().flatten();
+    let allowed = allowed.filter(|(name, _)| spec.allow.env.contains(*name));
+    let allowed: serde_json::Map<String, Value> = allowed
+        .map(|(name, value)| match is_given_secret(name, value) {
+            true => (name.clone(), REDACTED.into()),
+            false => (name.clone(), value.as_str().into()),
+        })
+        .collect();
+    if !allowed.is_empty() {
+        shown["allowed_env_values"] = allowed.into();
+    }
     Wanted {
         act,
         target: spec.name.as_str(),
         request: value!({ "spec": spec }),
-        shown: serde_json::to_value(shown).unwrap_or_default(),
+        shown,
     }
 }
 
@@ -167,7 +189,7 @@ pub(super) async fn approve(
     Named(id): Named,
 ) -> Result<Response, Problem> {
     let taken = project.take_registration(&actor, &id).await?;
-    if let Err(problem) = carry_out(&api, &project, &taken).await {
+    if let Err(problem) = Box::pin(carry_out(&api, &project, &taken)).await {
         project.reopen_registration(&taken).await;
         return Err(problem);
     }
@@ -175,7 +197,7 @@ pub(super) async fn approve(
     Ok(json(StatusCode::OK, &RegistrationView::of(row)))
 }
 
-/// Makes the change that was approved, by the code that would have made it at once.
+/// Makes the approved change, with the same code as without an approval.
 async fn carry_out(
     api: &Api,
     project: &Arc<Project>,
@@ -203,6 +225,7 @@ async fn carry_out(
         "agent.change" => {
             agents::change_from(project, &taken.by, &taken.target, &request["body"]).await?;
         }
+        "grant.add" => grants::add_from(project, &taken.by, &request["body"]).await?,
         "product.install" => {
             products::install_from(api, project, &taken.by, request).await?;
         }

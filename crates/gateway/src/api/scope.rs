@@ -1,9 +1,9 @@
-//! Which project a request is about: the one that its path names, or else that of its key.
+//! The project of a request: the one in its path, or else that of its key.
 //!
-//! `/api/v1/projects/NAME/REST` is read as `/api/v1/REST` of the project `NAME` before it is routed, so
-//! that every noun has one route, and permissions attach to that route (fault U8). Naming a project is
-//! allowed to its own keys and to whoever manages the installation; for everybody else it is not there
-//! (404, the same whether it exists or not; fault T1). Entry points: [`within_project`] and [`acting`].
+//! `/api/v1/projects/NAME/REST` is rewritten to `/api/v1/REST` of the project `NAME` before
+//! routing, so that every noun has one route, to which its permissions apply (fault U8). Only the
+//! project's own keys and administrators of the installation may name a project; all other callers
+//! get 404, whether it exists or not (fault T1). Entry points: [`within_project`] and [`acting`].
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -56,7 +56,7 @@ fn split(uri: &Uri) -> Option<(ProjectName, Uri)> {
 /// Returns the caller as it acts: in the project that the request names, or in its own.
 pub(super) fn acting(engine: &Engine, parts: &Parts, caller: Caller) -> Result<Caller, Problem> {
     let Some(Named(named)) = parts.extensions.get::<Named>() else {
-        return Ok(caller);
+        return itself(parts, caller);
     };
     if *named == caller.project {
         return Ok(caller);
@@ -67,6 +67,20 @@ pub(super) fn acting(engine: &Engine, parts: &Parts, caller: Caller) -> Result<C
             ..caller
         }),
         false => Err(unknown(named.as_str())),
+    }
+}
+
+/// Returns the caller of a request about a project itself, as any other: who may not know of the project
+/// is told that it is not there, before its role is judged.
+fn itself(parts: &Parts, caller: Caller) -> Result<Caller, Problem> {
+    match parts.uri.path().strip_prefix(PROJECTS) {
+        Some(named) if *named != *caller.project.as_str() => {
+            match caller.kind.may(Permission::Install) {
+                true => Ok(caller),
+                false => Err(unknown(named)),
+            }
+        }
+        Some(_) | None => Ok(caller),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Secrets, `/api/v1/secrets`, for administrators: set, bound, listed by name and removed. A value goes in
-//! and never comes out again. faults K5 and K8
+//! Secrets, `/api/v1/secrets`, for administrators: set, bound, listed by name and removed. A value
+//! is accepted and never returned. faults K5 and K8
 
 use axum::Router;
 use axum::extract::Path;

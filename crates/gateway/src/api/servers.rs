@@ -221,17 +221,23 @@ pub(super) async fn change(
     Box::pin(put(&api, &project, &actor, asked, &known.spec.name)).await
 }
 
-/// Refuses a change that would hand values to another program or address which its author has not given:
-/// who may edit a server could read them. fault K4
+/// Refuses a patch that would send existing secret values to another program or URL, unless the
+/// patch contains these values: otherwise an editor of the server could read them. fault K4
 fn asked_again(
     known: &ServerSpec,
     asked: &ServerSpec,
     patch: &serde_json::Map<String, Value>,
 ) -> Result<(), Problem> {
+    let whole = Value::Object(patch.clone());
     let is_given = |place: &SecretPlace| {
         let (tables, name) = match place {
             SecretPlace::Variable(name) => (&["env", "environment"][..], name),
             SecretPlace::Header(name) => (&["headers"][..], name),
+            SecretPlace::Option(name) => {
+                let mut path = name.split('.');
+                let given = path.try_fold(&whole, |table, member| table.get(member));
+                return given.is_some_and(|value| !value.is_null());
+            }
         };
         let mut tables = tables.iter().filter_map(|table| patch.get(*table));
         tables.any(|table| table.get(name).is_some_and(Value::is_string))
@@ -417,7 +423,7 @@ pub(super) async fn restart(
 ) -> Result<Response, Problem> {
     let asked: Restart = body.read()?;
     if asked.pull {
-        // Another image is another program: that is more than a restart.
+        // Another image is another program, which needs more than the permission to restart.
         permit(&caller, Permission::Manage)?;
         return restart_with_newest(&project, actor, &server, &headers).await;
     }

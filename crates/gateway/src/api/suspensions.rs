@@ -1,6 +1,6 @@
-//! What is suspended, `/api/v1/suspensions`: an agent, a server, a tool or the project, stopped at once
-//! with its grants kept. Servers and tools are suspended by operators, too; agents and the project by
-//! administrators.
+//! Suspensions, `/api/v1/suspensions`: stop an agent, a server, a tool or the project at once, and
+//! keep its grants. Operators may suspend servers and tools; only administrators may suspend agents
+//! and the project.
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
@@ -135,7 +135,7 @@ pub(super) async fn suspend(
     let now = project.suspensions();
     match now.of(&what) {
         Some(suspension) => Ok(json(StatusCode::OK, &SuspensionView::of(&what, suspension))),
-        // Somebody has resumed it meanwhile.
+        // It was resumed meanwhile.
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }

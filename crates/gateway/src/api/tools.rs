@@ -1,9 +1,11 @@
 //! Tools, `/api/v1/tools`, as the caller may use them, in the format of its model's API; and
 //! `/api/v1/tools/call`, which accepts calls in any of these formats.
 //!
-//! The engine decides names and grants. Calls are in `call`, explanations of grants in `why`.
+//! The engine decides names and grants. Calls are in `call`, explanations of grants in `why`, tools that are
+//! new or changed in `changes`.
 
 pub(super) mod call;
+pub(super) mod changes;
 pub(super) mod why;
 
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use gantry_engine::{EngineError, Project, Scope};
 use gantry_model::caller::{Caller, KeyKind};
-use gantry_model::grant::{GrantSet, MethodClass, Verdict};
+use gantry_model::grant::{GrantSet, MethodClass};
 use gantry_model::id::{AgentName, ServerName};
 use gantry_model::shape::Shape;
 use http::StatusCode;
@@ -38,7 +40,12 @@ pub(super) fn routes() -> Router<Api> {
 
 /// Returns the routes for administrators only.
 pub(super) fn admin_routes() -> Router<Api> {
-    Router::new().route("/api/v1/tools/why", get(why::why))
+    Router::new()
+        .route("/api/v1/tools/why", get(why::why))
+        .route("/api/v1/tools/changes", get(changes::changes))
+        .route("/api/v1/tools/versions", get(changes::versions))
+        .route("/api/v1/tools/approve", post(changes::approve))
+        .route("/api/v1/tools/refuse", post(changes::refuse))
 }
 
 /// The filter of tools.
@@ -70,9 +77,9 @@ async fn seen_by(project: &Arc<Project>, caller: &Caller, agent: &str) -> Result
         return Err(Problem::new("auth.agent_key").with_detail("`agent` needs an admin key"));
     }
     let name: AgentName = agent.parse().map_err(EngineError::Name)?;
-    let agent = known_agent(project, &name).await?;
-    let grants = GrantSet::filtered(agent.grants, agent.filter);
-    Ok(project.caller(name, grants))
+    known_agent(project, &name).await?;
+    let grants = project.grants_of(&name)?;
+    Ok(project.caller(name, GrantSet::clone(&grants)))
 }
 
 /// Resolves a server's name or id. An unknown one is an error, not an empty list; an agent learns
@@ -83,8 +90,7 @@ fn known_server(
     server: &str,
 ) -> Result<String, Problem> {
     let may_know = |name: &ServerName| {
-        caller.kind.is_admin()
-            || caller.grants.check(MethodClass::Lifecycle, name, None) == Verdict::Allowed
+        caller.kind.is_admin() || caller.grants.shows(MethodClass::Lifecycle, name, None)
     };
     let known = project.server(server);
     if let Some(known) = known.filter(|known| may_know(&known.spec.name)) {

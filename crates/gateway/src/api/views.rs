@@ -11,7 +11,9 @@ mod server;
 mod sign_in;
 mod spec;
 
-use gantry_engine::{CallRow, ListedTool, LogLine, LogStream};
+use gantry_engine::{
+    CallRow, Check, ErrorKind, ListedTool, LogLine, LogStream, Phases, UserSource,
+};
 use gantry_model::event::ServerEvent;
 use gantry_model::jsonrpc::RawBuf;
 use serde::Serialize;
@@ -71,6 +73,7 @@ pub(super) struct CallView {
     session: Option<String>,
     run: Option<String>,
     step: Option<String>,
+    /// The trace it belongs to, as 32 digits.
     trace: Option<String>,
     started: String,
     started_ms: u64,
@@ -83,11 +86,72 @@ pub(super) struct CallView {
     output: Option<String>,
     output_bytes: u64,
     repeats: u64,
+    /// How long each phase took, in microseconds; absent for a phase that was not reached.
+    phases: PhasesView,
+    /// How often the call was sent to its server.
+    attempts: Option<u32>,
+    /// Whether the arguments passed the tool's schema: `passed`, `failed` or `skipped`.
+    input_check: Option<&'static str>,
+    /// Whether the result passed the tool's output schema: `passed`, `failed` or `skipped`.
+    output_check: Option<&'static str>,
+    /// Whose error it was: `transport`, `json_rpc`, `tool`, `schema`, `policy`, `caller` or `gateway`.
+    error_kind: Option<&'static str>,
+    /// The revision of the project's grants that decided.
+    policy_revision: Option<u64>,
+    /// The grant that decided.
+    grant: Option<String>,
+    /// The call that this one was made for, as the caller says.
+    parent: Option<String>,
+    /// Who said which user it is: `agent`, or `token` for the issuer of a token.
+    user_source: Option<&'static str>,
+}
+
+/// How long the phases of a call took, in microseconds, in the order in which a call passes them.
+#[derive(Serialize, ToSchema)]
+struct PhasesView {
+    /// Finding out who calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    auth_us: Option<u32>,
+    /// Finding what is called, and whether a grant allows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    grant_us: Option<u32>,
+    /// Checking the arguments against the tool's schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    schema_us: Option<u32>,
+    /// Waiting for the server to be up and to have a lane free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    queue_us: Option<u32>,
+    /// Waiting for the server's answer, all attempts together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    server_us: Option<u32>,
+    /// Checking the result against the output schema, and redacting it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    output_us: Option<u32>,
+}
+
+impl From<Phases> for PhasesView {
+    fn from(phases: Phases) -> Self {
+        Self {
+            auth_us: phases.auth_us,
+            grant_us: phases.grant_us,
+            schema_us: phases.schema_us,
+            queue_us: phases.queue_us,
+            server_us: phases.server_us,
+            output_us: phases.output_us,
+        }
+    }
 }
 
 impl CallView {
     /// Shows a row of the audit.
     pub(super) fn of(row: CallRow) -> Self {
+        let details = row.details;
         Self {
             id: row.id.to_string(),
             seq: row.seq,
@@ -117,6 +181,15 @@ impl CallView {
             output: row.output,
             output_bytes: row.output_bytes,
             repeats: row.repeats,
+            phases: details.phases.into(),
+            attempts: details.attempts,
+            input_check: details.input_check.map(Check::as_str),
+            output_check: details.output_check.map(Check::as_str),
+            error_kind: details.error_kind.map(ErrorKind::as_str),
+            policy_revision: details.policy_revision,
+            grant: details.grant,
+            parent: details.parent,
+            user_source: details.user_source.map(UserSource::as_str),
         }
     }
 }

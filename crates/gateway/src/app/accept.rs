@@ -46,7 +46,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nCont
 const FIRST_WAIT: Duration = Duration::from_millis(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// What an accept loop needs. Several loops share one: their connections count together.
+/// The shared state of accept loops. Several loops share one: their connections count together.
 #[derive(Clone)]
 pub(super) struct Acceptor {
     pub(super) service: Service,
@@ -56,12 +56,12 @@ pub(super) struct Acceptor {
     pub(super) patience: Patience,
     /// Stops accepting and lets requests in flight finish.
     pub(super) stop: CancellationToken,
-    /// Ends everything.
+    /// Aborts everything.
     pub(super) abort: CancellationToken,
     pub(super) tasks: TaskTracker,
 }
 
-/// Accepts until told to stop; with `tls`, no connection is served without it.
+/// Accepts until stopped; with `tls`, every connection must use it.
 pub(super) async fn run(listener: TcpListener, acceptor: Acceptor, tls: Option<Arc<Tls>>) {
     let mut wait = FIRST_WAIT;
     loop {
@@ -92,7 +92,7 @@ pub(super) async fn run(listener: TcpListener, acceptor: Acceptor, tls: Option<A
 fn serve(stream: TcpStream, from: SocketAddr, acceptor: &Acceptor, tls: Option<Arc<Tls>>) {
     let Some(slot) = acceptor.slots.take(from.ip()) else {
         tracing::debug!(%from, "connection refused: too many");
-        // It fits an empty send buffer, or it does not matter.
+        // Best effort: the refusal fits an empty send buffer.
         if tls.is_none()
             && let Err(error) = stream.try_write(FULL)
         {

@@ -32,11 +32,11 @@ use super::tls::Socket;
 use crate::http::auth::Admission;
 use crate::http::{Answering, Service, delivery};
 
-/// How long a client may take.
+/// Timeouts of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// From the first byte of a request to the end of its head; also from the connection to its
-    /// first head.
+    /// The timeout of a request's head, from its first byte; for the first request, from the
+    /// connection.
     pub head: Duration,
     /// The longest time in which a client reads nothing of a response.
     pub unread: Duration,

@@ -21,10 +21,10 @@ use crate::http::{
 };
 use crate::{api, mcp};
 
-/// What the routes work with.
+/// The shared state of all routes.
 #[derive(Clone)]
 pub(crate) struct AppState {
-    /// What runs.
+    /// The engine.
     pub(crate) engine: Engine,
     /// The accepted host names.
     pub(crate) hosts: Arc<HostPolicy>,
@@ -36,7 +36,7 @@ pub(crate) struct AppState {
     pub(crate) version: &'static str,
     /// Whether clients get the instructions of all servers, joined.
     pub(crate) instructions: mcp::Instructions,
-    /// What no hosted server may write to.
+    /// The paths that no hosted server may write to.
     pub(crate) guarded: Arc<Guarded>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn service(state: AppState) -> Service {
     Arc::new(move |request: Request| framing::judged(request, &answer))
 }
 
-/// Has a router answer.
+/// Passes a request to a router.
 pub(crate) fn ask(router: &Router, request: Request) -> Answering {
     let answering = router.clone().call(request);
     Box::pin(answering.map(|Ok(response)| response))

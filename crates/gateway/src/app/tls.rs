@@ -48,26 +48,26 @@ impl TlsFiles {
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read or has nothing of its kind in it.
+    /// A file cannot be read, or lacks the expected content.
     #[error("cannot read the {what} in `{}`", path.display())]
     File {
-        /// What should be in it.
+        /// The expected content.
         what: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
         source: pem::Error,
     },
-    /// Everybody on the machine may read the private key.
+    /// Every user of the machine may read the private key.
     #[error("the private key `{}` can be read by every user of this machine (mode {mode:04o})", path.display())]
     Open {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// The parts do not fit each other.
+    /// Certificate and key do not match.
     #[error("the certificate `{}` cannot be used with its key", path.display())]
     Mismatch {
         /// The file of the certificate.
@@ -79,7 +79,7 @@ pub enum TlsError {
     /// No authority in the file can be used.
     #[error("`{}` has no authority for client certificates that can be used", path.display())]
     ClientCa {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
 }
@@ -133,7 +133,7 @@ impl Tls {
         &self.files
     }
 
-    /// Does the handshake with a client, within a time limit.
+    /// Performs the handshake with a client, within a time limit.
     pub(super) async fn accept(&self, stream: TcpStream, within: Duration) -> io::Result<Socket> {
         let acceptor = TlsAcceptor::from(self.config.load_full());
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
@@ -187,7 +187,7 @@ fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'s
     }
 }
 
-/// Reads a private key that not everybody can read. fault F5
+/// Reads a private key; refuses one that every user can read. fault F5
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let mode = fs::metadata(path).map_or(0, |file| file.mode() & 0o7777);
     if mode & 0o004 != 0 {
@@ -203,9 +203,9 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 
 /// The byte stream of a client, with or without TLS.
 pub(super) enum Socket {
-    /// Without: this machine, or an address that was allowed explicitly.
+    /// Without TLS: this machine, or an address that was allowed explicitly.
     Plain(TcpStream),
-    /// With.
+    /// With TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 

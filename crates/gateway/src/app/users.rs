@@ -16,7 +16,7 @@ use tokio::time::sleep;
 /// Poll interval: releasing a lock notifies no one.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Registers a user; nothing while the gateway is stopping. Dropping the file unregisters.
+/// Registers a user; `None` while the gateway is stopping. Dropping the file unregisters.
 pub fn enter(folder: &Path) -> io::Result<Option<File>> {
     let file = open(folder)?;
     taken(file.try_lock_shared(), file)

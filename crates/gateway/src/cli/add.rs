@@ -23,6 +23,7 @@ use super::await_server;
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{pretty, text, time_span};
+use super::grant::ungranted;
 use super::screen::Screen;
 
 /// How long a command or a remote server may take to be ready.
@@ -74,6 +75,9 @@ pub(super) struct Options {
     /// How long a call may take
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
+    /// Grant everything it offers to this agent; may be given several times
+    #[arg(long, value_name = "AGENT")]
+    grant: Vec<String>,
     /// Do not wait until it is ready
     #[arg(long)]
     no_wait: bool,
@@ -113,7 +117,7 @@ enum StartFlag {
 
 /// Registers the server; if it fails to start, exits with 1 and the server stays registered.
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
-    // Whoever has no gateway is told before anything is asked.
+    // Without a gateway it fails here, before any question is asked.
     let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let body = match &options.from.source {
         Some(_) => Box::pin(of_manifest(options, context)).await?,
@@ -130,6 +134,10 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         server =
             settled.map_err(|failure| failure.cause("it stays registered and is tried again"))?;
     }
+    for agent in &options.grant {
+        let grant = json!({"agent": agent, "server": text(&server, "/name"), "item": "*"});
+        client.post("/api/v1/grants", Some(&grant)).await?;
+    }
     if options.json {
         screen.line(&pretty(&server));
         return Ok(ExitCode::SUCCESS);
@@ -141,6 +149,15 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         _ => format!("{name} is {state}"),
     };
     screen.line(&Screen::safe(&line));
+    for agent in &options.grant {
+        screen.line(&Screen::safe(&format!("{agent} may use {name}:*")));
+    }
+    let shown = format!("server `{name}`");
+    for warning in ungranted(&client).await? {
+        if warning.contains(&shown) {
+            screen.advise(&Screen::safe(&warning));
+        }
+    }
     offer(options, screen);
     Ok(ExitCode::SUCCESS)
 }
@@ -210,7 +227,7 @@ impl StartFlag {
 }
 
 impl Options {
-    /// Returns what the flags of every kind of server say.
+    /// Returns the members that the flags for all kinds of servers set.
     fn common(&self) -> Vec<(&'static str, Value)> {
         let cwd = self.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into());
         let members = [
@@ -285,7 +302,7 @@ fn variables(options: &Options, environment: &Environment) -> Result<Map<String,
     Ok(env)
 }
 
-/// Says that a container engine's image could be run by Gantry itself.
+/// Suggests running the image of a `docker run` command with Gantry itself.
 fn offer(options: &Options, screen: &Screen) {
     let Some((command, args)) = options.command.split_first() else {
         return;
@@ -303,8 +320,8 @@ fn offer(options: &Options, screen: &Screen) {
     }
 }
 
-/// Takes a variable apart; one without a value has the value of our own environment, so that a secret
-/// stands in no command line.
+/// Parses a `--env` value. Without `=VALUE` the value comes from our own environment, so that a
+/// secret need not be on a command line.
 fn variable<'a>(
     given: &'a str,
     environment: &'a Environment,

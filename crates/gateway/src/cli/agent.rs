@@ -17,6 +17,7 @@ use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, text, time};
+use super::limits::{self, LimitFlags};
 
 /// Arguments of `gantry agent`.
 #[derive(Debug, Args)]
@@ -59,6 +60,8 @@ struct New {
     #[arg(long)]
     trusted_user_ids: bool,
     #[command(flatten)]
+    limits: LimitFlags,
+    #[command(flatten)]
     shown: AsJson,
 }
 
@@ -87,6 +90,11 @@ struct Set {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     trusted_user_ids: Option<bool>,
     #[command(flatten)]
+    limits: LimitFlags,
+    /// Limit nothing
+    #[arg(long, conflicts_with_all = ["rate", "bytes", "concurrency"])]
+    no_limits: bool,
+    #[command(flatten)]
     shown: AsJson,
 }
 
@@ -100,7 +108,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             shown.list(screen, &answer, &heading, row);
         }
         Action::New(new) => {
-            let made = client.post("/api/v1/agents", Some(&body(new))).await?;
+            let made = client.post("/api/v1/agents", Some(&body(new)?)).await?;
             let may = match words(&made, "/grants") {
                 may if may.is_empty() => "nothing yet".to_owned(),
                 may => may,
@@ -121,7 +129,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-fn body(new: &New) -> Value {
+fn body(new: &New) -> Result<Value, Failure> {
     let mut body = json!({"name": new.name, "label": new.label});
     if new.grant.iter().any(|pattern| pattern == "all") {
         body["grant"] = "all".into();
@@ -134,7 +142,10 @@ fn body(new: &New) -> Value {
     if new.trusted_user_ids {
         body["trusted_user_ids"] = true.into();
     }
-    body
+    if let Some(limits) = new.limits.body()? {
+        body["limits"] = limits;
+    }
+    Ok(body)
 }
 
 /// Returns the requested changes; none at all is an error.
@@ -157,6 +168,10 @@ fn patch(set: &Set) -> Result<Value, Failure> {
     }
     if let Some(trusted) = set.trusted_user_ids {
         body.insert("trusted_user_ids".to_owned(), trusted.into());
+    }
+    let limits = set.limits.body()?;
+    if let Some(limits) = limits.or_else(|| set.no_limits.then(|| json!({}))) {
+        body.insert("limits".to_owned(), limits);
     }
     match body.is_empty() {
         false => Ok(Value::Object(body)),
@@ -183,7 +198,7 @@ fn may_use(agent: &Value) -> String {
     may
 }
 
-/// Returns an agent's filter, and whether its user ids are trusted.
+/// Returns an agent's filter, whether its user ids are trusted, and its limits.
 fn narrowed(agent: &Value) -> String {
     let mut may = String::new();
     for (word, pointer) in [("only", "/tools/include"), ("but not", "/tools/exclude")] {
@@ -194,6 +209,10 @@ fn narrowed(agent: &Value) -> String {
     }
     if agent["trusted_user_ids"] == true {
         may.push_str(", trusted user ids");
+    }
+    let limits = limits::shown(&agent["limits"]);
+    if !limits.is_empty() {
+        may.push_str(&format!(", at most {limits}"));
     }
     may
 }

@@ -1,5 +1,9 @@
-//! `gantry audit acts | confirm-clock`: administrative acts, by whom, from where, and refused
-//! attempts.
+//! `gantry audit`: administrative acts, the hash chain of the recorded calls, their export, holds
+//! on them, and the erasure of a person's data. `acts` is here, the record of calls in `record`,
+//! the verification of its chain in `verify`.
+
+mod record;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -35,6 +39,31 @@ enum Action {
     Acts(Box<Acts>),
     /// Confirm that the clock is right although it is far ahead of the newest record
     ConfirmClock(AsJson),
+    /// Check the recorded calls against their hash chain
+    Verify(Box<verify::Verify>),
+    /// Show the public key that the chain is signed with
+    Key(AsJson),
+    /// Export recorded calls, newest first
+    Export(Box<record::Export>),
+    /// Keep calls whatever their age, and from being erased
+    Hold(Box<record::Hold>),
+    /// List the holds
+    Holds(AsJson),
+    /// Release a hold
+    Release {
+        /// The id of the hold
+        hold: String,
+        #[command(flatten)]
+        shown: AsJson,
+    },
+    /// Take a user's data out of the recorded calls; the rows stay
+    Erase {
+        /// The user, as calls name it
+        #[arg(long)]
+        user: String,
+        #[command(flatten)]
+        shown: AsJson,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -76,9 +105,37 @@ struct Acts {
 
 /// Shows the acts, or confirms the clock.
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
-    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
+    let screen = &context.screen;
+    if let Action::Verify(asked) = &options.action {
+        return verify::run(asked, context).await;
+    }
+    let client = context.client(Role::Admin)?;
     match &options.action {
         Action::Acts(asked) => show(asked, &client.get(&path(asked)).await?, screen),
+        Action::Verify(_) => {}
+        Action::Key(shown) => {
+            let key = client.get("/api/v1/audit/key").await?;
+            shown.done(screen, &key, &text(&key, "/public_key"));
+        }
+        Action::Export(asked) => record::export(asked, &client, screen).await?,
+        Action::Hold(asked) => record::hold(asked, &client, screen).await?,
+        Action::Holds(shown) => record::holds(*shown, &client, screen).await?,
+        Action::Release { hold, shown } => {
+            let path = format!("/api/v1/audit/holds/{}", segment(hold));
+            client.delete(&path).await?;
+            let said = format!("hold {hold} is released");
+            shown.done(screen, &json!({"released": hold}), &said);
+        }
+        Action::Erase { user, shown } => {
+            let body = json!({ "user": user });
+            let erased = client.post("/api/v1/audit/erase", Some(&body)).await?;
+            let count = |name: &str| number(&erased, name).unwrap_or_default();
+            let mut said = format!("erased a user from {} calls", count("/calls"));
+            if count("/held") > 0 {
+                said.push_str(&format!("; {} are under a hold and stay", count("/held")));
+            }
+            shown.done(screen, &erased, &said);
+        }
         Action::ConfirmClock(shown) => {
             client.post("/api/v1/audit/confirm-clock", None).await?;
             let said = "the clock is confirmed; calls older than the retention period are deleted from now on";

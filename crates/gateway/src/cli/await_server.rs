@@ -71,7 +71,7 @@ pub(super) async fn settled(
     }
 }
 
-/// Says who is awaited, and what a slow start is doing, such as a download.
+/// Returns the progress line: the server, and what a slow start is doing, such as a download.
 fn waiting(name: &str, state: &str, status: &Value) -> String {
     match text(status, "/reason") {
         why if why.is_empty() => format!("{name} is {state}"),

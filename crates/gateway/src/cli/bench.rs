@@ -29,7 +29,7 @@ use super::screen::Screen;
 const LONGEST: usize = 64 << 20;
 /// Maximum number of concurrent calls.
 const MOST_AT_ONCE: u32 = 256;
-/// How long the last responses may take.
+/// How long to wait for the last responses.
 const LAST: Duration = Duration::from_secs(30);
 
 /// Arguments of `gantry bench`.
@@ -61,7 +61,7 @@ fn bounded(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How much is called.
+/// The load to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Load {
     period: Duration,
@@ -128,7 +128,7 @@ fn at_once(text: &str) -> Result<u32, String> {
     count.ok_or_else(|| format!("write a number from 1 to {MOST_AT_ONCE}"))
 }
 
-/// What one connection saw.
+/// The results of one connection.
 #[derive(Default)]
 struct Tally {
     /// How long each answered call took, in microseconds.

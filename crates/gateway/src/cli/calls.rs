@@ -30,6 +30,17 @@ const STATES: [&str; 7] = [
     "running",
 ];
 
+/// Whose error may have ended a call.
+const ERROR_KINDS: [&str; 7] = [
+    "transport",
+    "json_rpc",
+    "tool",
+    "schema",
+    "policy",
+    "caller",
+    "gateway",
+];
+
 const HEADING: [&str; 8] = [
     "time", "agent", "server", "tool", "status", "took", "code", "call",
 ];
@@ -66,6 +77,12 @@ pub(super) struct Options {
     /// Only calls of this trace
     #[arg(long)]
     trace: Option<String>,
+    /// Only calls on behalf of this user
+    #[arg(long)]
+    user: Option<String>,
+    /// Only calls that failed like this
+    #[arg(long, value_name = "KIND", value_parser = ERROR_KINDS)]
+    error_kind: Option<String>,
     /// Only calls since a time (`2026-01-31T12:00:00Z`) or within a period (`10m`)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<u64>,
@@ -136,6 +153,8 @@ fn path(options: &Options, limit: u32, since: Option<u64>) -> String {
         ("run", options.run.clone()),
         ("session", options.session.clone()),
         ("trace", options.trace.clone()),
+        ("user", options.user.clone()),
+        ("error_kind", options.error_kind.clone()),
         ("since_ms", since.map(|ms| ms.to_string())),
         ("until_ms", options.until.map(|ms| ms.to_string())),
     ];
@@ -193,12 +212,12 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
                 .saturating_sub(WINDOW_MS)
                 .max(options.since.unwrap_or_default()),
         );
-        // Whichever call it was, it is recorded by now.
+        // The call of this event is recorded by now.
         following.changed().await?;
     }
 }
 
-/// Returns a topic that includes all calls that may match the filter; the query does the rest.
+/// Returns a topic that includes all calls that may match the filter; the query selects among them.
 fn topic(options: &Options) -> String {
     let wanted = [
         ("agent", &options.agent),

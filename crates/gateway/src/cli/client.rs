@@ -242,7 +242,7 @@ impl Client {
         Ok((status, retry_after, body))
     }
 
-    /// Says why there is no response.
+    /// Describes why there is no response.
     pub(super) fn failed(&self, error: SendError) -> Failure {
         match error {
             SendError::Unsent(why) => {

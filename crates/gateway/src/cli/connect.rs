@@ -387,7 +387,7 @@ impl Task<'_> {
 
     fn stdio(&self) -> Result<Way, Failure> {
         let program = std::env::current_exe().map_err(|error| {
-            Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
+            Failure::plain(Exit::Failed, "cannot determine this program's path", &error)
         })?;
         let absolute = |path: PathBuf| self.folder.join(path).to_string_lossy().into_owned();
         let mut args = vec!["stdio".to_owned()];

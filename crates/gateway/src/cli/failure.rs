@@ -57,7 +57,7 @@ impl Failure {
         self
     }
 
-    /// Adds a hint for another folder.
+    /// Adds a hint whose commands apply to another folder.
     pub(super) fn hint_elsewhere(self, hint: impl Into<String>) -> Self {
         Self {
             is_elsewhere: true,

@@ -14,6 +14,7 @@ use crate::config::diagnostic::Diagnostic;
 use crate::config::env::{Environment, HOME};
 use crate::config::expand::Secrets;
 use crate::config::guarded;
+use crate::config::inputs::{Answers, AskedInput};
 use crate::config::plan::{self, Given, LastGood, Plan, Unapproved};
 use crate::config::source::{self, Source};
 use crate::data_folder::DataFolder;
@@ -39,7 +40,8 @@ pub(super) struct Setup {
     pub(super) sources: Vec<Source>,
     pub(super) folder: PathBuf,
     pub(super) data: DataFolder,
-    pub(super) inputs: BTreeMap<String, String>,
+    /// Answers to inputs, each for the entry that asks.
+    pub(super) inputs: Answers,
     /// Whether the project has secrets to ask for.
     pub(super) secrets: Secrets,
     /// What stays in effect while a file is being rewritten.
@@ -96,7 +98,7 @@ impl Setup {
             sources,
             folder,
             data,
-            inputs: BTreeMap::new(),
+            inputs: Answers::new(),
             secrets: Secrets::default(),
             last_good: LastGood::new(),
             environment: context.environment.clone(),
@@ -157,16 +159,26 @@ impl Setup {
         if !prompt::is_possible() {
             return false;
         }
-        let mut given = false;
-        for id in &plan.inputs {
-            if !self.inputs.contains_key(id)
-                && let Some(answer) = prompt::secret(&format!("input `{id}`"))
-            {
-                self.inputs.insert(id.clone(), answer);
-                given = true;
+        let mut typed: BTreeMap<(&Path, &str), String> = BTreeMap::new();
+        for asked in &plan.inputs {
+            let answers = self.inputs.entry(asked.scope.clone()).or_default();
+            if answers.contains_key(&asked.id) {
+                continue;
+            }
+            // One question per file, whichever of its entries ask it.
+            let place = (asked.file.as_path(), asked.id.as_str());
+            let is_shared = |other: &AskedInput| other.id == asked.id && other.file != asked.file;
+            let question = match plan.inputs.iter().any(is_shared) {
+                true => format!("input `{}` of `{}`", asked.id, asked.file.display()),
+                false => format!("input `{}`", asked.id),
+            };
+            let answer = typed.get(&place).cloned();
+            if let Some(answer) = answer.or_else(|| prompt::secret(&question)) {
+                typed.insert(place, answer.clone());
+                answers.insert(asked.id.clone(), answer);
             }
         }
-        given
+        !typed.is_empty()
     }
 }
 

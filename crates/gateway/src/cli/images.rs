@@ -1,7 +1,7 @@
-//! `gantry images ls | pull | rm | prune | import | check | login | logout | logins`: the images in the
-//! gateway's store, and the credentials for their registries.
+//! `gantry images ls | pull | rm | prune | import | check | login | logout | logins`: the images in
+//! the gateway's store, and the credentials for their registries.
 //!
-//! Pulls and imports are the gateway's work; Ctrl-C ends them. Entry point: [`run`].
+//! The gateway pulls and imports; Ctrl-C cancels it. Entry point: [`run`].
 
 mod login;
 pub(super) mod pulling;
@@ -23,7 +23,7 @@ use super::screen::Screen;
 use self::login::PasswordFrom;
 use self::pulling::work;
 
-/// Where images are pulled and imported.
+/// The route of pulls and imports.
 const IMAGES: &str = "/api/v1/images";
 
 /// What `gantry images` takes.
@@ -120,7 +120,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         }
         Action::Import { archive, shown } => {
             if context.url.is_some() {
-                let message = "an archive is read by the gateway, on its own machine";
+                let message = "the gateway reads the archive on its own machine";
                 return Err(
                     Failure::new(Exit::Usage, message).hint("run `gantry images import` there")
                 );
@@ -182,7 +182,7 @@ fn tell(done: &Value, what: &str, shown: &AsJson, screen: &Screen) {
     }
 }
 
-/// Says what was freed, if anything was.
+/// Describes what was freed, if anything.
 pub(super) fn freed_shown(freed: &Value, one: &str) -> String {
     let count = number(freed, "/removed").unwrap_or_default();
     let size = bytes(number(freed, "/bytes").unwrap_or_default());
@@ -193,7 +193,7 @@ pub(super) fn freed_shown(freed: &Value, one: &str) -> String {
     }
 }
 
-/// Returns the part of a digest that tells it from others.
+/// Returns the first twelve digits of a digest.
 fn short(digest: &str) -> String {
     let hex = digest.trim_start_matches("sha256:");
     hex.chars().take(12).collect()

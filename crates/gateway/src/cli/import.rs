@@ -207,15 +207,15 @@ fn back(client: &Client, target: &Path, context: &CliContext) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// How servers are taken over.
+/// How servers are imported.
 #[derive(Clone, Copy)]
 struct How {
     differing: Differing,
-    /// Whether what runs in a container engine becomes an image that Gantry runs.
+    /// Whether commands of a container engine become images that Gantry runs.
     images: bool,
 }
 
-/// Turns a `docker run` into an image; what is no such command stays as it is.
+/// Turns a `docker run` into an image; other commands stay as they are.
 fn managed(
     members: &mut serde_json::Map<String, Value>,
     notes: &mut Vec<String>,

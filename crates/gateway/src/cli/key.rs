@@ -1,4 +1,4 @@
-//! `gantry key ls | new | revoke`: keys of agents and administrators.
+//! `gantry key ls | new | set | rotate | revoke`: keys of agents and administrators.
 //!
 //! A key's text is shown once, or written to a file that only its owner can read.
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::CliContext;
 use super::as_json::AsJson;
@@ -17,6 +17,8 @@ use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, pretty, text, time};
+use super::limits::{self, LimitFlags};
+use super::screen::Screen;
 
 /// Arguments of `gantry key`.
 #[derive(Debug, Args)]
@@ -31,6 +33,10 @@ enum Action {
     Ls(AsJson),
     /// Create a key; its text is shown only now
     New(New),
+    /// Change a key; what is not given stays as it is
+    Set(Set),
+    /// Create a key in the place of another, which goes on for a while; the text is shown only now
+    Rotate(Rotate),
     /// Revoke a key immediately
     Revoke {
         /// The key's id, as `gantry key ls` shows it
@@ -60,6 +66,50 @@ struct New {
     /// How long it is valid, such as `12h`; by default until it is revoked
     #[arg(long, value_name = "TIME")]
     expires_in: Option<String>,
+    /// A range of addresses that it may be used from, such as `10.0.0.0/8`; by default all; may be given
+    /// several times
+    #[arg(long, value_name = "RANGE")]
+    from: Vec<String>,
+    #[command(flatten)]
+    limits: LimitFlags,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct Set {
+    /// The key's id, as `gantry key ls` shows it
+    key: String,
+    /// A label
+    #[arg(long)]
+    label: Option<String>,
+    /// A range of addresses that it may be used from, replacing the current ones: such as `10.0.0.0/8`, or
+    /// `anywhere`; may be given several times
+    #[arg(long, value_name = "RANGE")]
+    from: Vec<String>,
+    #[command(flatten)]
+    limits: LimitFlags,
+    /// Limit nothing
+    #[arg(long, conflicts_with_all = ["rate", "bytes", "concurrency"])]
+    no_limits: bool,
+    #[command(flatten)]
+    shown: AsJson,
+}
+
+#[derive(Debug, Args)]
+struct Rotate {
+    /// The key's id, as `gantry key ls` shows it
+    key: String,
+    /// How long the old key goes on beside the new one
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    overlap: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Where the text of a new key goes.
+#[derive(Debug, Args)]
+struct Output {
     /// Write it to a new private file, instead of showing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -76,7 +126,18 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             if !shown.is_wanted() {
                 sort(&mut answer);
             }
-            let heading = ["key", "kind", "role", "agent", "made", "ends", "label"];
+            let heading = [
+                "key",
+                "kind",
+                "role",
+                "agent",
+                "made",
+                "ends",
+                "last used",
+                "from",
+                "limits",
+                "label",
+            ];
             shown.list(screen, &answer, &heading, row);
         }
         Action::New(new) => {
@@ -93,30 +154,27 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             if let Some(period) = &new.expires_in {
                 body["expires_in"] = period.as_str().into();
             }
-            let file = new.out.as_deref().map(create).transpose()?;
-            let made = client.post("/api/v1/keys", Some(&body)).await;
-            if let (Err(_), Some(path)) = (&made, &new.out) {
-                // It is empty, and we created it.
-                drop(std::fs::remove_file(path));
+            if !new.from.is_empty() {
+                body["sources"] = json!(new.from);
             }
-            let mut made = made?;
-            if let (Some(mut file), Some(path)) = (file, &new.out) {
-                let key = text(&made, "/key");
-                let written = writeln!(file, "{key}").and_then(|()| file.sync_all());
-                written.map_err(|error| unwritable(path, &error))?;
-                made["key"] = Value::Null;
-                made["file"] = path.display().to_string().into();
+            if let Some(limits) = new.limits.body()? {
+                body["limits"] = limits;
             }
-            if new.shown.is_wanted() {
-                screen.line(&pretty(&made));
-            } else {
-                let place = [text(&made, "/key"), text(&made, "/file")].concat();
-                screen.error_line(&format!(
-                    "{} for {}",
-                    text(&made, "/id"),
-                    text(&made, "/agent")
-                ));
-                screen.line(&place);
+            make(&client, screen, "/api/v1/keys", &body, &new.output).await?;
+        }
+        Action::Set(set) => {
+            let path = format!("/api/v1/keys/{}", segment(&set.key));
+            let changed = client.patch(&path, &patch(set)?).await?;
+            let said = format!("changed {}", text(&changed, "/id"));
+            set.shown.done(screen, &changed, &said);
+        }
+        Action::Rotate(rotate) => {
+            let path = format!("/api/v1/keys/{}/rotate", segment(&rotate.key));
+            let body = json!({"overlap": rotate.overlap});
+            let made = make(&client, screen, &path, &body, &rotate.output).await?;
+            if !rotate.output.shown.is_wanted() {
+                let end = number(&made, "/replaces/expires_ms").map_or_else(String::new, time);
+                screen.error_line(&format!("{} ends {end}", rotate.key));
             }
         }
         Action::Revoke { key, shown } => {
@@ -129,6 +187,64 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has a key made; shows its text, or writes it to a file that is created first, so that no key is lost.
+async fn make(
+    client: &Client,
+    screen: &Screen,
+    path: &str,
+    body: &Value,
+    output: &Output,
+) -> Result<Value, Failure> {
+    let file = output.out.as_deref().map(create).transpose()?;
+    let made = client.post(path, Some(body)).await;
+    if let (Err(_), Some(path)) = (&made, &output.out) {
+        // It is empty, and we created it.
+        drop(std::fs::remove_file(path));
+    }
+    let mut made = made?;
+    if let (Some(mut file), Some(path)) = (file, &output.out) {
+        let key = text(&made, "/key");
+        let written = writeln!(file, "{key}").and_then(|()| file.sync_all());
+        written.map_err(|error| unwritable(path, &error))?;
+        made["key"] = Value::Null;
+        made["file"] = path.display().to_string().into();
+    }
+    if output.shown.is_wanted() {
+        screen.line(&pretty(&made));
+    } else {
+        let place = [text(&made, "/key"), text(&made, "/file")].concat();
+        screen.error_line(&format!(
+            "{} for {}",
+            text(&made, "/id"),
+            text(&made, "/agent")
+        ));
+        screen.line(&place);
+    }
+    Ok(made)
+}
+
+/// Returns the requested changes; none at all is an error.
+fn patch(set: &Set) -> Result<Value, Failure> {
+    let mut body = Map::new();
+    if let Some(label) = &set.label {
+        body.insert("label".to_owned(), label.as_str().into());
+    }
+    match set.from.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {}
+        ["anywhere"] => drop(body.insert("sources".to_owned(), json!([]))),
+        _ => drop(body.insert("sources".to_owned(), json!(set.from))),
+    }
+    let limits = set.limits.body()?;
+    if let Some(limits) = limits.or_else(|| set.no_limits.then(|| json!({}))) {
+        body.insert("limits".to_owned(), limits);
+    }
+    match body.is_empty() {
+        false => Ok(Value::Object(body)),
+        true => Err(Failure::new(Exit::Usage, "nothing to change was named")
+            .hint("`gantry key set --help` shows what can be changed")),
+    }
 }
 
 /// Refuses an unknown id, so that a typo is not reported as revoked.
@@ -147,7 +263,7 @@ fn sort(answer: &mut Value) {
     if let Some(keys) = answer["items"].as_array_mut() {
         keys.sort_by_cached_key(|key| {
             let row = row(key);
-            [1, 2, 3, 4, 6].map(|column| row[column].clone())
+            [1, 2, 3, 4, 9].map(|column| row[column].clone())
         });
     }
 }
@@ -161,8 +277,23 @@ fn row(key: &Value) -> Vec<String> {
         text(key, "/agent"),
         moment("/created_ms"),
         moment("/expires_ms"),
+        moment("/last_used_ms"),
+        text(key, "/last_used_from"),
+        may_use(key),
         text(key, "/label"),
     ]
+}
+
+/// Returns from where and how much a key may be used.
+fn may_use(key: &Value) -> String {
+    let sources: Vec<String> = list(key, "/sources")
+        .iter()
+        .map(|range| text(range, ""))
+        .collect();
+    let from = (!sources.is_empty()).then(|| format!("from {}", sources.join(" ")));
+    let limits = Some(limits::shown(&key["limits"])).filter(|shown| !shown.is_empty());
+    let parts: Vec<String> = from.into_iter().chain(limits).collect();
+    parts.join("; ")
 }
 
 /// Creates the file before the key, so that no key is lost.

@@ -110,7 +110,7 @@ async fn attempt(
     let found = found.find(|one| number(one, "/number") == Some(wanted));
     let Some(found) = found else {
         let known: Vec<String> = attempts.iter().map(|one| text(one, "/number")).collect();
-        let message = format!("nothing is kept of start {wanted} of `{}`", options.server);
+        let message = format!("no log is stored of start {wanted} of `{}`", options.server);
         return Err(
             Failure::new(Exit::Failed, message).hint(format!("kept are: {}", known.join(", ")))
         );

@@ -9,6 +9,7 @@ use super::CliContext;
 use super::failure::Failure;
 use super::find::Role;
 use super::format::{list, pretty, text};
+use super::screen::Screen;
 use super::unchecked_tools;
 
 /// Arguments of `gantry ls`.
@@ -65,11 +66,14 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         }
         unchecked_tools::explain(&client, servers, screen).await?;
         super::status::hidden(&answer, screen);
+        for warning in super::grant::ungranted(&client).await? {
+            screen.advise(&Screen::safe(&warning));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells whether the tag of a server's image is another image now. fault C6
+/// Returns whether the tag of a server's image points to another image now. fault C6
 fn is_changed(server: &Value) -> bool {
     server["image_changed"] == true
 }

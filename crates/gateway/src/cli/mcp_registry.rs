@@ -1,7 +1,7 @@
-//! The read half of the MCP registry's API (`/v0.1/servers`, or `/v0/servers` of older registries):
-//! search, pages, one version of a server. Which registry is asked is configured; there is no default.
+//! A client of the MCP registry's API (`/v0.1/servers`, or `/v0/servers` of older registries):
+//! search, pages, one version of a server. The registry is configured; there is no default.
 //!
-//! Whatever it sends is bounded and checked; texts are made harmless for a terminal. Entry points:
+//! Responses are bounded and checked; texts are escaped for terminals. Entry points:
 //! [`McpRegistry::configured`], [`McpRegistry::page`], [`McpRegistry::server`].
 
 use std::time::Duration;
@@ -19,18 +19,18 @@ use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::files::{Files, Setup};
 
-/// What one answer may take.
+/// The size and time limits of one response.
 const LIMITS: FetchLimits = FetchLimits {
     bytes: 4 << 20,
     within: Duration::from_secs(30),
 };
 /// The versions of the API, newest first.
 const VERSIONS: [&str; 2] = ["v0.1", "v0"];
-/// Where a registry says what it knows of a server itself.
+/// The member with the registry's own metadata of a server.
 const OFFICIAL: &str = "io.modelcontextprotocol.registry/official";
-/// The longest text that is shown.
+/// The maximum length of a displayed text.
 const LONGEST: usize = 400;
-/// The longest cursor that is sent back.
+/// The maximum length of a cursor.
 const LONGEST_CURSOR: usize = 2048;
 
 /// A registry of MCP servers.
@@ -46,7 +46,7 @@ pub(super) struct Listed {
     pub(super) name: String,
     /// Its version.
     pub(super) version: String,
-    /// Its name for people.
+    /// Its display name.
     pub(super) title: String,
     pub(super) description: String,
     /// `active`, `deprecated` or `deleted`, if the registry says.
@@ -55,7 +55,7 @@ pub(super) struct Listed {
     pub(super) updated: String,
     /// What it can be run from, such as `npm` and `remote`.
     pub(super) kinds: Vec<String>,
-    /// The manifest as it came.
+    /// The manifest as received.
     pub(super) manifest: Value,
 }
 
@@ -65,12 +65,12 @@ pub(super) struct RegistryPage {
     pub(super) servers: Vec<Listed>,
     /// How many entries could not be read.
     pub(super) unreadable: usize,
-    /// Where the next page begins.
+    /// The cursor of the next page.
     pub(super) next: Option<String>,
 }
 
 impl McpRegistry {
-    /// Returns the registry that is configured: by the flag, the environment, or `[gateway]`.
+    /// Returns the registry configured by the flag, the environment, or `[gateway]`.
     pub(super) fn configured(flag: Option<&str>, context: &CliContext) -> Result<Self, Failure> {
         let of_environment = || context.environment.filled(GANTRY_MCP_REGISTRY);
         let given = flag.or_else(of_environment).map(str::to_owned);
@@ -111,7 +111,8 @@ impl McpRegistry {
                 .hint("the URL is the one below which `/v0.1/servers` is")
         })?;
         let servers = answer.get("servers").and_then(Value::as_array);
-        let servers = servers.ok_or_else(|| self.failed("its answer is no list of servers"))?;
+        let servers =
+            servers.ok_or_else(|| self.failed("its response is not a list of servers"))?;
         let mut page = RegistryPage::default();
         for server in servers {
             match Listed::of(server) {
@@ -144,7 +145,7 @@ impl McpRegistry {
                 .hint("`gantry search WORD` lists the names it has"));
         };
         let listed = Listed::of(&answer);
-        let listed = listed.ok_or_else(|| self.failed("its answer is no server"))?;
+        let listed = listed.ok_or_else(|| self.failed("its response is not a server"))?;
         if listed.name != name {
             return Err(self.failed(&format!(
                 "it answered with another server, `{}`",
@@ -157,7 +158,7 @@ impl McpRegistry {
         Ok(listed)
     }
 
-    /// Asks the newest API that the registry has; nothing if there is no such thing.
+    /// Queries the newest API version that the registry has; nothing if the item does not exist.
     async fn ask(&self, path: &str) -> Result<Option<Value>, Failure> {
         for version in VERSIONS {
             let url = format!("{}/{version}/{path}", self.base);
@@ -189,7 +190,7 @@ impl McpRegistry {
     }
 }
 
-/// Returns the registry that the files of this folder and the home name.
+/// Returns the registry configured in the files of this folder and of the home.
 fn of_files(context: &CliContext) -> Option<String> {
     let data = DataFolder::at(context.data_path().ok()?);
     let files = Files {
@@ -200,7 +201,7 @@ fn of_files(context: &CliContext) -> Option<String> {
     setup.load().ok()?.settings.mcp_registry
 }
 
-/// Says why a document was not had.
+/// Describes why a document could not be fetched.
 pub(super) fn unfetched(error: &FetchError) -> Failure {
     let failure = Failure::new(Exit::Failed, error.to_string());
     match error {
@@ -217,7 +218,7 @@ pub(super) fn unfetched(error: &FetchError) -> Failure {
 }
 
 impl Listed {
-    /// Reads an entry; nothing if it has no name and version.
+    /// Parses an entry; nothing if it has no name or version.
     fn of(entry: &Value) -> Option<Self> {
         let server = entry.get("server").filter(|server| server.is_object());
         let server = server.unwrap_or(entry);
@@ -265,7 +266,7 @@ fn kinds(server: &Value) -> Vec<String> {
     kinds
 }
 
-/// Returns a text of one line without what a terminal should not get.
+/// Returns a text as one line, escaped for terminals.
 fn plain(text: &str) -> String {
     let spaced = text
         .chars()

@@ -30,10 +30,10 @@ const MOST_HELD: usize = 256;
 /// Returns to the start of the line, and clears it.
 const WIPE: &str = "\r\x1b[K";
 
-/// Where a line goes.
+/// The destination of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// What a verb is asked for.
+    /// The result of a verb.
     Stdout,
     /// Errors, progress and logs.
     Stderr,
@@ -132,7 +132,7 @@ impl Output {
         self.serves.store(true, Ordering::Release);
     }
 
-    /// Writes a text, or queues it; returns whether the reader is still there.
+    /// Writes a text, or queues it; returns whether the reader is still connected.
     pub(super) fn write(&self, stream: Stream, text: &str) -> bool {
         let whole;
         let text = match self.wipe() {
@@ -148,7 +148,7 @@ impl Output {
         self.write_now(stream, text.as_bytes())
     }
 
-    /// Writes on this thread, and waits for the reader; returns whether it is still there.
+    /// Writes on this thread, and waits for the reader; returns whether it is still connected.
     pub(super) fn write_now(&self, stream: Stream, bytes: &[u8]) -> bool {
         match write_all(stream, bytes) {
             Ok(()) => true,

@@ -1,8 +1,8 @@
 //! HTTP to a gateway, for every verb: pooled connections, plain HTTP/1.1, bounded waits and bodies.
 //!
-//! A response comes with its body unread, so that streams can be followed. A request that was never
-//! written is told apart from one that may have arrived: only the first may be retried. Entry points:
-//! [`Pool::send`] and [`Pool::read`].
+//! A response is returned with its body unread, so that streams can be followed. The errors
+//! distinguish a request that was never written from one that may have arrived: only the first may
+//! be retried. Entry points: [`Pool::send`] and [`Pool::read`].
 
 use std::error::Error;
 use std::io::{self, IoSlice};
@@ -38,7 +38,7 @@ pub(super) const NO_ANSWER: &str = "no response in time";
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SendError {
-    /// The request was not taken.
+    /// The request was not accepted.
     Unsent(String),
     /// The request may have arrived.
     Cut(String),
@@ -102,7 +102,7 @@ impl Pool {
     }
 
     /// Reads a response to its end and keeps its connection. A gateway that is out of connections
-    /// answers 503 without a body, and has not taken the request.
+    /// responds with 503 without a body, and has not processed the request.
     pub(super) async fn read(
         &self,
         response: Response<Incoming>,
@@ -146,7 +146,7 @@ impl Pool {
         drop(stream.set_nodelay(true));
         let handshake = http1::handshake(TokioIo::new(WriteFirst::new(stream))).await;
         let (sender, connection) = handshake.map_err(|error| words(&error))?;
-        // Whoever waits for the response learns how the connection ended.
+        // The caller that waits for the response learns how the connection ended.
         self.tasks.spawn(async move { drop(connection.await) });
         Ok(sender)
     }

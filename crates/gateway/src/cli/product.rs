@@ -1,7 +1,8 @@
-//! `gantry product show | install | upgrade | ls | uninstall`: servers that come together by a manifest.
+//! `gantry product show | install | upgrade | ls | uninstall`: sets of servers, described by a
+//! manifest.
 //!
-//! A manifest is shown in full, with what it adds, changes and removes, before anything is done; what is
-//! installed is what was shown.
+//! A manifest is shown in full, with all additions, changes and removals, before anything is done.
+//! Exactly what was shown is installed.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use super::format::{list, pretty, text};
 use super::prompt;
 use super::screen::Screen;
 
-/// The longest manifest, in bytes.
+/// The maximum size of a manifest, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// Arguments of `gantry product`.
@@ -106,7 +107,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the plan, asks, and carries it out.
+/// Shows the plan, asks for confirmation, and carries it out.
 async fn install(
     apply: &Apply,
     client: &Client,
@@ -215,7 +216,7 @@ fn row(product: &Value) -> Vec<String> {
     ]
 }
 
-/// Reads a manifest, up to its longest.
+/// Reads a manifest, up to the maximum size.
 fn manifest(path: &std::path::Path) -> Result<String, Failure> {
     let failed = |error: &std::io::Error| {
         Failure::plain(

@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// Tells whether there is a terminal whose line turns.
+    /// Returns whether a spinner is shown.
     pub(super) fn turns(&self) -> bool {
         self.turns
     }

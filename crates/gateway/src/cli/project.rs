@@ -187,7 +187,7 @@ fn body(changes: &[String]) -> Result<Value, Failure> {
     Ok(body.into())
 }
 
-/// Reads a value: JSON, or a list of words where commas or the setting say so, or a word.
+/// Parses a value: JSON, a list of words if the setting is a list or there are commas, else a word.
 fn value_of(name: &str, value: &str) -> Value {
     if let Ok(value) = serde_json::from_str(value) {
         return value;

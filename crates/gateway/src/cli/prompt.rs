@@ -22,9 +22,9 @@ pub(super) fn text(question: &str) -> Option<String> {
     ask(&format!("{question}: "))
 }
 
-/// Says something to who is being asked.
+/// Prints a text for the user who answers the questions.
 pub(super) fn say(text: &str) {
-    // A terminal that is gone is noticed by the next question.
+    // The next question notices that the terminal is gone.
     drop(writeln!(io::stdout().lock(), "{}", Screen::safe(text)));
 }
 

@@ -1,4 +1,5 @@
-//! `gantry registration ls | show | approve | refuse`: what waits for a second person.
+//! `gantry registration ls | show | approve | refuse`: changes that need a second person's
+//! approval.
 
 use std::process::ExitCode;
 

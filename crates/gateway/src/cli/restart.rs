@@ -1,5 +1,5 @@
-//! `gantry restart SERVER [--pull]`: restarts a server and resets its counters; with `--pull` with the
-//! image that its tag is now.
+//! `gantry restart SERVER [--pull]`: restarts a server and resets its counters. With `--pull` it
+//! uses the image that the tag points to now.
 
 use std::process::ExitCode;
 use std::time::Duration;

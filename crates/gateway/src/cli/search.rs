@@ -1,6 +1,6 @@
-//! `gantry search WORDS`: looks for servers in the configured MCP registry.
+//! `gantry search WORDS`: searches for servers in the configured MCP registry.
 //!
-//! The registry looks for one word in names; further words are looked for here, in what it found. Needs no
+//! The registry searches names for one word; the other words filter its results here. Needs no
 //! gateway. Entry point: [`run`].
 
 use std::collections::BTreeSet;
@@ -15,9 +15,9 @@ use super::format::pretty;
 use super::mcp_registry::{Listed, McpRegistry};
 use super::screen::Screen;
 
-/// How many servers are asked for at a time.
+/// The number of servers per request.
 const PAGE: usize = 50;
-/// How many pages are asked for at most.
+/// The maximum number of requested pages.
 const MOST_PAGES: usize = 20;
 
 /// Arguments of `gantry search`.
@@ -89,7 +89,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
 }
 
 async fn search(registry: &McpRegistry, options: &Options) -> Result<Found, Failure> {
-    // The longest word leaves the least to look through.
+    // The longest word is likely to have the fewest results.
     let mut words: Vec<String> = options
         .words
         .iter()
@@ -115,7 +115,7 @@ async fn search(registry: &McpRegistry, options: &Options) -> Result<Found, Fail
                 found.servers.push(server);
             }
         }
-        // A registry that sends us in circles has told us everything.
+        // A registry that returns the same cursor again has no further results.
         let is_same = page.next.is_some() && page.next == cursor;
         cursor = page.next.filter(|_| !is_same);
         if cursor.is_none() || found.servers.len() >= limit {

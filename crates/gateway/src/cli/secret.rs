@@ -1,7 +1,7 @@
 //! `gantry secret set | ls | rotate | bind | unbind | rm | rekey`: the project's secrets.
 //!
-//! Values come from a prompt without echo or from stdin, never from the command line, where others see
-//! them. `rekey` works on a data folder whose gateway is stopped. Entry point: [`run`].
+//! Values come from a prompt without echo or from stdin, never from the command line, which other
+//! users can see. `rekey` needs a data folder whose gateway is stopped. Entry point: [`run`].
 
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use super::screen::Screen;
 use crate::config::env::GANTRY_STORE;
 use crate::config::master_key::KeySource;
 
-/// More than a value may have.
+/// More than the maximum size of a value.
 const LONGEST: u64 = 1 << 20;
 
 /// What `gantry secret` takes.
@@ -140,7 +140,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             shown.list(screen, &answer, &heading, row);
         }
         Action::Rotate { name, shown } => {
-            // A typing error makes no new secret.
+            // An unknown name is an error, so that a typo creates no secret.
             client.get(&path(name)).await?;
             let value = value(name)?;
             let body = json!({"value": value.as_str()});
@@ -187,7 +187,7 @@ fn binding(name: &str, server: &str) -> String {
     format!("{}/bindings/{}", path(name), segment(server))
 }
 
-/// Asks for a value without echo, or reads stdin to its end; the line break at its end is not part of it.
+/// Asks for a value without echo, or reads all of stdin; a final line break is not part of it.
 fn value(name: &str) -> Result<Zeroizing<String>, Failure> {
     let none = || Failure::new(Exit::Usage, "no value was given");
     if prompt::is_possible() {
@@ -208,7 +208,7 @@ fn value(name: &str) -> Result<Zeroizing<String>, Failure> {
     }
 }
 
-/// Says what became of a secret, and what is still to be done.
+/// Prints the result for a secret, and what is still to be done.
 fn said(shown: AsJson, screen: &Screen, secret: &Value, what: &str) {
     let name = text(secret, "/name");
     let bound = list(secret, "/bindings").iter();

@@ -21,7 +21,7 @@ use super::up::NOTICE;
 
 pub(super) use self::hosting::start;
 
-/// The least time between two pictures of `--watch`.
+/// The least time between two updates of `--watch`.
 const APART: Duration = Duration::from_millis(250);
 
 /// Arguments of `gantry status`.
@@ -308,6 +308,22 @@ fn one(server: &Value, screen: &Screen) {
         field(
             "not listed",
             format!("{uri}: `{behind}` offers the same URI; it is read at /mcp/servers/{name}"),
+        );
+    }
+    if number(server, "/unapproved").is_some_and(|count| count > 0) {
+        let name = text(server, "/name");
+        let count = text(server, "/unapproved");
+        field(
+            "not approved",
+            format!("{count} new or changed; `gantry tools changes {name}` shows them"),
+        );
+    }
+    for finding in list(server, "/findings") {
+        let (what, path) = (text(finding, "/of"), text(finding, "/path"));
+        let rule = text(finding, "/rule");
+        field(
+            "look at",
+            format!("{what} {path}: {rule}: {}", text(finding, "/text")),
         );
     }
     for excluded in list(server, "/excluded") {

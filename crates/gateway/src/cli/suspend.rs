@@ -1,5 +1,6 @@
-//! `gantry suspend KIND [NAME]` and `gantry resume KIND [NAME]`: stop an agent, a server, a tool or the
-//! project at once, grants kept, and let it go on. `gantry suspend ls` lists what is suspended.
+//! `gantry suspend KIND [NAME]` and `gantry resume KIND [NAME]`: stop an agent, a server, a tool or
+//! the project at once, and resume it later with the same grants. `gantry suspend ls` lists what is
+//! suspended.
 
 use std::process::ExitCode;
 

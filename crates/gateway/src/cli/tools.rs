@@ -1,8 +1,11 @@
-//! `gantry tools`: the tools of the default agent, under their exposed names.
+//! `gantry tools`: the tools of the default agent, under their exposed names. Tools that are new or changed
+//! are in `changes`.
+
+mod changes;
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use gantry_model::shape::Shape;
 use serde_json::Value;
 
@@ -27,7 +30,33 @@ const SHAPES: [&str; 5] = [
 
 /// Arguments of `gantry tools`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Options {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    listed: Listed,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the tools, as without a verb
+    Ls(Listed),
+    /// List tools, prompts and templates that are new or changed, and not approved
+    Changes(changes::OfServer),
+    /// Show what differs from what is approved
+    Diff(changes::Item),
+    /// Approve the version that is listed now
+    Approve(changes::Decision),
+    /// Refuse the version that is listed now: it is not offered
+    Refuse(changes::Decision),
+    /// List the versions of a tool
+    Versions(changes::Item),
+}
+
+/// Which tools are listed, and how.
+#[derive(Debug, Args)]
+struct Listed {
     /// Only this server's
     server: Option<String>,
     /// Print JSON
@@ -38,8 +67,21 @@ pub(super) struct Options {
     shape: Option<String>,
 }
 
-/// Lists the tools.
+/// Lists the tools, or shows and decides what changed.
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    match &options.action {
+        None => return list_tools(&options.listed, context).await,
+        Some(Action::Ls(listed)) => return list_tools(listed, context).await,
+        Some(Action::Changes(asked)) => changes::list_changes(asked, context).await?,
+        Some(Action::Diff(asked)) => changes::diff(asked, context).await?,
+        Some(Action::Approve(asked)) => changes::decide("approve", asked, context).await?,
+        Some(Action::Refuse(asked)) => changes::decide("refuse", asked, context).await?,
+        Some(Action::Versions(asked)) => changes::versions(asked, context).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list_tools(options: &Listed, context: &CliContext) -> Result<ExitCode, Failure> {
     let client = context.client(Role::Agent)?;
     let server = options
         .server
@@ -92,7 +134,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
 /// Explains why a requested server has no tools: not ready, or not for this agent. A ready server
 /// without tools is not a failure.
 async fn empty_of(
-    options: &Options,
+    options: &Listed,
     tools: &[Value],
     context: &CliContext,
 ) -> Result<ExitCode, Failure> {

@@ -1,4 +1,5 @@
-//! An answer that is read piece by piece: an archive on its way to a file, or the progress of a pull.
+//! A response that is read in pieces: an archive to be written to a file, or the progress of a
+//! pull.
 //!
 //! Entry points: [`Transfer::open`], then [`Transfer::piece`] or [`Transfer::event`].
 
@@ -18,14 +19,14 @@ use super::client::{Client, refusal};
 use super::failure::{Exit, Failure};
 use super::pool::Used;
 
-/// How long an answer may take to begin or to go on: a registry may be slow.
+/// The timeout between two pieces of a response: a registry may be slow.
 const SILENCE: Duration = Duration::from_secs(600);
-/// The longest refusal that is read.
+/// The maximum size of an error response.
 const LONGEST_REFUSAL: usize = 1 << 20;
-/// The longest event that is read.
+/// The maximum size of an event.
 const LONGEST_EVENT: usize = 4 << 20;
 
-/// An answer on its way.
+/// A response being received.
 pub(super) struct Transfer {
     body: Incoming,
     parser: Events,
@@ -34,7 +35,7 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Sends a request; a refusal is a failure.
+    /// Sends a request; an error response is a failure.
     pub(super) async fn open(
         client: &Client,
         method: Method,
@@ -69,7 +70,7 @@ impl Transfer {
         })
     }
 
-    /// Returns the next piece; nothing at the end of a whole answer.
+    /// Returns the next piece; nothing at the end of a complete response.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
             let frame = timeout(SILENCE, self.body.frame()).await;
@@ -88,7 +89,7 @@ impl Transfer {
         }
     }
 
-    /// Returns the next event by its name; nothing at the end.
+    /// Returns the next event with its name; nothing at the end.
     pub(super) async fn event(&mut self) -> Result<Option<(String, Value)>, Failure> {
         loop {
             if let Some(event) = self.heard.pop_front() {

@@ -26,7 +26,13 @@ pub(super) fn counts(unchecked: u64, refused: u64) -> Option<String> {
 /// Returns the same for a server in a response.
 pub(super) fn counts_of(server: &Value) -> Option<String> {
     let count = |pointer: &str| number(server, pointer).unwrap_or_default();
-    counts(count("/unchecked_tools"), count("/refused_tools"))
+    let counts = counts(count("/unchecked_tools"), count("/refused_tools"));
+    let unapproved = match count("/unapproved") {
+        0 => None,
+        count => Some(format!("{count} not approved")),
+    };
+    let parts: Vec<String> = counts.into_iter().chain(unapproved).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Returns the number of tools of a server, with these counts.

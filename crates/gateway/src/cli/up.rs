@@ -3,6 +3,7 @@
 //! Merges flags, files and the data folder into the configuration of `app` and the engine, reports
 //! progress, and stops on the first signal, at once on the second. Entry point: [`run`].
 
+mod inputs;
 mod keys;
 mod live;
 mod options;
@@ -95,6 +96,7 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
             Failure::new(Exit::Usage, format!("no master key from `{source}`: {why}"))
         })?);
     }
+    config.traces = options.traces(settings, &context.environment)?;
     config.dropped_log_lines = context.screen.output().dropped();
     // Questions have been answered; from here on no reader is waited for.
     context.screen.output().serve();
@@ -118,7 +120,7 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
         context,
     };
     let done = runtime.block_on(gateway.run(config));
-    // Whatever still runs after a second signal ends with us, servers included.
+    // What still runs after a second signal, servers included, ends with this process.
     runtime.shutdown_background();
     done
 }
@@ -173,7 +175,7 @@ fn agree(setup: &mut Setup, options: &Options, context: &CliContext) -> Result<P
         let mistakes: Vec<_> = ignored.map(|ignored| ignored.mistake).collect();
         return Err(files::refused(&mistakes, screen));
     }
-    if !options.json && setup.ask_inputs(&plan) {
+    if inputs::answer(setup, &plan, options, context)? {
         plan = setup.plan(screen)?;
     }
     // From here on log lines come after the rows of the screen.
@@ -202,7 +204,7 @@ fn agree(setup: &mut Setup, options: &Options, context: &CliContext) -> Result<P
     Ok(plan)
 }
 
-/// Binds the listener with TLS; its files must be good at the start.
+/// Binds the listener with TLS; fails if its certificate files are invalid.
 fn listen_securely(secure: Secure) -> Result<Arc<SecureListener>, Failure> {
     let tls = Tls::load(secure.files).map_err(|error| Failure::of(Exit::Failed, &error))?;
     let place = ListenAddress {
@@ -215,7 +217,7 @@ fn listen_securely(secure: Secure) -> Result<Arc<SecureListener>, Failure> {
     Ok(Arc::new(SecureListener { listener, tls }))
 }
 
-/// Reads the files of TLS again whenever they change; never ends.
+/// Reloads the certificate files of TLS whenever they change; never returns.
 async fn renew(secure: Option<&SecureListener>) {
     let Some(tls) = secure.map(|secure| &secure.tls) else {
         return std::future::pending().await;
@@ -403,8 +405,23 @@ impl Gateway<'_> {
                 () = renew(secure.as_deref()) => {}
             }
         };
-        let (served, (), ()) = tokio::join!(serving, telling, watching);
+        // Nothing is trusted to a disk that has lost something: the next start recovers what is there.
+        let failing = async {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                reason = engine.disk_failed() => {
+                    stop.cancel();
+                    Some(reason)
+                }
+            }
+        };
+        let (served, (), (), failed) = tokio::join!(serving, telling, watching, failing);
         folder.withdraw();
+        if let Some(reason) = failed {
+            let failure = Failure::new(Exit::Failed, format!("stopped: {reason}"));
+            return Err(failure.hint("check the disk, then start the gateway again"));
+        }
         served.map_err(|error| Failure::plain(Exit::Failed, "cannot serve", &error))
     }
 
@@ -452,7 +469,7 @@ impl Gateway<'_> {
     /// Returns the configured servers; the example if there are none.
     fn specs(&self, project: &Arc<Project>) -> Result<Vec<ServerSpec>, Failure> {
         live::wanted(project, &self.plan, self.options.wants_example()).map_err(|error| {
-            Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
+            Failure::plain(Exit::Failed, "cannot determine this program's path", &error)
         })
     }
 }

@@ -1,6 +1,6 @@
-//! `gantry volumes ls | inspect | backup | rm | prune`: what hosted servers keep.
+//! `gantry volumes ls | inspect | backup | rm | prune`: the persistent files of hosted servers.
 //!
-//! Removing asks first. Entry point: [`run`].
+//! Removing asks for confirmation. Entry point: [`run`].
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -155,7 +155,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks, unless that was answered already. fault C13
+/// Asks for confirmation, unless `--yes` was given. fault C13
 fn agree(yes: bool, shown: &AsJson, question: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -181,7 +181,7 @@ async fn find(client: &Client, volume: &Volume) -> Result<Value, Failure> {
     })
 }
 
-/// Writes the archive and returns its size; what was begun and not finished is removed again.
+/// Writes the archive and returns its size; an incomplete archive is deleted.
 async fn back_up(client: &Client, volume: &Volume, output: &Path) -> Result<u64, Failure> {
     let path = format!("/api/v1/volumes/backup?{}", volume.query());
     let mut answer = Transfer::open(client, Method::GET, &path, "application/x-tar", None).await?;
@@ -213,7 +213,7 @@ async fn back_up(client: &Client, volume: &Volume, output: &Path) -> Result<u64,
     if let Some(file) = file {
         let kept = copied.and_then(|()| file.sync_all().map_err(failed));
         if kept.is_err() && std::fs::remove_file(output).is_err() {
-            // It is there, half of it; the failure says so.
+            // The incomplete file could not be deleted; the failure reports it.
         }
         return kept.map(|()| written);
     }

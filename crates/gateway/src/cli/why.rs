@@ -22,6 +22,15 @@ pub(super) struct Options {
     agent: String,
     /// The tool, as `server__tool` or `server:tool`
     tool: String,
+    /// An argument of the call, as `NAME=VALUE`; the value is JSON or a text; may be given several times
+    #[arg(long = "arg", value_name = "NAME=VALUE", conflicts_with = "arguments")]
+    argument: Vec<String>,
+    /// The arguments of the call, as a JSON object: conditions and the schema are then judged, too
+    #[arg(long, value_name = "JSON")]
+    arguments: Option<String>,
+    /// The id of the agent's key that the call comes with
+    #[arg(long, value_name = "ID")]
+    key: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -31,15 +40,22 @@ pub(super) struct Options {
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
     let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let (agent, tool) = (segment(&options.agent), segment(&options.tool));
-    let path = format!("/api/v1/tools/why?agent={agent}&tool={tool}");
+    let mut path = format!("/api/v1/tools/why?agent={agent}&tool={tool}");
+    if let Some(arguments) = arguments(options)? {
+        path.push_str(&format!("&arguments={}", segment(&arguments)));
+    }
+    if let Some(key) = &options.key {
+        path.push_str(&format!("&key={}", segment(key)));
+    }
     let judged = client.get(&path).await?;
     let allowed = judged["allowed"] == Value::Bool(true);
     if options.json {
         screen.line(&pretty(&judged));
     } else {
-        let (mark, may) = match allowed {
-            true => (screen.good("✓"), "may use"),
-            false => (screen.bad("✗"), "may not use"),
+        let (mark, may) = match (allowed, judged["decision"] == "ask") {
+            (true, false) => (screen.good("✓"), "may use"),
+            (true, true) => (screen.good("✓"), "may use, with an approval,"),
+            (false, _) => (screen.bad("✗"), "may not use"),
         };
         let line = format!(
             "{} {may} {}",
@@ -55,4 +71,21 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         true => ExitCode::SUCCESS,
         false => ExitCode::from(Exit::Failed as u8),
     })
+}
+
+/// Returns the arguments that were given, as JSON.
+fn arguments(options: &Options) -> Result<Option<String>, Failure> {
+    if options.argument.is_empty() {
+        return Ok(options.arguments.clone());
+    }
+    let mut members = serde_json::Map::new();
+    for given in &options.argument {
+        let Some((name, value)) = given.split_once('=') else {
+            let message = format!("`--arg {given}` is not NAME=VALUE");
+            return Err(Failure::new(Exit::Usage, message));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        members.insert(name.to_owned(), value);
+    }
+    Ok(Some(Value::Object(members).to_string()))
 }

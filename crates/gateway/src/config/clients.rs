@@ -1,8 +1,9 @@
-//! The programs that MCP servers are configured in: where their files are, and how they write a server.
+//! The client programs that have MCP servers in their configuration: where their files are, and the
+//! format of an entry.
 //!
-//! `known` is the table of clients, `dialect` converts an entry to the form of `gantry.toml` and back,
-//! `document` edits a client's file, `disk` replaces files atomically, `takeover` merges entries into
-//! `gantry.toml`. Entry points: [`CLIENTS`], [`find`], [`Client::places`].
+//! `known` is the table of clients, `dialect` converts an entry to the form of `gantry.toml` and
+//! back, `document` edits a client's file, `disk` replaces files atomically, `takeover` merges
+//! entries into `gantry.toml`. Entry points: [`CLIENTS`], [`find`], [`Client::places`].
 
 pub mod dialect;
 pub mod disk;
@@ -24,7 +25,7 @@ use dialect::Dialect;
 pub use error::ClientError;
 pub use known::CLIENTS;
 
-/// What is known of one client.
+/// The description of one client.
 #[derive(Debug)]
 pub struct Client {
     /// Its name on the command line, also the suffix of its `x-` tables in `gantry.toml`.
@@ -33,7 +34,7 @@ pub struct Client {
     pub title: &'static str,
     /// The member that holds the servers.
     pub root: &'static str,
-    /// How it writes a server.
+    /// The format of its entries.
     pub dialect: Dialect,
     /// How it connects to a URL.
     pub http: Http,
@@ -60,7 +61,7 @@ enum Location {
     Root,
     /// Under the `root` of one folder of `projects`.
     PerFolder,
-    /// The file is nothing but servers.
+    /// The whole file is a map of servers.
     All,
 }
 
@@ -77,14 +78,14 @@ pub enum Http {
     Member(&'static str),
 }
 
-/// For whom an entry counts.
+/// Where an entry applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Scope {
-    /// One person, in one folder.
+    /// One user, in one folder.
     Local,
-    /// Everybody who works in a folder.
+    /// All users of a folder.
     Project,
-    /// One person, everywhere.
+    /// One user, everywhere.
     User,
 }
 
@@ -101,15 +102,15 @@ impl fmt::Display for Scope {
 /// A place where a client may have servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// For whom they count.
+    /// Where they apply.
     pub scope: Scope,
     /// The file.
     pub path: PathBuf,
-    /// The path of members to the servers; empty if the file is nothing but servers.
+    /// The path of members to the servers; empty if the whole file is a map of servers.
     pub at: Vec<String>,
 }
 
-/// The folders from which the paths of all files follow.
+/// The base folders of all clients' files.
 #[derive(Debug, Clone)]
 pub struct BaseFolders {
     /// The user's home.
@@ -187,7 +188,7 @@ impl Client {
         (!places.is_empty()).then(|| places.swap_remove(best.unwrap_or(0)))
     }
 
-    /// Returns the member in `gantry.toml` for what only this client knows.
+    /// Returns the member in `gantry.toml` for settings that only this client uses.
     pub fn table(&self) -> String {
         format!("x-{}", self.id)
     }

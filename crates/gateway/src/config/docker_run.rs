@@ -1,8 +1,8 @@
-//! Reads `docker run …`, as clients' entries have it, into an image that Gantry can run itself.
+//! Parses `docker run …` in clients' entries into an image that Gantry can run itself.
 //!
-//! Runs nothing and asks no engine. What would give the server the host, or part of it, is refused by
-//! name, and so is every flag that is not known: nothing is dropped silently but what has no meaning
-//! here. faults C7, C8. Entry points: [`read`] and [`DockerRun::entry`].
+//! Runs nothing and contacts no container engine. Flags that would give the server access to the
+//! host are refused by name, and so is every unknown flag: only flags without meaning here are
+//! ignored. faults C7, C8. Entry points: [`read`] and [`DockerRun::entry`].
 
 use gantry_model::secret::hide_arguments;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 /// The engines whose `run` has the same flags.
 const ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
 
-/// Flags without a value that change nothing for an MCP server that Gantry runs.
+/// Flags without a value that have no effect for an MCP server run by Gantry.
 const PLAIN: [&str; 13] = [
     "-i",
     "--interactive",
@@ -27,7 +27,7 @@ const PLAIN: [&str; 13] = [
     "--interactive=true",
 ];
 
-/// Flags with a value that change nothing here.
+/// Flags with a value that have no effect here.
 const IGNORED: [&str; 12] = [
     "--name",
     "--hostname",
@@ -43,7 +43,7 @@ const IGNORED: [&str; 12] = [
     "--stop-signal",
 ];
 
-/// Flags with a value that would give the server part of the host.
+/// Flags with a value that would give the server access to the host.
 const DANGEROUS: [&str; 20] = [
     "--cap-add",
     "--device",
@@ -67,58 +67,58 @@ const DANGEROUS: [&str; 20] = [
     "--cidfile",
 ];
 
-/// What a `docker run` would have started.
+/// A parsed `docker run` command.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DockerRun {
     /// The program: `docker`, `podman`, `nerdctl`.
     pub engine: String,
     /// The image.
     pub image: String,
-    /// What stands behind the image.
+    /// The arguments after the image.
     args: Vec<String>,
-    /// Variables; those without a value have the one of the entry's own environment.
+    /// Variables; one without a value takes it from the entry's environment.
     env: Vec<(String, Option<String>)>,
-    /// Paths inside that a named volume was mounted at.
+    /// The mount points of named volumes.
     volumes: Vec<String>,
     entrypoint: Option<String>,
     user: Option<String>,
     cwd: Option<String>,
     /// `limits.*`.
     limits: Map<String, Value>,
-    /// Whether it had the engine's network, which reaches everything.
+    /// Whether it used the engine's default network, which allows all connections.
     has_network: bool,
     pull: Option<&'static str>,
-    /// What a person should know of the change.
+    /// Notes for the user about the conversion.
     pub notes: Vec<String>,
 }
 
 /// Why Gantry cannot run it itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DockerRunError {
-    /// A flag that gives the server part of the host.
+    /// A flag that gives the server access to the host.
     #[error("`{flag}` gives the server part of this machine")]
     Dangerous {
-        /// The flag with its value, without anything private.
+        /// The flag with its value, without private parts.
         flag: String,
     },
-    /// A folder or a socket of the host.
+    /// A folder or a socket of the host is mounted.
     #[error("`{mount}` mounts part of this machine into the server")]
     HostPath {
         /// The mount.
         mount: String,
     },
-    /// A flag that is not known, or has no value.
+    /// A flag that is unknown, or lacks its value.
     #[error("`{flag}` cannot be carried over")]
     Unknown {
         /// The flag, without its value.
         flag: String,
     },
-    /// There is no image.
+    /// The image is missing.
     #[error("the command names no image")]
     NoImage,
 }
 
-/// Reads a command and its arguments; nothing if it is no `docker run`.
+/// Parses a command and its arguments; `None` if it is not a `docker run`.
 pub fn read(command: &str, args: &[String]) -> Option<Result<DockerRun, DockerRunError>> {
     let engine = command.rsplit('/').next().unwrap_or(command);
     let engine = ENGINES.into_iter().find(|known| *known == engine)?;
@@ -168,7 +168,7 @@ fn parse(engine: &str, args: &[String]) -> Result<DockerRun, DockerRunError> {
     Err(DockerRunError::NoImage)
 }
 
-/// Tells whether a word is several flags without values, such as `-it`.
+/// Returns whether a word combines several flags without values, such as `-it`.
 fn bundled(word: &str) -> bool {
     word[1..]
         .chars()
@@ -176,7 +176,7 @@ fn bundled(word: &str) -> bool {
         && !word.contains('d')
 }
 
-/// Takes a flag from its value: `--name=x`, `-eA=1`.
+/// Splits a flag from its value: `--name=x`, `-eA=1`.
 fn flag(word: &str) -> (&str, Option<&str>) {
     if word.starts_with("--") {
         return match word.split_once('=') {
@@ -255,7 +255,7 @@ impl DockerRun {
         Ok(())
     }
 
-    /// Takes `NAME:/path[:options]` or `/path`; what begins at a path of the host is refused.
+    /// Parses `NAME:/path[:options]` or `/path`; refuses paths of the host.
     fn volume(&mut self, value: &str) -> Result<(), DockerRunError> {
         let parts: Vec<&str> = value.split(':').collect();
         let path = match parts[..] {
@@ -301,8 +301,8 @@ impl DockerRun {
         ));
     }
 
-    /// Returns the entry of an image, with what the old entry said beside its command. `env` is the old
-    /// entry's environment, which a variable without a value comes from.
+    /// Returns the entry of an image, with the other settings of the old entry. `env` is the old
+    /// entry's environment, for variables without a value.
     pub fn entry(&self, env: &Map<String, Value>) -> Map<String, Value> {
         let mut entry = Map::new();
         let mut put = |name: &str, value: Option<Value>| {

@@ -21,25 +21,25 @@ pub const LONGEST_BYTES: u64 = 4 << 20;
 /// A range of bytes in a file.
 pub type Span = Range<usize>;
 
-/// A file and what it says.
+/// A file and its parsed content.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// The file.
     pub path: Arc<Path>,
     /// Its whole text.
     pub text: Arc<str>,
-    /// What it says.
+    /// The parsed content.
     pub root: Node,
 }
 
-/// How a file is written.
+/// The syntax of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
     /// JSON, with comments and trailing commas.
     Json,
     /// TOML.
     Toml,
-    /// YAML, of manifests only.
+    /// YAML, for manifests only.
     Yaml,
 }
 
@@ -48,18 +48,18 @@ pub enum Syntax {
 pub struct Node {
     /// Its position.
     pub span: Span,
-    /// What it is.
+    /// The value itself.
     pub value: Value,
 }
 
-/// A value as it is written.
+/// A value as written.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// `null`, in JSON only.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number, as it is written.
+    /// A number, as written.
     Number(String),
     /// A text.
     Text(String),
@@ -155,6 +155,12 @@ impl Document {
         below(&self.root, span)
     }
 
+    /// Returns a position as `FILE:LINE:COLUMN`.
+    pub fn shown_place(&self, span: &Span) -> String {
+        let (line, column) = place(&self.text, span.start);
+        format!("{}:{line}:{column}", self.path.display())
+    }
+
     /// Returns the line of a position, from 1.
     pub fn line(&self, span: &Span) -> usize {
         place(&self.text, span.start).0
@@ -211,7 +217,7 @@ impl Node {
         }
     }
 
-    /// Returns the members, if it has some.
+    /// Returns the members, if it is a table.
     pub fn as_table(&self) -> Option<&Table> {
         match &self.value {
             Value::Table(table) => Some(table),

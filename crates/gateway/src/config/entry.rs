@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use gantry_model::id::{NameError, ServerName};
 use gantry_model::spec::options::{ServerOption, named, options};
 use gantry_model::spec::{
-    Guarded, Launch, ProcessLaunch, Profile, ServerSpec, Source, SpecError, Start, Written,
+    FilePlaces, Guarded, Launch, ProcessLaunch, Profile, ServerSpec, Source, SpecError, Start,
+    Written,
 };
 
 use super::diagnostic::{Diagnostic, Kind, meant};
@@ -34,7 +35,7 @@ pub struct Entry {
     pub name: String,
     /// The position of the name.
     pub name_span: Span,
-    /// What is said of it.
+    /// Its content.
     pub node: Node,
 }
 
@@ -45,16 +46,16 @@ pub enum Owner {
     Gantry,
     /// A client's: an unknown key is at most a warning.
     Client,
-    /// A REST body: as strict as our own file, with the defaults of a hosted server.
+    /// A REST body: as strict as Gantry's own file, with the defaults of a hosted server.
     Api,
 }
 
 /// How variables are handled.
 #[derive(Debug, Clone, Copy)]
 pub enum Fill<'a> {
-    /// They are filled.
+    /// Variables are expanded to these values.
     From(Values<'a>),
-    /// Not expanded: the file is not approved, so it learns nothing.
+    /// Variables stay as written: the file is not approved, so it must not learn their values.
     AsWritten {
         /// The folder whose configuration is read.
         folder: &'a Path,
@@ -84,9 +85,9 @@ pub enum Workplace<'a> {
 pub struct Reading {
     /// The spec; absent if there are errors or the entry is disabled.
     pub spec: Option<ServerSpec>,
-    /// What is shown instead, with the reason.
+    /// The inactive spec to show instead, with the reason.
     pub off: Option<ServerSpec>,
-    /// What is wrong.
+    /// The errors.
     pub mistakes: Vec<Diagnostic>,
     /// Ignored members.
     pub warnings: Vec<String>,
@@ -95,7 +96,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Takes the spec back if a hosted server could write to what would let it out.
+    /// Withdraws the spec if a hosted server could write to a guarded path.
     pub(in crate::config) fn guarded(
         mut self,
         document: &Document,
@@ -323,7 +324,7 @@ fn settle(
     }
     process.cwd = match (process.cwd.take(), workplace) {
         (Some(cwd), _) => Some(folder.join(cwd)),
-        // The folder has the files that say how it is held.
+        // The folder contains the files that configure the server's isolation, so it is not used.
         (None, Workplace::Folder) if process.profile == Profile::Hosted => None,
         (None, Workplace::Folder) => Some(folder.to_owned()),
         (None, Workplace::Neutral(place)) => place.map(Path::to_owned),
@@ -346,6 +347,7 @@ fn written(diagnostics: &Diagnostics<'_>) -> Written {
         variables: diagnostics.variables.clone(),
         inputs: diagnostics.inputs.clone(),
         templates: diagnostics.templates.clone(),
+        places: FilePlaces(diagnostics.places.clone()),
     }
 }
 

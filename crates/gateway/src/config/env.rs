@@ -21,13 +21,20 @@ pub const GANTRY_URL: &str = "GANTRY_URL";
 pub const GANTRY_KEY_FILE: &str = "GANTRY_KEY_FILE";
 /// The project to work in.
 pub const GANTRY_PROJECT: &str = "GANTRY_PROJECT";
-/// The password that `gantry images pull --username` shows to a registry.
+/// The password for `gantry images pull --username`.
 pub const GANTRY_REGISTRY_PASSWORD: &str = "GANTRY_REGISTRY_PASSWORD";
 /// The URL of the MCP registry for `gantry search` and `gantry add --from`, if `--registry` is not given.
 pub const GANTRY_MCP_REGISTRY: &str = "GANTRY_MCP_REGISTRY";
-/// Any value but an empty one turns colours off.
+/// OpenTelemetry's variables: `true` turns its exports off, unless `--otlp` or `otlp` asks for them. Those of
+/// exports (`OTEL_EXPORTER_OTLP_*`, `OTEL_TRACES_EXPORTER`, `OTEL_LOGS_EXPORTER`) are read in `config::otlp`.
+pub const OTEL_SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
+/// The name of this service in traces.
+pub const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+/// Further attributes of this service in traces.
+pub const OTEL_RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+/// Any non-empty value turns colours off.
 pub const NO_COLOR: &str = "NO_COLOR";
-/// Any value but an empty one and `0` enables colours even without a terminal.
+/// Any non-empty value except `0` enables colours even without a terminal.
 pub const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
 /// The width of tables, if the terminal does not report one.
 pub const COLUMNS: &str = "COLUMNS";
@@ -48,7 +55,7 @@ pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 /// The user's home.
 pub const HOME: &str = "HOME";
 
-/// The variables that every server gets from our environment. Everything else must be in its `env`.
+/// The variables that every server inherits from the gateway. All others must be in its `env`.
 pub const GIVEN_TO_SERVERS: [&str; 11] = [
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
     "TMPDIR",
@@ -79,7 +86,7 @@ impl Environment {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    /// Returns the variables without one that no server may be given.
+    /// Returns the variables without one that servers must not get.
     pub fn without(&self, name: &str) -> Self {
         let mut variables = self.variables.clone();
         variables.remove(name);

@@ -21,18 +21,18 @@ pub struct Values<'a> {
     pub folder: &'a Path,
     /// Answers to inputs, by id.
     pub inputs: &'a BTreeMap<String, String>,
-    /// Whether the project's secrets are asked for what the environment does not have.
+    /// Whether variables that are not set may be secrets of the project.
     pub secrets: Secrets,
 }
 
-/// What becomes of a name that the environment does not have.
+/// How a variable that is not set is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Secrets {
-    /// It is missing.
+    /// It is an error.
     #[default]
     None,
-    /// In the values of `env` and `headers` it stays as written: the project may have a secret of that
-    /// name, which is put in when the server starts. row 0.4
+    /// In the values of `env` and `headers` it stays as written: it may be a secret of the project,
+    /// which is inserted when the server starts. row 0.4
     Project,
 }
 
@@ -47,11 +47,11 @@ pub struct Filled {
     pub variables: BTreeMap<String, SecretText>,
     /// The inputs used, with their values.
     pub inputs: BTreeMap<String, SecretText>,
-    /// Where `${NAME}` was left in the text for a secret of the project.
+    /// The positions of `${NAME}` that may be secrets of the project.
     pub secrets: Vec<Range<usize>>,
 }
 
-/// Used but missing.
+/// A missing value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
     /// A variable that is not set.
@@ -68,7 +68,7 @@ pub enum Missing {
     },
 }
 
-/// The text between the braces.
+/// A reference: the text between the braces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference<'a> {
     /// An environment variable, and its default.

@@ -1,17 +1,17 @@
-//! What no hosted server may be given write access to on this machine, and which path a name stands for.
+//! The paths on this machine that no hosted server may write to, with symbolic links resolved.
 //!
-//! The rule itself is in the model ([`gantry_model::spec::Guarded`]); here is what it is about, and what
-//! symbolic links lead to. Entry points: [`paths`] and [`check`].
+//! The rule itself is in the model ([`gantry_model::spec::Guarded`]); this module collects the
+//! paths. Entry points: [`paths`] and [`check`].
 
 use std::path::{Path, PathBuf};
 
 use gantry_model::spec::{Guarded, GuardedPath, Launch, ServerSpec, SpecError};
 
-/// The longest list of users that is read.
+/// The most bytes read of the user list.
 const LONGEST_LIST: u64 = 1 << 20;
 
-/// Returns what is guarded: the data folder, the configuration files, whether or not they are there yet,
-/// and every home of this machine.
+/// Returns the guarded paths: the data folder, the configuration files, whether or not they exist,
+/// and every home on this machine.
 pub fn paths(
     data: &Path,
     files: impl IntoIterator<Item = PathBuf>,
@@ -26,7 +26,7 @@ pub fn paths(
         .into_iter()
         .chain(files)
         .chain(homes);
-    // Both the name and what it leads to: either may be what a server is given.
+    // Both the path and its link target: a server may be given either.
     let both = all.flat_map(|(path, what)| {
         let real = resolved(&path);
         let other = (real != path).then_some((real, what));
@@ -35,7 +35,7 @@ pub fn paths(
     Guarded::new(both)
 }
 
-/// Checks a spec whose paths are those of this machine, symbolic links followed.
+/// Checks a spec with its paths on this machine, following symbolic links.
 pub fn check(guarded: &Guarded, spec: &ServerSpec) -> Result<(), SpecError> {
     spec.check_writable(guarded)?;
     let mut real = spec.clone();
@@ -47,7 +47,7 @@ pub fn check(guarded: &Guarded, spec: &ServerSpec) -> Result<(), SpecError> {
     real.check_writable(guarded)
 }
 
-/// Returns what a path leads to; what is not there yet counts from the folder that is.
+/// Resolves a path; a missing part is appended to the nearest existing folder.
 fn resolved(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut there = path;
@@ -68,7 +68,7 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns the homes of people and of root; those of services are left to their modes.
+/// Returns the homes of users and of root, but not those of services, which their modes protect.
 fn homes() -> Vec<PathBuf> {
     use std::io::Read as _;
     let mut users = String::new();

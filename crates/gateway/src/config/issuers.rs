@@ -1,7 +1,8 @@
-//! The file of token issuers: which authorization servers' tokens are accepted, and whom they stand for.
+//! The file of token issuers: which authorization servers' tokens are accepted, and which agents
+//! they map to.
 //!
-//! Strict: an unknown member, a missing audience or an empty mapping is an error, since a mistake here
-//! would open the gateway. Entry point: [`read`].
+//! Strict: an unknown member, a missing audience or an empty mapping is an error, since a mistake
+//! here would grant access. Entry point: [`read`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::{AgentName, ProjectName};
 use serde::Deserialize;
 
-/// The longest file that is read.
+/// The longest file that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// Why the file cannot be used.
@@ -22,16 +23,16 @@ pub enum IssuersError {
     /// It cannot be read.
     #[error("cannot read the token issuers in `{}`", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is not valid JSON, or not of the right form.
+    /// It is not valid JSON, or has the wrong structure.
     #[error("the token issuers in `{}` are not valid", path.display())]
     Form {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
@@ -40,11 +41,11 @@ pub enum IssuersError {
     /// A value is wrong.
     #[error("`{}`, issuer `{issuer}`: {why}", path.display())]
     Value {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which issuer.
+        /// The issuer.
         issuer: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }

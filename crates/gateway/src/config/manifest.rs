@@ -1,10 +1,10 @@
-//! Server manifests of the MCP registry, `server.json` (schema 2025-12-11): read strictly, and turned into
-//! the entry of a server that Gantry can run.
+//! Server manifests of the MCP registry, `server.json` (schema 2025-12-11): parsed strictly, and
+//! converted into the entry of a server that Gantry can run.
 //!
-//! Whoever wrote a manifest is a stranger: nothing of it reaches a shell, names packages and images by
-//! pattern only, and asks for no part of this machine. Reads no file and asks nobody. `document` is its
-//! form, `offer` what each package and remote becomes, `command` and `image` how, `inputs` what a person is
-//! asked for. Entry points: [`Manifest::parse`] and [`Manifest::offers`].
+//! A manifest is untrusted: nothing of it reaches a shell, packages and images must match a
+//! pattern, and it gets no access to this machine. Reads no files and sends no requests. `document`
+//! parses it, `offer` converts each package and remote with `command` and `image`, `inputs` has the
+//! values that the user must enter. Entry points: [`Manifest::parse`] and [`Manifest::offers`].
 
 mod command;
 mod document;

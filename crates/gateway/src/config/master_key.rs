@@ -1,5 +1,5 @@
-//! Where the master key comes from: a file, a variable of the environment, or the output of a command,
-//! such as one of a key manager. Entry points: [`KeySource`] and [`KeySource::read`].
+//! The source of the master key: a file, an environment variable, or the output of a command, such
+//! as one of a key manager. Entry points: [`KeySource`] and [`KeySource::read`].
 
 use std::fmt;
 use std::io::Read as _;
@@ -11,27 +11,28 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use gantry_engine::MasterKey;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::env::Environment;
 
-/// How long a command may take.
+/// Time limit of a command.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More than any text of a key.
+/// The most bytes that are read; more than any key needs.
 const LONGEST: u64 = 1024;
 
-/// Where the master key comes from.
+/// The source of the master key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// A file that only its owner can read.
     File(PathBuf),
-    /// A variable.
+    /// An environment variable.
     Variable(String),
     /// A command without a shell, and its arguments.
     Command(Vec<String>),
 }
 
-/// A text that names no source.
+/// The error of an invalid source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("write `file:PATH`, `env:NAME` or `command:PROGRAM ARGUMENTS`")]
 pub struct NoKeySource;
@@ -66,7 +67,7 @@ impl fmt::Display for KeySource {
 }
 
 impl KeySource {
-    /// Returns the same with a file that is relative to this folder.
+    /// Returns the same source with a relative file resolved from this folder.
     pub fn beside(self, folder: &Path) -> Self {
         match self {
             Self::File(path) => Self::File(folder.join(path)),
@@ -74,7 +75,7 @@ impl KeySource {
         }
     }
 
-    /// Reads the key; the error says what is wrong and shows nothing of it.
+    /// Reads the key; an error never shows any part of it.
     pub fn read(&self, environment: &Environment) -> Result<MasterKey, String> {
         let content = match self {
             Self::File(path) => read_file(path)?,
@@ -83,7 +84,7 @@ impl KeySource {
                 let value = value.ok_or_else(|| format!("the variable `{name}` is not set"))?;
                 Zeroizing::new(value.as_bytes().to_vec())
             }
-            Self::Command(words) => output(words)?,
+            Self::Command(words) => output(words, PATIENCE)?,
         };
         MasterKey::read(&content).ok_or_else(|| {
             "it does not hold 32 bytes, as they are, in hexadecimal digits or in base64".to_owned()
@@ -106,7 +107,7 @@ fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     Ok(content)
 }
 
-fn output(words: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
+fn output(words: &[String], patience: Duration) -> Result<Zeroizing<Vec<u8>>, String> {
     let (program, arguments) = words.split_first().ok_or("no program is named")?;
     let mut child = Command::new(program)
         .args(arguments)
@@ -120,19 +121,29 @@ fn output(words: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
     std::thread::spawn(move || {
         let mut content = Zeroizing::new(Vec::new());
         let read = stdout.take(LONGEST).read_to_end(&mut content);
-        // Nobody waits any more if it took too long.
+        // After a timeout there is no receiver.
         drop(send.send(read.map(|_| content)));
     });
-    let read = receive.recv_timeout(PATIENCE);
-    if read.is_err() {
+    let until = Instant::now() + patience;
+    let read = receive.recv_timeout(patience);
+    // It may have closed its output and go on.
+    let status = loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break Some(status),
+            None if read.is_err() || Instant::now() >= until => break None,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let Some(status) = status else {
         drop(child.kill());
-    }
-    let status = child.wait().map_err(|error| error.to_string())?;
+        child.wait().map_err(|error| error.to_string())?;
+        return Err(format!("`{program}` took longer than {patience:?}"));
+    };
     match read {
         Ok(Ok(content)) if status.success() => Ok(content),
         Ok(Ok(_)) => Err(format!("`{program}` failed: {status}")),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("`{program}` took longer than 30 s")),
+        Err(_) => Err(format!("`{program}` gave nothing to read")),
     }
 }
 
@@ -175,6 +186,14 @@ mod tests {
                 "{source}: {error}"
             );
         }
+        // One that goes on without its output is not waited for either.
+        let script = temp.path().join("script");
+        std::fs::write(&script, "exec >&-\nsleep 600\n").unwrap();
+        let words = ["sh".to_owned(), script.display().to_string()];
+        let began = Instant::now();
+        let error = output(&words, Duration::from_millis(200)).unwrap_err();
+        assert!(error.contains("took longer"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(60));
         for wrong in ["", "file:", "data.key", "vault:x"] {
             assert!(wrong.parse::<KeySource>().is_err(), "{wrong}");
         }

@@ -25,6 +25,7 @@ use super::entry::{self, Entry, Fill, Workplace};
 use super::env::Environment;
 use super::expand::{self, Secrets, Values};
 use super::file::{self, Root};
+use super::inputs::{self, Answers, AskedInput};
 use super::settings::{self, Settings};
 use super::source::{Source, Trust};
 
@@ -44,24 +45,30 @@ pub struct Given<'a> {
     /// The folder whose configuration it is.
     pub folder: &'a Path,
     /// Answers to inputs.
-    pub inputs: &'a BTreeMap<String, String>,
-    /// Whether the project's secrets are asked for what the environment does not have.
+    pub inputs: &'a Answers,
+    /// Whether variables that are not set may be secrets of the project.
     pub secrets: Secrets,
-    /// What stays in effect while an approved file is being rewritten and cannot be read.
+    /// Used while an approved file is being rewritten and cannot be read.
     pub last_good: &'a LastGood,
     /// The working folder of the user's own servers if the folder is not trusted; by default one
     /// each.
     pub neutral: Option<&'a Path>,
-    /// What no hosted server may write to.
+    /// The paths that no hosted server may write to.
     pub guarded: &'a Guarded,
 }
 
 impl<'a> Given<'a> {
+    /// Returns what variables hold; of inputs nothing.
     fn values(&self) -> Values<'a> {
+        self.values_in("")
+    }
+
+    /// Returns what variables hold, and the answers of one scope.
+    fn values_in(&self, scope: &str) -> Values<'a> {
         Values {
             environment: self.environment,
             folder: self.folder,
-            inputs: self.inputs,
+            inputs: inputs::answers_in(self.inputs, scope),
             secrets: self.secrets,
         }
     }
@@ -88,7 +95,7 @@ pub struct Plan {
     pub servers: Vec<Planned>,
     /// Inactive servers, with the reason.
     pub off: Vec<ServerSpec>,
-    /// Why others cannot.
+    /// The errors of the other servers.
     pub mistakes: Vec<Diagnostic>,
     /// Ignored members.
     pub warnings: Vec<String>,
@@ -102,15 +109,15 @@ pub struct Plan {
     pub ignored: Vec<Ignored>,
     /// Unapproved entries whose names are taken.
     pub shadows: Vec<Shadow>,
-    /// The files that are there.
+    /// The files that exist.
     pub files: Vec<PathBuf>,
     /// The inputs of approved files.
-    pub inputs: BTreeSet<String>,
+    pub inputs: BTreeSet<AskedInput>,
     /// The approved files as read, for the next plan.
     pub good: LastGood,
     /// The files named by the folder's files, whose change requires a new approval.
     pub named_files: BTreeSet<PathBuf>,
-    /// The user's own servers that would run in the folder, or run something of it, if it were
+    /// The user's own servers that would run in the folder, or run something in it, if it were
     /// trusted.
     pub kept_out: Vec<String>,
 }
@@ -122,9 +129,9 @@ pub struct Planned {
     pub document: Arc<Document>,
     /// Its entry there.
     pub entry: Entry,
-    /// What is wanted of it.
+    /// Its spec.
     pub spec: ServerSpec,
-    /// Whether it runs elsewhere, because the folder is not trusted.
+    /// Whether it runs in another folder, because this one is not trusted.
     pub is_kept_out: bool,
 }
 
@@ -193,7 +200,7 @@ pub struct Read {
     text: Digest,
 }
 
-/// What a source says.
+/// The content of a source.
 struct Said {
     read: Arc<Read>,
     entries: Vec<Entry>,
@@ -411,15 +418,20 @@ impl Plan {
     fn take(&mut self, given: Given<'_>, claim: Claim<'_>) {
         let texts = entry::texts(&claim.entry);
         let ids = texts.values().flat_map(|text| expand::inputs(text));
-        self.inputs.extend(ids.map(str::to_owned));
-        let fill = Fill::From(given.values());
+        let file = given.folder.join(&claim.source.path);
+        let scope = inputs::scope(&file, &claim.entry);
+        self.inputs.extend(ids.map(|id| AskedInput {
+            file: file.clone(),
+            id: id.to_owned(),
+            scope: scope.clone(),
+        }));
+        let fill = Fill::From(given.values_in(&scope));
         let owner = claim.source.owner();
         let workplace = given.workplace(claim.source);
         let reading = entry::read_for(&claim.document, &claim.entry, owner, fill, workplace);
         let reading = reading.guarded(&claim.document, &claim.entry, given.guarded);
         self.mistakes.extend(reading.mistakes);
         self.warnings.extend(reading.warnings);
-        let file = given.folder.join(&claim.source.path);
         let Some(mut spec) = reading.spec else {
             if let Some(off) = reading.off {
                 self.switch_off(off, file);
@@ -505,7 +517,7 @@ fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<
     Ok(said)
 }
 
-/// Returns why an entry needs approval, and what to do; nothing if it does not.
+/// Returns why an entry needs approval, and what to do; `None` if it does not.
 fn why(review: &Review, entry: &Entry, source: &Source) -> Option<String> {
     let path = source.path.display();
     let what = match review.difference(&entry.name)? {
@@ -522,7 +534,7 @@ fn why(review: &Review, entry: &Entry, source: &Source) -> Option<String> {
     ))
 }
 
-/// Returns the hash of a file's content, to detect changes; nothing if unreadable.
+/// Returns the hash of a file's content, to detect changes; `None` if unreadable.
 pub fn digest_of(path: &Path) -> Option<Digest> {
     let text = read_text(path).ok()?;
     Some(Digest::of(&text))

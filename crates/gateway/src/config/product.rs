@@ -1,6 +1,6 @@
-//! The manifest of a product, JSON or YAML: its name and version, and the servers in `mcp.servers`, read
-//! by the same code and under the same names as a registration. All mistakes are told at once, each with
-//! its line and column. Entry point: [`Manifest::read`].
+//! The manifest of a product, JSON or YAML: its name and version, and the servers in `mcp.servers`,
+//! parsed by the same code and with the same names as a registration. All errors are reported at
+//! once, each with its line and column. Entry point: [`Manifest::read`].
 
 use std::path::Path;
 
@@ -15,17 +15,17 @@ use super::entry::{Entry, Fill, Owner, read};
 pub(crate) const LONGEST: usize = 1 << 20;
 /// The most servers of a product.
 const MOST_SERVERS: usize = 100;
-/// The members of a manifest that are read; others belong to other parts of the product.
+/// The member of a manifest that is read; others belong to other parts of the product.
 const MCP: &str = "mcp";
 
-/// A product, as its manifest says it.
+/// A product, according to its manifest.
 #[derive(Debug, Clone)]
 pub(crate) struct Manifest {
     /// Its name.
     pub(crate) name: String,
     /// Its version.
     pub(crate) version: String,
-    /// What it is for.
+    /// Its description.
     pub(crate) description: String,
     /// Its servers, in the manifest's order.
     pub(crate) servers: Vec<ServerSpec>,
@@ -33,17 +33,17 @@ pub(crate) struct Manifest {
     pub(crate) hash: String,
 }
 
-/// What is wrong with a manifest: a message with line and column, and a JSON pointer.
+/// An error in a manifest: a message with line and column, and a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mistake {
-    /// Where, as a JSON pointer; empty for the whole.
+    /// Its position as a JSON pointer; empty for the whole manifest.
     pub(crate) path: String,
-    /// What, with line and column.
+    /// The message, with line and column.
     pub(crate) message: String,
 }
 
 impl Manifest {
-    /// Reads a manifest. What begins with `{` is JSON, anything else YAML.
+    /// Parses a manifest: JSON if it begins with `{`, else YAML.
     pub(crate) fn read(text: &str) -> Result<Self, Vec<Mistake>> {
         let whole = |message: &str| {
             vec![Mistake {
@@ -95,7 +95,7 @@ struct Reader<'d> {
 }
 
 impl Reader<'_> {
-    /// Notes a mistake about a member of the manifest itself.
+    /// Records an error in a member of the manifest itself.
     fn at(&mut self, member: &str, said: &str) {
         let root = &self.document.root;
         let span = root.find(member).map_or(0..0, |node| node.span.clone());
@@ -154,7 +154,7 @@ impl Reader<'_> {
         specs
     }
 
-    /// Returns the entries of a table by name, or of a list whose entries name themselves.
+    /// Returns the entries of a map by name, or of a list whose entries contain their names.
     fn entries(&mut self, servers: &Node) -> Vec<Entry> {
         if let Some(table) = servers.as_table() {
             let members = table.members.iter();

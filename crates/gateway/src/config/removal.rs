@@ -10,8 +10,8 @@ use super::clients::ClientError;
 use super::clients::document::Document;
 use super::document::Syntax;
 
-/// Returns a file's text without a server; nothing if it has none of that name. `project` selects
-/// the folder's section of a home file, which comes first; other sections under `projects` are
+/// Returns a file's text without a server; `None` if there is none of that name. `project` selects
+/// the folder's section of a home file, which takes precedence; other sections under `projects` are
 /// ignored.
 pub fn without(
     path: &Path,
@@ -21,7 +21,7 @@ pub fn without(
 ) -> Result<Option<String>, ClientError> {
     match Syntax::of(path) {
         Syntax::Toml => toml(path, text, name),
-        // No file of servers is YAML.
+        // Files with servers are never YAML.
         Syntax::Json | Syntax::Yaml => json(path, text, name, project),
     }
 }

@@ -2,6 +2,7 @@
 //! document; generated from the definitions of the options. Entry points: [`file()`], [`body`],
 //! [`view`].
 
+use gantry_model::spec::OutputCheck;
 use gantry_model::spec::options::{Drivers, Kind, ServerOption, options};
 use serde_json::{Value as Json, json};
 
@@ -76,7 +77,7 @@ pub fn body() -> Json {
     insert(&mut body, "name", name);
     for option in options() {
         let schema = described(written(option.kind), &about(option));
-        // As the hosting API has always called them.
+        // The names of the hosting API.
         let hosting =
             |name: &&&str| **name == "environment" || name.starts_with("resource_limits.");
         for name in option.spellings.iter().filter(hosting) {
@@ -98,7 +99,7 @@ pub fn body() -> Json {
     body
 }
 
-/// Returns the schema of what is shown of a server's options.
+/// Returns the schema of a server's options in responses.
 pub fn view() -> Json {
     let mut view = object();
     for option in options() {
@@ -129,7 +130,7 @@ pub fn view() -> Json {
         "What is wanted of a server, defaults included; `null` where an option does not \
         apply. Of its environment and its headers only the names, of its arguments no secrets."
             .into();
-    // Clients of later gateways read it too; a table that does not apply is `null`.
+    // Clients also read responses of later gateways; a table that does not apply is `null`.
     let tables = view["properties"].as_object_mut().into_iter();
     for table in tables.flat_map(|members| members.values_mut()) {
         if let Some(table) = table.as_object_mut()
@@ -224,6 +225,8 @@ fn written(kind: Kind) -> Json {
                 written(Kind::Period(std::time::Duration::ZERO)),
             );
             insert(&mut tool, "idempotent", written(Kind::Flag));
+            let modes = Kind::Choice(OutputCheck::NAMES);
+            insert(&mut tool, "output_check", written(modes));
             json!({"type": "object", "additionalProperties": tool})
         }
     }
@@ -273,7 +276,8 @@ mod tests {
 
     use super::*;
 
-    /// Compares a generated text with a committed one; writes what is generated to `target/` if they differ.
+    /// Compares a generated text with the committed one; writes the generated one to `target/` if
+    /// they differ.
     fn compare(committed: &str, generated: &str, name: &str) {
         if committed != generated {
             let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -305,14 +309,14 @@ mod tests {
         compare(page, &generated, "configuration.md");
     }
 
-    // Both descriptions say the same of an option.
+    // Both schemas describe an option in the same way.
     #[test]
     fn files_and_rest_have_the_same_names() {
         let (file, body) = (file(), body());
         let server = &file["$defs"]["server"]["properties"];
         let body: &Map<String, Json> = body["properties"].as_object().unwrap();
         for (name, schema) in body.iter().filter(|(name, _)| *name != "name") {
-            // A default may be another: that of `profile` is.
+            // A default may differ, such as that of `profile`.
             let plain = |schema: &Json| {
                 let mut schema = schema.as_object().cloned().unwrap_or_default();
                 schema.remove("default");

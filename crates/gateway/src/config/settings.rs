@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use gantry_engine::{Durability, OnStartFailure, Startup, StoreConfig, StoreConfigError};
@@ -22,6 +23,7 @@ use super::entry::diagnostics::Diagnostics;
 use super::entry::fields::Fields;
 use super::entry::{Fill, Owner};
 use super::master_key::KeySource;
+use super::otlp::{HeaderSource, OtlpChoice};
 
 /// The settings; absent members are not set.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,9 +56,9 @@ pub struct Settings {
     pub connections_per_address: Option<usize>,
     /// The memory budget of unread responses.
     pub answer_memory: Option<usize>,
-    /// How often registries are asked whether images changed under their tags.
+    /// How often the gateway checks whether images changed under their tags.
     pub image_checks: Option<Duration>,
-    /// The MCP registry that `gantry search` and `gantry add --from NAME` ask.
+    /// The MCP registry for `gantry search` and `gantry add --from NAME`.
     pub mcp_registry: Option<String>,
     /// The store; a file is relative to the configuration file.
     pub store: Option<StoreConfig>,
@@ -68,10 +70,12 @@ pub struct Settings {
     pub tls_cert: Option<PathBuf>,
     /// Its private key.
     pub tls_key: Option<PathBuf>,
-    /// Authorities of the client certificates it asks for.
+    /// The authorities of required client certificates.
     pub tls_client_ca: Option<PathBuf>,
-    /// Where the master key comes from; a file is relative to the configuration file.
+    /// The source of the master key; a file is relative to the configuration file.
     pub master_key: Option<KeySource>,
+    /// Where traces are exported to.
+    pub otlp: OtlpChoice,
     /// The position of each key, as `file:line`, and its text.
     pub origins: BTreeMap<&'static str, (String, String)>,
 }
@@ -91,11 +95,11 @@ impl Settings {
 pub struct Setting {
     /// Its name; the flag of `gantry up` has dashes instead of underscores.
     pub name: &'static str,
-    /// What may be written.
+    /// The form of its value.
     pub kind: Form,
     /// Its default, in Markdown.
     pub default: &'static str,
-    /// What it means, in Markdown.
+    /// Its description, in Markdown.
     pub doc: &'static str,
 }
 
@@ -283,6 +287,21 @@ pub static SETTINGS: &[Setting] = &[
          `command:PROGRAM ARGUMENTS` (no shell), such as one of a key manager. It is 32 bytes, as they are, \
          in hexadecimal digits or in base64; see [secrets](secrets.md#the-master-key).",
     ),
+    setting(
+        "otlp",
+        Form::Text,
+        "none",
+        "The URL of an OTLP endpoint over HTTP, such as `http://localhost:4318`: each call is exported to it as a \
+         span. The variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT` and its like) do the same. See \
+         [docs/tracing.md](tracing.md).",
+    ),
+    setting(
+        "otlp_headers",
+        Form::Text,
+        "none",
+        "Where the headers for that endpoint come from, such as its credentials: `file:PATH` with a line \
+         `Name: value` for each, or `env:NAME` with `name=value,name=value`.",
+    ),
 ];
 
 /// Returns the names of the keys of `[gateway]`.
@@ -362,6 +381,7 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
         tls_key: file(gateway, "tls_key"),
         tls_client_ca: file(gateway, "tls_client_ca"),
         master_key: master_key(gateway),
+        otlp: otlp(gateway),
         origins: BTreeMap::new(),
     }
 }
@@ -434,6 +454,40 @@ fn master_key(gateway: &mut Fields<'_, '_>) -> Option<KeySource> {
     }
 }
 
+/// Reads where traces are exported to.
+fn otlp(gateway: &mut Fields<'_, '_>) -> OtlpChoice {
+    let headers: Option<HeaderSource> = parsed(gateway, "otlp_headers", "no source of headers");
+    let folder = gateway.diagnostics.document.path.parent();
+    OtlpChoice {
+        endpoint: parsed(gateway, "otlp", "no URL of an endpoint"),
+        headers: headers.map(|source| match folder {
+            Some(folder) => source.beside(folder),
+            None => source,
+        }),
+    }
+}
+
+/// Reads a text of another form.
+fn parsed<T>(gateway: &mut Fields<'_, '_>, key: &str, label: &str) -> Option<T>
+where
+    T: FromStr<Err: std::fmt::Display>,
+{
+    let text = gateway.plain(key)?;
+    let node = gateway.node(key)?;
+    match text.parse() {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let mistake = gateway.diagnostics.diagnostic(&node.span, Kind::Value);
+            let mistake = mistake
+                .say(format!("`gateway.{key}` cannot be used"))
+                .label(label)
+                .help(error.to_string());
+            gateway.diagnostics.push(mistake);
+            None
+        }
+    }
+}
+
 fn value(gateway: &mut Fields<'_, '_>, key: &str) -> Option<Json> {
     let setting = SETTINGS.iter().find(|setting| setting.name == key)?;
     gateway.value(setting.kind, key)
@@ -485,7 +539,7 @@ fn pages(gateway: &mut Fields<'_, '_>) -> Vec<Origin> {
     pages
 }
 
-/// Reads the address; one that is reachable by others must be allowed explicitly.
+/// Reads the address; one that other machines can reach must be allowed explicitly.
 fn listen(gateway: &mut Fields<'_, '_>, insecure: bool) -> Option<SocketAddr> {
     let text = gateway.plain("listen")?;
     let node = gateway.node("listen")?;

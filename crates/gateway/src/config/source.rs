@@ -13,22 +13,22 @@ use super::file::Root;
 /// One file, and where its servers are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The file, as it is shown.
+    /// The file, as shown.
     pub path: PathBuf,
     /// Where its servers are.
     pub root: Root,
-    /// Who trusts it.
+    /// Whether it is trusted.
     pub trust: Trust,
-    /// Whether it must be there.
+    /// Whether it must exist.
     pub required: bool,
 }
 
-/// Who trusts a file.
+/// Whether a file is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The user: it is in their home, or was named.
+    /// By the user: it is in their home, or they named it.
     Person,
-    /// No one yet: it came with the folder, and anyone may have written it.
+    /// Not yet: it came with the folder, and anyone may have written it.
     Nobody,
 }
 

@@ -1,7 +1,7 @@
-//! Watches the folders of the configuration files for changes, and tells whether a file changed.
+//! Watches the folders of the configuration files, and detects whether a file changed.
 //!
-//! Folders are watched, not files, since editors and deployments replace files. Where the system
-//! offers no watch, it reports a possible change every second. Entry points: [`Watch::over`],
+//! Folders are watched, not files, since editors and deployments replace files. If the system
+//! supports no watches, it reports a possible change every second. Entry points: [`Watch::over`],
 //! [`FileState::of`].
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// A watch over some folders.
 pub struct Watch {
-    /// Absent if the system offers no watch.
+    /// `None` if the system supports no watches.
     watcher: Option<RecommendedWatcher>,
     news: mpsc::Receiver<()>,
 }
@@ -85,21 +85,21 @@ impl Watch {
     }
 }
 
-/// What a file held, and when it was last written.
+/// The state of a file: its content, and when it was last written.
 ///
 /// The content alone is not enough: a file that is changed while it is read, and then changed back,
-/// would look as if nothing had happened.
+/// would look unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileState {
     content: Option<Digest>,
-    /// The file's number and the time of its last change.
+    /// The inode and the time of the last change.
     written: Option<(u64, i64, i64)>,
 }
 
 impl FileState {
-    /// Looks at a file; one that cannot be read has a state, too.
+    /// Returns the state of a file; an unreadable file has a state, too.
     pub fn of(path: &Path) -> Self {
-        // The time first: a change after it makes the next state another one.
+        // The time first: a later change makes the next state different.
         let file = std::fs::metadata(path).ok();
         let written = file.map(|file| (file.ino(), file.ctime(), file.ctime_nsec()));
         let content = digest_of(path);
@@ -116,11 +116,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "one").unwrap();
-        // Kept, so that its number is not used again.
+        // Kept, so that its inode is not reused.
         std::fs::hard_link(&path, folder.path().join("kept")).unwrap();
         let first = FileState::of(&path);
         assert_eq!(first, FileState::of(&path));
-        // Written by renaming, as editors do: the file's number differs even within one tick of the clock.
+        // Replaced by renaming, as editors do: the inode differs even within one clock tick.
         for text in ["two", "one"] {
             let new = folder.path().join("new");
             std::fs::write(&new, text).unwrap();

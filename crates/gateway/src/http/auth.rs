@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use gantry_engine::{Actor, Engine, Surface};
+use gantry_engine::{Actor, Engine, SourceRefused, Surface};
 use gantry_model::caller::{Caller, KeyEnd, KeyKind, Permission};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -29,9 +29,9 @@ use super::resource::ProtectedResource;
 use super::session::{self, BrowserSessions, Session, TOKEN_HEADER};
 
 /// The error code for an agent's key on an administrator's route.
-pub(crate) const AGENT_KEY: &str = "auth.agent_key";
+const AGENT_KEY: &str = "auth.agent_key";
 /// The error code for an administrator's key without the permission.
-pub(crate) const ROLE: &str = "auth.role";
+const ROLE: &str = "auth.role";
 /// Maximum number of wrong keys and codes per address within [`WINDOW`].
 const ATTEMPTS: u32 = 20;
 /// The window for counting wrong keys.
@@ -105,7 +105,7 @@ impl Gate {
             self.sessions.end(&session);
             return Err(no_session());
         };
-        admit(parts, &caller);
+        self.enter(parts, &caller)?;
         let session = Some(session);
         Ok(Authenticated { caller, session })
     }
@@ -121,9 +121,12 @@ impl Gate {
     }
 
     fn known(&self, parts: &Parts, surface: Surface) -> Result<Caller, Problem> {
+        let begun = Instant::now();
         let key = bearer(&parts.headers, parts.uri.query());
         let caller = key.and_then(|key| self.judge(parts, key, surface));
-        caller.map_err(|problem| self.point_to_issuers(problem))
+        let mut caller = caller.map_err(|problem| self.point_to_issuers(problem))?;
+        caller.authenticated_in = begun.elapsed();
+        Ok(caller)
     }
 
     /// Tells a client that is refused where it finds out how to sign in, if that is possible (RFC 9728).
@@ -149,8 +152,11 @@ impl Gate {
         self.check_fresh()?;
         if let Some(token) = self.engine.authenticate_token(key) {
             return match token {
+                Ok(caller) if caller.validity.end_reason() == Some(KeyEnd::Suspended) => {
+                    Err(suspended())
+                }
                 Ok(caller) => {
-                    admit(parts, &caller);
+                    self.enter(parts, &caller)?;
                     Ok(caller)
                 }
                 Err(error) => Err(self
@@ -163,7 +169,7 @@ impl Gate {
                 Err(suspended())
             }
             Some(caller) => {
-                admit(parts, &caller);
+                self.enter(parts, &caller)?;
                 Ok(caller)
             }
             None => Err(self.refuse(parts, surface).unwrap_or_else(|| {
@@ -172,6 +178,23 @@ impl Gate {
                     .with_challenge(CHALLENGE_WRONG)
             })),
         }
+    }
+
+    /// Records the caller on the connection, unless its key may not be used from there.
+    fn enter(&self, parts: &Parts, caller: &Caller) -> Result<(), Problem> {
+        let Err(SourceRefused) = self.engine.enter(caller, address(parts)) else {
+            admit(parts, caller);
+            return Ok(());
+        };
+        let code = "auth.source";
+        self.engine.count_wrong_key();
+        if let Some(project) = self.engine.project(&caller.project) {
+            let by = actor(caller, parts);
+            drop(project.refuse_act(&by, "key.use", &caller.key.to_string(), code));
+        }
+        Err(Problem::new(code)
+            .with_detail("this key may not be used from this address")
+            .with_hint("use it from one of its ranges, or have an administrator change them"))
     }
 
     /// Returns the caller of a sign-in code, which is then used up.
@@ -214,20 +237,9 @@ impl Gate {
             }
         }
     }
-
-    /// Returns the administrator behind the request; any other key is refused (403). fault U4
-    pub(crate) fn admin(
-        &self,
-        parts: &Parts,
-        needed: Permission,
-    ) -> Result<Authenticated, Problem> {
-        let authenticated = self.anyone(parts)?;
-        permit(&authenticated.caller, needed)?;
-        Ok(authenticated)
-    }
 }
 
-/// Refuses a caller without a permission.
+/// Refuses a caller without a permission, and every agent (403). fault U4
 pub(crate) fn permit(caller: &Caller, needed: Permission) -> Result<(), Problem> {
     match caller.kind {
         KeyKind::Admin(role) if role.may(needed) => Ok(()),

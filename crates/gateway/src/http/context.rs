@@ -1,4 +1,4 @@
-//! The context of a request: user, session, run, step and trace.
+//! The context of a request: user, session, run, step, parent call and trace.
 //!
 //! Read from headers or from the same keys in `_meta`, which take precedence, since the caller's
 //! own library writes them per call. Texts are truncated and control characters refused. All of it
@@ -8,8 +8,9 @@
 use std::borrow::Cow;
 
 use gantry_model::caller::Context;
-use gantry_model::era::meta::{RUN_ID, SESSION_ID, STEP, USER_ID};
+use gantry_model::era::meta::{self, PARENT_CALL_ID, RUN_ID, SESSION_ID, STEP, USER_ID};
 use gantry_model::jsonrpc::{Raw, RawKind};
+use gantry_model::trace::{TraceParent, trace_state};
 use http::{HeaderMap, HeaderName};
 
 use super::error::Problem;
@@ -18,19 +19,23 @@ use super::error::Problem;
 const LONGEST: usize = 256;
 
 /// Header and `_meta` key of each text, in the order of [`Found`].
-static KEYS: [(HeaderName, &str); 4] = [
+static KEYS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("x-gantry-user-id"), USER_ID),
     (HeaderName::from_static("x-gantry-session-id"), SESSION_ID),
     (HeaderName::from_static("x-gantry-run-id"), RUN_ID),
     (HeaderName::from_static("x-gantry-step"), STEP),
+    (
+        HeaderName::from_static("x-gantry-parent-call-id"),
+        PARENT_CALL_ID,
+    ),
 ];
-const TRACE: &str = "traceparent";
-static TRACE_HEADER: HeaderName = HeaderName::from_static(TRACE);
+static TRACE_PARENT: HeaderName = HeaderName::from_static(meta::TRACE_PARENT);
+static TRACE_STATE: HeaderName = HeaderName::from_static(meta::TRACE_STATE);
 
-type Found = [Option<Box<str>>; 4];
+type Found = [Option<Box<str>>; 5];
 
 /// Reads the context of a request from its headers and the `_meta` of its params.
-pub(crate) fn read(headers: &HeaderMap, meta: Option<Raw<'_>>) -> Result<Context, Problem> {
+pub(crate) fn read(headers: &HeaderMap, of_params: Option<Raw<'_>>) -> Result<Context, Problem> {
     let mut found = Found::default();
     for ((header, _), slot) in KEYS.iter().zip(&mut found) {
         if let Some(value) = headers.get(header) {
@@ -38,16 +43,16 @@ pub(crate) fn read(headers: &HeaderMap, meta: Option<Raw<'_>>) -> Result<Context
             *slot = Some(fit(text, header.as_str())?);
         }
     }
-    let mut trace = headers
-        .get(&TRACE_HEADER)
-        .and_then(|value| trace_of(value.to_str().ok()?));
-    for member in meta.into_iter().flat_map(Raw::members) {
-        if member.is(TRACE) {
-            trace = member
-                .value
-                .string()
-                .and_then(|text| trace_of(&text))
-                .or(trace);
+    let mut place = None;
+    let mut state = None;
+    for member in of_params.into_iter().flat_map(Raw::members) {
+        if member.is(meta::TRACE_PARENT) {
+            let text = member.value.string();
+            place = text.and_then(|text| TraceParent::parse(&text));
+            continue;
+        }
+        if member.is(meta::TRACE_STATE) {
+            state = member.value.string();
             continue;
         }
         for ((_, key), slot) in KEYS.iter().zip(&mut found) {
@@ -56,14 +61,41 @@ pub(crate) fn read(headers: &HeaderMap, meta: Option<Raw<'_>>) -> Result<Context
             }
         }
     }
-    let [user, session, run, step] = found;
+    let (trace, trace_state) = match place {
+        Some(place) => (Some(place), trace_state(state.as_deref().into_iter())),
+        None => trace_of_headers(headers),
+    };
+    let [user, session, run, step, parent] = found;
     Ok(Context {
         user,
         session,
         run,
         step,
         trace,
+        parent,
+        trace_state,
     })
+}
+
+/// Reads the trace from the headers; with an invalid `traceparent`, or two of them, a new trace begins.
+fn trace_of_headers(headers: &HeaderMap) -> (Option<TraceParent>, Option<Box<str>>) {
+    let mut values = headers.get_all(&TRACE_PARENT).iter();
+    let place = match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok().and_then(TraceParent::parse),
+        _ => None,
+    };
+    if place.is_none() {
+        return (None, None);
+    }
+    let states: Result<Vec<&str>, _> = headers
+        .get_all(&TRACE_STATE)
+        .iter()
+        .map(|value| value.to_str())
+        .collect();
+    let state = states
+        .ok()
+        .and_then(|states| trace_state(states.into_iter()));
+    (place, state)
 }
 
 fn text_of(value: Raw<'_>) -> Option<Cow<'_, str>> {
@@ -91,22 +123,6 @@ fn unfit(name: &str) -> Problem {
     ))
 }
 
-/// Returns a valid W3C `traceparent`; with an invalid one a new trace starts.
-fn trace_of(text: &str) -> Option<Box<str>> {
-    let mut parts = text.split('-');
-    let mut hex = |length: usize| {
-        let part = parts.next()?;
-        let is_hex = part
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        (part.len() == length && is_hex).then_some(part)
-    };
-    let (version, trace, span, _flags) = (hex(2)?, hex(32)?, hex(16)?, hex(2)?);
-    let is_none = |part: &str| part.bytes().all(|b| b == b'0');
-    let is_known = version == "00" && parts.next().is_none();
-    (is_known && !is_none(trace) && !is_none(span)).then(|| text.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,12 +130,12 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     const OTHER: &str = "00-11111111111111111111111111111111-2222222222222222-00";
 
-    fn of(headers: &[(&'static str, &str)], meta: &str) -> Result<Context, &'static str> {
+    fn of(headers: &[(&'static str, &str)], params_meta: &str) -> Result<Context, &'static str> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        read(&map, Some(Raw::trusted(meta))).map_err(|problem| problem.code())
+        read(&map, Some(Raw::trusted(params_meta))).map_err(|problem| problem.code())
     }
 
     // row 3.5
@@ -128,17 +144,17 @@ mod tests {
         let headers = [
             ("x-gantry-user-id", "u1"),
             ("x-gantry-run-id", "r1"),
-            (TRACE, PARENT),
+            (meta::TRACE_PARENT, PARENT),
         ];
         let context = of(&headers, "{}").unwrap();
         assert_eq!(
             (context.user.as_deref(), context.run.as_deref()),
             (Some("u1"), Some("r1"))
         );
-        assert_eq!(context.trace.as_deref(), Some(PARENT));
-        let meta =
+        assert_eq!(context.trace, TraceParent::parse(PARENT));
+        let of_params =
             format!(r#"{{"io.gantry/user-id":"u2","io.gantry/step":3,"traceparent":"{OTHER}"}}"#);
-        let context = of(&headers, &meta).unwrap();
+        let context = of(&headers, &of_params).unwrap();
         assert_eq!(
             (context.user.as_deref(), context.run.as_deref()),
             (Some("u2"), Some("r1"))
@@ -147,7 +163,7 @@ mod tests {
             (context.step.as_deref(), context.session.as_deref()),
             (Some("3"), None)
         );
-        assert_eq!(context.trace.as_deref(), Some(OTHER));
+        assert_eq!(context.trace, TraceParent::parse(OTHER));
         assert_eq!(of(&[], "{}"), Ok(Context::default()));
     }
 
@@ -168,27 +184,35 @@ mod tests {
         );
     }
 
+    // row 3.5
     #[test]
-    fn a_malformed_trace_starts_anew() {
-        for bad in [
-            "",
-            "00-xyz",
-            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        ] {
-            assert_eq!(of(&[(TRACE, bad)], "{}").unwrap().trace, None, "{bad}");
-        }
-        let none = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
-        assert_eq!(of(&[(TRACE, none)], "{}").unwrap().trace, None);
+    fn the_trace_of_meta_wins_with_its_state_and_a_malformed_one_is_none() {
+        let (parent, state) = (meta::TRACE_PARENT, meta::TRACE_STATE);
+        let headers = [(parent, PARENT), (state, "a=1")];
+        let found = |meta: &str| {
+            let context = of(&headers, meta).unwrap();
+            (context.trace, context.trace_state)
+        };
+        let of_headers = (TraceParent::parse(PARENT), Some("a=1".into()));
+        assert_eq!(found("{}"), of_headers);
         assert_eq!(
-            of(&[(TRACE, &PARENT.to_uppercase())], "{}").unwrap().trace,
-            None
+            found(r#"{"traceparent":"x","tracestate":"b=2"}"#),
+            of_headers
         );
+        let of_meta = format!(r#"{{"traceparent":"{OTHER}","tracestate":"b=2"}}"#);
+        let place = TraceParent::parse(OTHER);
+        assert_eq!(found(&of_meta), (place, Some("b=2".into())));
+        let no_state = format!(r#"{{"traceparent":"{OTHER}"}}"#);
         assert_eq!(
-            of(&[(TRACE, PARENT)], r#"{"traceparent":"x"}"#)
-                .unwrap()
-                .trace
-                .as_deref(),
-            Some(PARENT)
+            found(&no_state),
+            (place, None),
+            "never that of another trace"
         );
+        let none = of(&[(parent, "00-xyz"), (state, "a=1")], "{}").unwrap();
+        assert_eq!((none.trace, none.trace_state), (None, None));
+        let mut twice = HeaderMap::new();
+        twice.append(parent, PARENT.parse().unwrap());
+        twice.append(parent, OTHER.parse().unwrap());
+        assert_eq!(read(&twice, None).unwrap().trace, None);
     }
 }

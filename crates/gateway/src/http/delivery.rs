@@ -121,14 +121,14 @@ mod tests {
             counted(&pool, &admission, response)
         };
         let full = StatusCode::TOO_MANY_REQUESTS;
-        // An eighth of what is free is left to shorter ones.
+        // An eighth of the free memory is reserved for shorter responses.
         let too_long = 4 * MIB - MIB / 4;
-        // One call of a list has a permit, and all the others have none.
+        // A call's response has a permit; a list's has none.
         assert_eq!(answer(Some(17 << 10), too_long, false).status(), full);
         assert_eq!(answer(None, too_long, false).status(), full);
         let first = answer(Some(17 << 10), MIB, false);
         assert_eq!(first.status(), StatusCode::OK);
-        // What is in memory anyway takes nothing.
+        // Shared bytes need no permit.
         assert_eq!(answer(None, too_long, true).status(), StatusCode::OK);
         drop(first);
         assert_eq!(answer(Some(MIB), MIB + 100, false).status(), StatusCode::OK);

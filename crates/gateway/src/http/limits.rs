@@ -45,7 +45,7 @@ const BODY_CUT: &str = "http.body_cut";
 /// The memory of long bodies, in KiB, by project and agent.
 pub(crate) type Bodies = Quota<AgentName>;
 
-/// Whose bodies they are.
+/// The project and agent that a body is charged to.
 pub(crate) type Account<'a> = (&'a ProjectName, &'a AgentName);
 
 /// Creates the budget of a gateway.

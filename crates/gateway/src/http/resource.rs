@@ -1,12 +1,13 @@
-//! What clients find out about signing in (RFC 9728): the resource that tokens are for, and the
+//! The OAuth metadata for clients (RFC 9728): the resource that tokens are for, and the
 //! authorization servers that issue them.
 //!
-//! Taken from the configuration, never from a request's headers. Entry point: [`ProtectedResource::of`].
+//! Taken from the configuration, never from a request's headers. Entry point:
+//! [`ProtectedResource::of`].
 
 use gantry_engine::Engine;
 use serde_json::{Value, json};
 
-/// Where the metadata are, by convention.
+/// The well-known path of the metadata.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The gateway as a resource that tokens are issued for.
@@ -18,7 +19,7 @@ pub(crate) struct ProtectedResource {
 }
 
 impl ProtectedResource {
-    /// Reads it from the configuration; nothing if no tokens are accepted.
+    /// Reads it from the configuration; `None` if no tokens are accepted.
     pub(crate) fn of(engine: &Engine) -> Option<Self> {
         let audience = engine.token_audience()?;
         let issuers = engine.issuers();

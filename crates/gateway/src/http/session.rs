@@ -311,6 +311,7 @@ mod tests {
             users: UserTrust::Trusted,
             validity: KeyValidity::default(),
             token: None,
+            authenticated_in: Duration::ZERO,
         }
     }
 

@@ -11,10 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::sessions::SessionId;
 
-/// Whose request it is.
+/// The owner of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A session's.
+    /// A session.
     Session(SessionId),
     /// A key, without a session.
     Key(KeyId),

@@ -20,7 +20,7 @@ pub enum Instructions {
     /// Those of all servers that the caller may use, each under its server's name.
     #[default]
     Joined,
-    /// Nothing.
+    /// No instructions.
     None,
 }
 

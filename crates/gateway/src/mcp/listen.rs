@@ -177,7 +177,7 @@ impl Wanted {
     }
 }
 
-/// What a stream belongs to; dropped with it.
+/// The session or subscriptions of a stream; dropped with it.
 enum StreamOwner {
     Session(Listening),
     Request(
@@ -233,7 +233,7 @@ struct LogCursor {
     services: Arc<CallServices>,
     /// Server requests between calls, on a session's stream.
     asked: Option<mpsc::Receiver<ServerRequests>>,
-    /// What of it is not answered.
+    /// Its unanswered requests.
     open: Vec<RequestGuard>,
 }
 

@@ -1,9 +1,9 @@
-//! Answers OAuth discovery: which authorization servers issue tokens for this gateway, or that there is
-//! none and a key is needed.
+//! Answers OAuth discovery: which authorization servers issue tokens for this gateway, or that
+//! there is none and a key is needed.
 //!
-//! Without configured issuers a client without a key may look for an authorization server and try to register with it. All of
-//! that gets an OAuth error whose description says how to get and send a key, since clients show
-//! that text to users. Entry point: `routes`.
+//! Without configured issuers, a client without a key may look for an authorization server and try
+//! to register with it. All of these requests get an OAuth error whose description says how to get
+//! and send a key, since clients show that text to users. Entry point: `routes`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,7 +40,7 @@ pub(super) fn routes() -> Router<Arc<Endpoint>> {
         .route("/token", any(token))
 }
 
-/// Tells which authorization servers issue tokens for this gateway, if any do.
+/// Returns the metadata of the authorization servers that issue tokens for this gateway, if any.
 async fn resource(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     let Some(metadata) = endpoint.gate.resource.as_ref().as_ref() else {
         return refused(&endpoint, request, (StatusCode::NOT_FOUND, "not_found")).await;
@@ -58,12 +58,12 @@ fn json_response(status: StatusCode, body: String) -> Response {
     response
 }
 
-/// There is no authorization server.
+/// Answers that there is no authorization server.
 async fn metadata(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     refused(&endpoint, request, (StatusCode::NOT_FOUND, "not_found")).await
 }
 
-/// No server is registered.
+/// Refuses client registration.
 async fn register(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     // Not an error after which clients discard their state and retry.
     refused(
@@ -74,7 +74,7 @@ async fn register(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Re
     .await
 }
 
-/// Only a user who was sent here by mistake opens it.
+/// Answers a user who was sent here by mistake.
 async fn authorize(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     let is_page = request.method() == Method::GET;
     let mut response = refused(&endpoint, request, (StatusCode::NOT_FOUND, "access_denied")).await;
@@ -86,7 +86,7 @@ async fn authorize(State(endpoint): State<Arc<Endpoint>>, request: Request) -> R
     response
 }
 
-/// Nothing is exchanged.
+/// Refuses a token request.
 async fn token(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     refused(
         &endpoint,

@@ -248,8 +248,8 @@ mod tests {
         quota.permit(&project, &KeyId::from_random(1))
     }
 
-    // row 3.2, fault A5: a loud key leaves room for the one of that id in another project, and a little
-    // is everybody's.
+    // row 3.2, fault A5: a busy key leaves room for the key of the same id in another project, and
+    // every client has a small allowance.
     #[test]
     fn one_key_cannot_take_what_the_others_need() {
         let quota = quota();
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(log.after(at), Some((2, updated("b"))));
         log.heard(2);
         assert_eq!(log.after(log.begin(None)), Some((3, updated("a"))));
-        // What the client says goes before what it was sent, unless it cannot be.
+        // The client's `Last-Event-ID` takes precedence, if it is valid.
         assert_eq!(log.begin(Some(1)), 1);
         assert_eq!(log.begin(Some(41)), 2);
         assert_eq!(log.after(3), None);

@@ -1,6 +1,6 @@
-//! A posted message: its kind, its era, and who answers it.
+//! A posted message: its kind, its era, and which module answers it.
 //!
-//! The body is parsed once and is authoritative; headers that disagree with it are refused (fault
+//! The body is parsed once and is authoritative; headers that contradict it are refused (fault
 //! H12). Entry point: `Endpoint::post`.
 
 use std::sync::{Arc, OnceLock};

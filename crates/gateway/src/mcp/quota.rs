@@ -22,7 +22,7 @@ pub(super) const BYTES_PER_AGENT: usize = 16 << 20;
 /// Bytes of suspended calls per project.
 const BYTES: usize = 64 << 20;
 
-/// What waits for clients.
+/// The quota of calls that wait for their clients.
 #[derive(Debug)]
 pub(super) struct SuspendedQuota {
     calls: Quota<AgentName>,
@@ -207,13 +207,13 @@ mod tests {
             .collect();
         let mut asked: Vec<_> = calls[1..].iter().map(|call| call.suspend(1)).collect();
         assert!(asked.iter().all(Result::is_ok));
-        // What a call asks beside its first question takes no further place.
+        // Further requests of a call take no additional place.
         let beside = calls[1].suspend(1).unwrap();
         assert!(calls[0].suspend(1).is_err());
         drop(asked.remove(0));
         assert!(calls[0].suspend(1).is_err(), "it still waits");
         drop(beside);
-        // It goes on, and nothing waits.
+        // The call continues, and nothing is suspended.
         drop(calls[0].suspend(1).unwrap());
         drop((asked, calls));
         assert!(is_empty(&quota));
@@ -229,7 +229,7 @@ mod tests {
         drop(asked);
         drop(first.suspend(BYTES_PER_AGENT - 1).unwrap());
         drop(first);
-        // The agents of a project together have a bound of their own, and so have all projects.
+        // The agents of a project have a common limit, and so have all projects.
         let fill = |project: &str, count: usize| -> Vec<_> {
             let names = (0..count).map(|n| owner(project, &format!("a{n}")));
             let call = |who| call(&quota, &who, BYTES_PER_AGENT).unwrap();

@@ -391,6 +391,7 @@ mod tests {
             users: Default::default(),
             validity: Default::default(),
             token: None,
+            authenticated_in: Duration::ZERO,
         }
     }
 
@@ -449,7 +450,7 @@ mod tests {
         drop(guard);
         assert!(listening.listen().is_some());
         tokio::time::advance(SWEEP).await;
-        // Whoever comes next, the idle ones go.
+        // The next request of any caller removes idle sessions.
         assert!(sessions.find(idle.id, &caller(2), &Scope::All).is_none());
         assert!(idle.is_ended());
         open(&sessions, 2);

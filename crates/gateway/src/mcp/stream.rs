@@ -50,13 +50,13 @@ const WAITING: usize = 16;
 /// How long a client may leave a server request or the response unread.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// What is needed to stream a call.
+/// The services needed to stream a call.
 pub(super) struct CallServices {
-    /// Who we are.
+    /// The gateway's identity.
     pub(super) identity: Identity,
     /// The sessions of handshake-era clients.
     pub(super) sessions: Arc<Sessions>,
-    /// What they are asked.
+    /// Open server requests to them.
     pub(super) open_requests: Arc<OpenRequests>,
     /// The suspended calls of stateless-era clients.
     pub(super) suspended: Arc<SuspendedCalls>,
@@ -64,7 +64,7 @@ pub(super) struct CallServices {
     pub(super) quota: Arc<SuspendedQuota>,
     /// The tasks that stream to clients.
     pub(super) tasks: TaskTracker,
-    /// What may wait to be read.
+    /// The memory budget of unread responses.
     pub(super) answers: AnswerPool,
 }
 

@@ -190,7 +190,7 @@ fn unsubscribe(request: &Request<'_>, session: Option<&Session>) -> Result<Answe
     Ok(Answer::result(request.id, Raw::EMPTY_OBJECT))
 }
 
-/// Returns what a subscription needs: a session with a stream, and a resource.
+/// Returns the parameters of a subscription: a session with a stream, and a resource.
 fn named<'s>(
     request: &Request<'_>,
     session: Option<&'s Session>,

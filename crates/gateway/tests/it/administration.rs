@@ -3,6 +3,7 @@
 mod policy;
 mod products;
 mod projects;
+mod second_person;
 mod suspending;
 
 use std::thread::{self, JoinHandle};

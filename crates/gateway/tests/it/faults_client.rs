@@ -167,7 +167,7 @@ impl Rig {
     fn quiet_fds(&self) -> usize {
         let mut last = 0;
         let settled = eventually(LONG, || {
-            let now = procs::open_fds(self.gantry.pid);
+            let now = self.open_fds();
             let same = now == last;
             last = now;
             thread::sleep(Duration::from_millis(50));
@@ -180,10 +180,15 @@ impl Rig {
         last
     }
 
+    /// Returns how many files the gateway has open beside those of its store.
+    fn open_fds(&self) -> usize {
+        procs::open_fds_beside(self.gantry.pid, "gantry.db")
+    }
+
     /// Waits until the gateway has at most so many files open.
     fn wait_fds(&self, most: usize, within: Duration) -> Duration {
-        let waited = eventually(within, || procs::open_fds(self.gantry.pid) <= most);
-        let open = procs::open_fds(self.gantry.pid);
+        let waited = eventually(within, || self.open_fds() <= most);
+        let open = self.open_fds();
         waited.unwrap_or_else(|| panic!("{open} files are open after {within:?}, not {most}"))
     }
 

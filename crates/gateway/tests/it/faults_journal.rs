@@ -1,11 +1,15 @@
 //! The record of calls under harm: parts of the journal taken away, a database that cannot be written,
-//! a small disk that is full, a data folder that is removed, and a gateway that is told to stop twice.
+//! a small disk that is full, read-only or does not confirm, a data folder that is removed, and a gateway
+//! that is told to stop twice.
 
 mod damaged;
 mod folder;
 mod locked;
+mod read_only;
+mod refused;
 mod small_disk;
 mod twice;
+mod unconfirmed;
 
 use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};

@@ -3,6 +3,7 @@
 
 mod canaries;
 mod costly;
+mod lists;
 mod named_secrets;
 mod reached;
 mod redacted;

@@ -9,7 +9,9 @@ mod mcp;
 mod ports;
 mod programs;
 mod servers;
+mod stores;
 mod terminal;
+mod tracer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +30,9 @@ pub(crate) use mcp::{Session, modern};
 pub(crate) use ports::held_port;
 pub(crate) use programs::{NOBODY, Programs, needs_root};
 pub(crate) use servers::{entry, scaled};
+pub(crate) use stores::{on_postgresql, own_database};
 pub(crate) use terminal::Terminal;
+pub(crate) use tracer::Tracer;
 
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_gantry");
@@ -52,9 +56,9 @@ pub(crate) struct Gantry {
 }
 
 impl Gantry {
-    /// Starts to describe a gateway.
+    /// Starts to describe a gateway, on the kind of store that the test is for.
     pub(crate) fn builder() -> Builder {
-        Builder::default()
+        Builder::on(own_database())
     }
 
     /// Starts a gateway with well-behaved peers of these names and waits until they are ready.
@@ -132,6 +136,15 @@ impl Gantry {
             "tools/call",
             serde_json::json!({"name": tool, "arguments": arguments}),
         )
+    }
+
+    /// Has the first agent use everything, also servers that a test registers.
+    fn grant_everything(&self) {
+        // Some gateways are not to be reached from here.
+        if std::net::TcpStream::connect(&self.authority).is_ok() {
+            let all = serde_json::json!({"grant": "all"});
+            self.rest("PATCH", "/api/v1/agents/default", Some(&all));
+        }
     }
 
     /// Makes an agent that may use only this, and returns its key.
@@ -232,6 +245,7 @@ impl Gantry {
             .args(arguments)
             .stdin(Stdio::null());
         command.current_dir(self.home()).env("NO_COLOR", "1");
+        command.envs(self.builder.store());
         command.output().expect("the program runs")
     }
 

@@ -95,8 +95,8 @@ fn below_the_floor_not_one_instruction_runs_and_the_reason_is_told() {
         // Found to be there when the gateway started, and then denied.
         ("landlock-late", None, "filesystem (Landlock: "),
         ("landlock-restrict", Some(NOBODY), "filesystem (Landlock: "),
-        ("unshare", None, "a root of its own"),
-        ("pivot_root", Some(NOBODY), "a root of its own"),
+        ("unshare", None, "a separate root"),
+        ("pivot_root", Some(NOBODY), "a separate root"),
         ("setns", None, "the tree's own user"),
     ] {
         let rig = Denied::new(Some(denied), user);

@@ -9,6 +9,7 @@
 
 mod administration;
 mod asks;
+mod audit_chain;
 mod cli;
 mod clients;
 mod config;
@@ -25,9 +26,11 @@ mod hosting;
 mod hosting_floor;
 mod hosting_rest;
 mod image_registry;
+mod limits;
 mod matrix;
 mod mcp_registry;
 mod oauth;
+mod pins;
 mod projects;
 mod prompts;
 mod proof;
@@ -39,4 +42,5 @@ mod shared_store;
 mod store_away;
 mod tenants;
 mod tidy;
+mod traces;
 mod upstream;

@@ -81,6 +81,9 @@ impl Served {
             let argv = Evilpeer::new().argv();
             let spec = json!({"name": SERVER, "command": argv[0], "args": argv[1..],
                 "env": {"WHO": tenant.name}, "profile": "local", "start": "eager"});
+            let first = json!({"default_grant": ["default"]});
+            let set = tenant.admin("PATCH", "/api/v1/settings", Some(&first));
+            assert_eq!(set.status, 200, "{}", set.text());
             let made = tenant.admin("POST", "/api/v1/mcp/servers", Some(&spec));
             assert_eq!(made.status, 201, "{}", made.text());
             tenant.ready();

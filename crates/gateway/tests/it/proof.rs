@@ -6,6 +6,7 @@ mod client;
 mod disk;
 mod ids;
 mod kill;
+mod writes;
 
 /// Returns a text that no other test's processes carry.
 fn own_marker(what: &str) -> String {

@@ -4,21 +4,24 @@
 mod acts;
 mod agents;
 mod browser;
+mod call_details;
 mod calls;
 mod defaults;
 mod documents;
 mod followed;
+mod grants;
 mod identity;
 mod later;
 mod origins;
 mod queries;
+mod registering;
 mod roles;
 mod secure;
 mod servers;
 mod session;
 mod stream;
 mod times;
-mod tokens;
+pub(crate) mod tokens;
 mod welcome;
 mod why;
 

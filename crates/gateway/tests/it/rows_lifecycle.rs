@@ -13,7 +13,7 @@ use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, on_postgresql};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -103,6 +103,12 @@ fn a_server_no_longer_needed_gets_sigterm_then_sigkill_with_its_whole_tree() {
     assert!(reaped.is_some());
     echoes(&gantry, "a");
     assert_eq!(gantry.status("a")["spec"]["stop_grace"], "10s");
+}
+
+// row 0.5
+#[test]
+fn a_server_no_longer_needed_gets_sigterm_then_sigkill_with_its_whole_tree_on_postgresql() {
+    on_postgresql(a_server_no_longer_needed_gets_sigterm_then_sigkill_with_its_whole_tree);
 }
 
 // row 1.8

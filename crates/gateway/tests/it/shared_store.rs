@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::thread;
 use std::time::Duration;
 
+use gantry_testkit::journal::Journal;
 use gantry_testkit::postgres::PgDatabase;
 use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Evilpeer, procs};
@@ -19,7 +20,7 @@ use crate::harness::{Gantry, LONG};
 /// Within this time a gateway knows what another has changed.
 const SEEN: Duration = Duration::from_secs(2);
 /// Within this time a gateway takes over the servers of one that died.
-const TAKEN_OVER: Duration = Duration::from_secs(11);
+const TAKEN_OVER: Duration = Duration::from_secs(10);
 
 /// What gateways share.
 enum Shared {
@@ -81,13 +82,18 @@ fn slow(key: &str, nonce: &str, ms: u64) -> Posted {
     Posted::stateless(key, "tools/call", call)
 }
 
+fn rows_of(gantry: &Gantry, query: &str, nonce: &str) -> Vec<Value> {
+    let mut rows = gantry.audit_rows(query);
+    // Of a nonce that another begins with, too, only its own.
+    let whole = format!("\\\"{nonce}\\\"");
+    rows.retain(|row| row["input"].to_string().contains(&whole));
+    rows
+}
+
 fn row_of(gantry: &Gantry, nonce: &str) -> Value {
-    let rows = gantry.audit_rows("tool=slow");
-    let has = |row: &&Value| row["input"].to_string().contains(nonce);
-    let mut found = rows.iter().filter(has);
-    let row = found.next().cloned().unwrap_or_default();
-    assert!(found.next().is_none(), "one row per call: {rows:#?}");
-    row
+    let mut rows = rows_of(gantry, "tool=slow", nonce);
+    assert!(rows.len() <= 1, "one row per call: {rows:#?}");
+    rows.pop().unwrap_or_default()
 }
 
 // rows 0.9, 3.5
@@ -175,13 +181,68 @@ fn revoked_on_one_ends_on_the_other(shared: &Shared) {
     assert_eq!(two.rest_as(&key, "GET", "/api/v1/tools", None).status, 401);
     let ended = || row_of(&two, "ends")["code"] == "auth.key_revoked";
     assert!(eventually(LONG, ended).is_some());
+    limited_on_one_is_limited_on_the_other(&one, &two);
 }
 
+// fault T7: a limit that one gateway sets for the project is counted on the other, too
+fn limited_on_one_is_limited_on_the_other(one: &Gantry, two: &Gantry) {
+    let limit = json!({"limits.calls_per_minute": 1});
+    let set = one.rest("PATCH", "/api/v1/settings", Some(&limit));
+    assert_eq!(set.status, 200, "{}", set.text());
+    let call = json!({"name": "a__echo", "arguments": {"text": "x"}});
+    let limited = || {
+        let answer = two.rest_as(&two.agent, "POST", "/api/v1/tools/call", Some(&call));
+        answer.status == 429 && answer.json()["code"] == "limit.rate"
+    };
+    assert!(eventually(LONG, limited).is_some());
+}
+
+// fault T9: whoever writes to a project while it is deleted elsewhere does not bring it back
+#[test]
+fn a_deleted_project_is_not_brought_back_by_another_gateway() {
+    deleted_is_not_brought_back(&Shared::file());
+}
+
+// fault T9
+#[test]
+fn a_deleted_project_is_not_brought_back_by_another_gateway_of_postgresql() {
+    deleted_is_not_brought_back(&Shared::server());
+}
+
+fn deleted_is_not_brought_back(shared: &Shared) {
+    let store = shared.name();
+    let one = first(&store);
+    let made = one.rest("POST", "/api/v1/projects", Some(&json!({"name": "acme"})));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let admin = json!({"kind": "admin"});
+    let made = one.rest("POST", "/api/v1/projects/acme/keys", Some(&admin));
+    let key = made.json()["key"].as_str().unwrap().to_owned();
+    let two = second(&store, &one);
+    let makes = |key: &str| two.rest_as(key, "POST", "/api/v1/keys", Some(&admin));
+    assert!(eventually(LONG, || makes(&key).status == 201).is_some());
+    thread::scope(|scope| {
+        let making = scope.spawn(|| {
+            // Until the other gateway has heard that the key is gone.
+            let ends = eventually(LONG, || makes(&key).status == 401);
+            assert!(ends.is_some());
+        });
+        let deleted = one.rest("DELETE", "/api/v1/projects/acme", None);
+        assert_eq!(deleted.status, 204, "{}", deleted.text());
+        making.join().unwrap();
+    });
+    for gantry in [&one, &two] {
+        let listed = gantry.rest("GET", "/api/v1/projects", None).text();
+        assert!(!listed.contains("acme"), "{listed}");
+    }
+}
+
+// rows 0.9, 3.5
 #[test]
 fn a_registered_server_runs_on_one_gateway_and_is_taken_over() {
     runs_on_one_and_is_taken_over(&Shared::file());
 }
 
+// rows 0.9, 3.5
 #[test]
 fn a_registered_server_of_postgresql_runs_on_one_gateway_and_is_taken_over() {
     runs_on_one_and_is_taken_over(&Shared::server());
@@ -191,7 +252,9 @@ fn runs_on_one_and_is_taken_over(shared: &Shared) {
     let store = shared.name();
     let mut one = first(&store);
     let two = second(&store, &one);
-    let argv = Evilpeer::new().name("both").argv();
+    let far_end = tempfile::tempdir().unwrap();
+    let executed = far_end.path().join("executed");
+    let argv = Evilpeer::new().name("both").journal(&executed).argv();
     let body = json!({"name": "both", "command": argv[0], "args": argv[1..], "profile": "local",
         "start": "eager"});
     let made = one.rest("POST", "/api/v1/mcp/servers", Some(&body));
@@ -237,17 +300,42 @@ fn runs_on_one_and_is_taken_over(shared: &Shared) {
     elsewhere(&two);
 
     // Stopped for longer than its lease, and continued: it gives the server up.
+    let call = json!({"name": "both__slow", "arguments": {"ms": 60_000, "nonce": "under-way"}});
+    let under_way = Posted::stateless(&one.agent, "tools/call", call);
+    let _under_way = under_way.open(&one);
+    let runs = || row_of(&one, "under-way")["status"] == "running";
+    assert!(eventually(LONG, runs).is_some());
     one.signal(Signal::STOP);
     two.wait_state("both", "ready", TAKEN_OVER);
     one.signal(Signal::CONT);
+    let mut nonces = vec!["under-way".to_owned()];
     if let Shared::Server(_) = shared {
         // Its lease has ended on its own clock, too: it sends nothing, not even before it has looked.
-        let late = one.call("both__echo", json!({"text": "late"}));
-        assert!(late["error"].is_object(), "{late:#}");
+        for number in 0..10 {
+            let nonce = format!("late-{number}");
+            let late = one.call("both__echo", json!({"text": "late", "nonce": nonce}));
+            assert!(late["error"].is_object(), "{late:#}");
+            assert_eq!(Journal::read(&executed).unwrap().executed(&nonce), 0);
+            nonces.push(nonce);
+        }
     }
     elsewhere(&one);
-    let answer = two.call("both__echo", json!({"text": "x"}));
-    assert_eq!(answer["result"]["content"][0]["text"], "x", "{answer:#}");
+    for number in 0..10 {
+        let nonce = format!("other-{number}");
+        let answer = two.call("both__echo", json!({"text": "x", "nonce": nonce}));
+        assert_eq!(answer["result"]["content"][0]["text"], "x", "{answer:#}");
+        nonces.push(nonce);
+    }
+    // Each call is in one row, whoever is asked, and none of them was made twice.
+    for nonce in &nonces {
+        let is_one = || {
+            let rows = [&one, &two].map(|gantry| rows_of(gantry, "server=both", nonce));
+            let ended = |rows: &Vec<Value>| rows.len() == 1 && rows[0]["status"] != "running";
+            rows.iter().all(ended)
+        };
+        assert!(eventually(LONG, is_one).is_some(), "{nonce}");
+        assert!(Journal::read(&executed).unwrap().executed(nonce) <= 1);
+    }
     let removed = one.rest("DELETE", "/api/v1/mcp/servers/both", None);
     assert_eq!(removed.status, 204, "{}", removed.text());
     let gone = || two.rest("GET", "/api/v1/mcp/servers/both", None).status == 404;

@@ -13,6 +13,7 @@ mod listening;
 mod lost;
 mod net;
 mod own_session;
+mod passed_on;
 mod peer;
 mod proxied;
 mod registered;

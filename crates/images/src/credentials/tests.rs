@@ -1,4 +1,4 @@
-//! What is found in client files, and helpers that do not help.
+//! Credentials in client files, and helpers that fail.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -104,7 +104,7 @@ async fn a_helper_that_does_not_help_is_named() {
     let cases = [
         ("exit 3", "it failed"),
         ("echo nothing", "not the JSON"),
-        ("cat /dev/zero", "says too much"),
+        ("cat /dev/zero", "is too long"),
     ];
     for (script, why) in cases {
         let home = Home::new(file).helper("x", script);
@@ -130,7 +130,7 @@ async fn a_helper_that_hangs_is_ended_with_its_children() {
     let script = format!("sleep 300 & echo $! > {}; wait", marker.display());
     let home = home.helper("x", &script);
     let path = home.0.path().join("docker-credential-x");
-    // The deadline drops the same future; waiting for it would take ten seconds.
+    // A timeout drops the same future; waiting for it would take ten seconds.
     let mut asked = Box::pin(run_helper(&path, "a.io"));
     let said = || fs::read_to_string(&marker).unwrap_or_default();
     while !said().ends_with('\n') {
@@ -149,7 +149,7 @@ async fn a_helper_that_hangs_is_ended_with_its_children() {
     assert!(ended.is_ok(), "the helper's child lives on");
 }
 
-/// Tells whether a process is there and not merely waiting to be reaped.
+/// Returns whether a process runs, as opposed to waiting to be reaped.
 fn lives(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(')')

@@ -1,4 +1,4 @@
-//! An image's configuration: for whom it is made, of which layers, and how it wants to be run.
+//! An image's configuration: its platform, its layers, and how it is to be run.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::digest::Digest;
 use crate::error::printable;
 use crate::platform::Platform;
 
-/// What an image's configuration says.
+/// The parsed configuration of an image.
 #[derive(Debug)]
 pub(crate) struct ImageDocument {
     pub(crate) platform: Platform,
@@ -39,7 +39,7 @@ struct RawLayers {
     diff_ids: Option<Vec<Digest>>,
 }
 
-/// Tools write `null` for whatever is empty.
+/// Some tools write `null` for empty values.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "PascalCase", default)]
 struct RawConfig {
@@ -55,7 +55,7 @@ struct RawConfig {
 }
 
 impl ImageDocument {
-    /// Reads a configuration.
+    /// Parses a configuration.
     pub(crate) fn parse(bytes: &[u8], what: &str) -> Result<Self, Invalid> {
         let raw: Raw = serde_json::from_slice(bytes).map_err(|error| {
             let why = format!("it is not the JSON of an image's configuration: {error}");

@@ -1,4 +1,4 @@
-//! What is read as an index or a manifest, and what is refused.
+//! Documents that are accepted as an index or a manifest, and documents that are refused.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! `manifest.json`, as `docker save` writes it: configuration and layers of each image by file name.
+//! `manifest.json` as written by `docker save`: configuration and layers of each image by file
+//! name.
 
 use serde::Deserialize;
 
@@ -50,8 +51,8 @@ fn image(source: &Source, entry: Entry, limits: &Limits) -> Result<Found, Proble
     })
 }
 
-/// Returns the digest of the manifest with this configuration, where `index.json` leads to one. An
-/// index that is missing or wrong does not matter: `manifest.json` said everything.
+/// Returns the digest of the manifest with this configuration if `index.json` leads to one. A
+/// missing or wrong index does not matter: `manifest.json` is complete.
 fn manifest_of(source: &Source, config: &Digest, limits: &Limits) -> Option<Digest> {
     let index = source.document("index.json", limits.manifest_bytes).ok()?;
     let Document::Index(index) = Document::parse(&index, None, "index.json").ok()? else {

@@ -13,14 +13,14 @@ use crate::error::printable;
 use crate::platform::Platform;
 use crate::store::Limits;
 
-/// How deep indexes may lie in each other.
+/// How deep indexes may be nested.
 const MOST_INDEXES: usize = 2;
-/// The whole name of an image, as containerd writes it.
+/// The annotation with the full name of an image, as written by containerd.
 const FULL_NAME: &str = "io.containerd.image.name";
-/// Its tag or its whole name, as everybody else does.
+/// The annotation with a tag or a full name, as written by other tools.
 const NAME: &str = "org.opencontainers.image.ref.name";
 
-/// What [`Document`] leaves out of `index.json`.
+/// The fields of `index.json` that [`Document`] ignores.
 #[derive(Deserialize)]
 struct Names {
     manifests: Vec<Named>,
@@ -75,7 +75,7 @@ pub(super) fn images(
     Ok(found)
 }
 
-/// Follows a descriptor to the manifest for a platform; returns the digest that was named first.
+/// Follows a descriptor to the manifest for a platform; returns the digest of the first descriptor.
 fn resolve(
     source: &Source,
     descriptor: &Descriptor,
@@ -99,7 +99,7 @@ fn resolve(
         }
     }
     Err(Problem::Invalid(
-        "its indexes lie too deep in each other".to_owned(),
+        "its indexes are nested too deeply".to_owned(),
     ))
 }
 
@@ -153,7 +153,7 @@ fn place(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
-/// Returns the name of an image, where it is a whole one; a tag alone names nothing.
+/// Returns the name of an image if it is complete; a tag alone is not a name.
 fn name(named: &Named) -> Option<String> {
     let annotations = named.annotations.as_ref()?;
     let full = annotations.get(FULL_NAME);

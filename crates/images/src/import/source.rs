@@ -1,4 +1,4 @@
-//! The files of an archive or a folder, by their names. Nothing is unpacked but what is asked for.
+//! The files of an archive or a folder, by name. Reads only the requested files.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,31 +17,31 @@ use crate::compression::Compression;
 use crate::layers::{LayerError, LayerStore, Scratch};
 use crate::tar::{Archive, Bounds, EntryPath, Kind, Refusal, shown};
 
-/// How many files an archive may have. Images have two or three per layer.
+/// The most files in an archive. Images have two or three per layer.
 const MOST_FILES: u64 = 4_000;
-/// From which size on the content of a file is not read while files are listed.
+/// Files larger than this are skipped without reading while the archive is listed.
 const SKIPPED_BYTES: u64 = 1024 * 1024;
-/// How many links may lead to each other.
+/// How many links in a row are followed.
 const MOST_LINKS: usize = 8;
 
-/// Where the files are.
+/// The location of the files.
 pub(super) enum Source {
     Folder(OwnedFd),
     Archive {
         file: Arc<File>,
         files: HashMap<Vec<u8>, Place>,
-        /// Where the archive was decompressed to.
+        /// The folder with the decompressed archive.
         _scratch: Option<Scratch>,
     },
 }
 
-/// Where a file of an archive is.
+/// The location of a file in an archive.
 pub(super) enum Place {
     Content {
         offset: u64,
         bytes: u64,
     },
-    /// Old archives have every layer once, and links to it.
+    /// Old archives contain each layer once, and links to it.
     Link(Vec<u8>),
 }
 
@@ -55,7 +55,7 @@ impl Source {
             let error = io::Error::from(error);
             Problem::Invalid(format!("it cannot be opened: {error}"))
         };
-        // A pipe by this name is opened without waiting for its writer, and refused.
+        // Opening a pipe must not block until there is a writer; it is refused afterwards.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = openat(rustix::fs::CWD, path, flags, Mode::empty()).map_err(unreadable)?;
         let stat = fstat(&opened).map_err(unreadable)?;
@@ -85,18 +85,18 @@ impl Source {
         })
     }
 
-    /// Returns a file, which must be there.
+    /// Opens a file; an error if it does not exist.
     pub(super) fn part(&self, name: &str) -> Result<Part, Problem> {
         self.find(name)?
             .ok_or_else(|| Problem::Invalid(format!("it has no `{}`", shown(name.as_bytes()))))
     }
 
-    /// Returns a small file, which must be there.
+    /// Reads a small file; an error if it does not exist.
     pub(super) fn document(&self, name: &str, most_bytes: u64) -> Result<Vec<u8>, Problem> {
         read(self.part(name)?, name, most_bytes)
     }
 
-    /// Returns a small file, if it is there.
+    /// Reads a small file, if it exists.
     pub(super) fn document_if_any(
         &self,
         name: &str,
@@ -139,13 +139,13 @@ impl Source {
                         }
                     }
                 }
-                Err(invalid("its links lead in a circle".to_owned()))
+                Err(invalid("its links form a cycle".to_owned()))
             }
         }
     }
 }
 
-/// A file of a source, read from its beginning.
+/// A file of a source, read from its start.
 pub(super) struct Part {
     file: Arc<File>,
     offset: u64,
@@ -161,7 +161,7 @@ impl Part {
         }
     }
 
-    /// Returns the first bytes, which tell the compression, without reading them.
+    /// Returns the first bytes, which show the compression, without consuming them.
     pub(super) fn peek(&mut self) -> io::Result<[u8; 4]> {
         let mut start = [0; 4];
         let mut ahead = Self::new(&self.file, self.offset, self.left);
@@ -202,7 +202,7 @@ fn read(part: Part, name: &str, most_bytes: u64) -> Result<Vec<u8>, Problem> {
     Ok(content)
 }
 
-/// Finds the files of an archive.
+/// Lists the files of an archive.
 fn list(
     file: &Arc<File>,
     store: &LayerStore,
@@ -210,7 +210,7 @@ fn list(
 ) -> Result<HashMap<Vec<u8>, Place>, Problem> {
     let limits = store.limits();
     let mut files = HashMap::new();
-    // Where the archive is read from, and how many of its entries lie before.
+    // Where reading starts, and how many entries precede that position.
     let (mut start, mut before) = (0, 0);
     'parts: loop {
         let bounds = Bounds {
@@ -240,7 +240,7 @@ fn list(
                 files.insert(entry.path.as_bytes().to_vec(), place);
             }
             if entry.size >= SKIPPED_BYTES {
-                // Goes on after its content without reading it.
+                // Continues after its content without reading it.
                 let end = entry.size.checked_next_multiple_of(512);
                 let end = end.and_then(|bytes| offset.checked_add(bytes));
                 let too_large = || archive.refused(Refusal::Truncated);
@@ -253,7 +253,7 @@ fn list(
     }
 }
 
-/// Returns where a symbolic link in a folder of the archive leads, if that is in the archive.
+/// Resolves a symbolic link in a folder of the archive; `None` if it leaves the archive.
 fn beside(folder: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     let mut parts: Vec<&[u8]> = folder.split(|&byte| byte == b'/').collect();
     parts.retain(|part| !part.is_empty());
@@ -272,7 +272,7 @@ fn beside(folder: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     Some(parts.join(&b'/'))
 }
 
-/// Writes a compressed archive out, so that its files can be found again.
+/// Decompresses an archive into a file, so that its files can be accessed by offset.
 fn decompress(
     compression: Compression,
     part: Part,

@@ -1,7 +1,7 @@
-//! What unpacking costs the machine: the bytes of a whole image, and the free space that is left.
+//! Limits of unpacking: the total bytes of an image, and the free space on the disk.
 //!
-//! Both are looked at while a layer is written, not after: a few compressed megabytes can be a disk full
-//! of zeros, and the gateway's own journal lies on that disk.
+//! Both are checked while a layer is written, not after: a few compressed megabytes can expand to
+//! fill the disk, and the gateway's journal is on the same disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::{LayerError, LayerStore};
 
-/// The most that is kept free for being a share of the disk: a large disk needs no more.
+/// The maximum of the reserve that is a percentage of the disk.
 const LARGEST_SHARE: u64 = 2 << 30;
 
-/// What all layers of one image may be, unpacked. Shared by those who unpack them.
+/// The limit of an image's unpacked size, shared by the tasks that unpack its layers.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,
@@ -28,7 +28,7 @@ impl Budget {
         Arc::new(Self { limit, used })
     }
 
-    /// Counts bytes, before they are written; fails if the image becomes too large by them.
+    /// Counts bytes before they are written; fails if the image exceeds its limit.
     pub(crate) fn charge(&self, bytes: u64) -> Result<(), LayerError> {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         match before.checked_add(bytes) {
@@ -40,12 +40,12 @@ impl Budget {
     }
 }
 
-/// How long a reader has waited for somebody else, such as the network.
+/// How long a reader has waited for others, such as the network.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waited(Arc<AtomicU64>);
 
 impl Waited {
-    /// Does what may wait, and counts its time.
+    /// Runs an operation that may wait, and adds its duration.
     pub(crate) fn during<T>(&self, wait: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let done = wait();
@@ -60,7 +60,7 @@ impl Waited {
 }
 
 impl LayerStore {
-    /// Fails if less is free on the store's disk than has to stay free.
+    /// Fails if the store's disk has less free space than the reserve.
     pub(crate) fn check_space(&self) -> Result<(), LayerError> {
         let limits = self.limits();
         let disk = fstatvfs(self.tmp()).map_err(LayerError::store("look at the disk of", "tmp"))?;
@@ -93,7 +93,7 @@ mod tests {
     use crate::store::{Limits, Owners};
     use crate::tarball::{file, layer};
 
-    /// Counts what is read, and does something after a part of it.
+    /// A reader that counts bytes and runs a callback after some of them.
     struct Watched<'a> {
         bytes: &'a [u8],
         read: usize,
@@ -148,7 +148,7 @@ mod tests {
         let error = store.add_to(&budget, &Digest::of(&bytes), &mut tar, &stop);
         assert!(matches!(error, Err(LayerError::ImageTooLarge { .. })));
         assert!(tar.read < 2 << 20, "{} bytes were read", tar.read);
-        // One that is here counts as well.
+        // A layer already in the store counts as well.
         let budget = Budget::new(1 << 20);
         let error = store.add_to(&budget, &first_id, &mut io::empty(), &stop);
         assert!(matches!(error, Err(LayerError::ImageTooLarge { .. })));
@@ -175,7 +175,7 @@ mod tests {
         assert!(matches!(refused, Err(LayerError::NoSpace { .. })));
         assert_eq!(read, 0);
 
-        // Somebody else takes a gigabyte in the middle of it.
+        // Another program takes a gigabyte in the middle of it.
         let disk = statvfs(folder.path()).unwrap();
         let free = disk.f_bavail * disk.f_frsize;
         let other = File::create(folder.path().join("other")).unwrap();

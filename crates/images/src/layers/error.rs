@@ -1,4 +1,4 @@
-//! Why a layer is not in the store, whose matter it is, and what to do.
+//! Errors of the layer store, with the responsible party and a hint.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,66 +8,67 @@ use crate::digest::Digest;
 use crate::error::Responsible;
 use crate::tar::{Refusal, shown};
 
-/// What kept a layer from being unpacked, found or removed.
+/// Why a layer could not be unpacked, found or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
-    /// An entry that no image needs, or that means harm.
+    /// An entry that is malformed, malicious or not needed by any image.
     #[error("entry `{entry}` is refused: {why}")]
     Refused {
-        /// Its path, as far as it can be shown.
+        /// Its path in printable form.
         entry: String,
         /// What is wrong with it.
         why: Refusal,
     },
-    /// More bytes than are allowed.
+    /// The layer has more bytes than allowed.
     #[error("it is larger than {limit_bytes} bytes unpacked")]
     TooLarge {
         /// The limit.
         limit_bytes: u64,
     },
-    /// More bytes than all layers of an image may have.
+    /// The layers of the image have more bytes than allowed.
     #[error("with it the image is larger than {limit_bytes} bytes unpacked")]
     ImageTooLarge {
         /// The limit.
         limit_bytes: u64,
     },
-    /// Too little would stay free on the disk.
+    /// The disk would have too little free space.
     #[error(
         "{free_bytes} bytes are free on the disk of the image store, and {kept_bytes} have to stay free"
     )]
     NoSpace {
-        /// What is free.
+        /// The free space.
         free_bytes: u64,
-        /// What has to stay free.
+        /// The reserve.
         kept_bytes: u64,
     },
-    /// More entries than are allowed.
+    /// The layer has more entries than allowed.
     #[error("it has more than {limit} entries")]
     TooManyEntries {
         /// The limit.
         limit: u64,
     },
-    /// More time than is allowed.
+    /// Unpacking took longer than allowed.
     #[error("it was not unpacked within {limit:?}")]
     TooSlow {
         /// The limit.
         limit: Duration,
     },
-    /// Whoever asked has cancelled.
+    /// The caller cancelled it.
     #[error("unpacking was cancelled")]
     Cancelled,
-    /// The content is another one.
+    /// The content does not match its digest.
     #[error("its content has the digest `{found}`, not `{wanted}`")]
     WrongDigest {
-        /// What the image's configuration says.
+        /// The digest in the image's configuration.
         wanted: Digest,
-        /// What came.
+        /// The digest of the content.
         found: Digest,
     },
-    /// The stream of the layer could not be read: the download failed, or its compression is damaged.
+    /// The stream of the layer could not be read: the download failed, or the compressed data is
+    /// damaged.
     #[error("its content cannot be read")]
     Read(#[source] io::Error),
-    /// A path that leads through a symbolic link of another layer.
+    /// A path that goes through a symbolic link of another layer.
     #[error(
         "path `{path}` of layer `{layer}` leads through a symbolic link of a lower layer, which overlay \
          file systems do not follow"
@@ -75,16 +76,16 @@ pub enum LayerError {
     ThroughLowerSymlink {
         /// The layer that has the path.
         layer: Digest,
-        /// The path that is a symbolic link below.
+        /// The path that is a symbolic link in a lower layer.
         path: String,
     },
-    /// The layer is not here.
+    /// The layer is not in the store.
     #[error("layer `{diff_id}` is not in the store")]
     Missing {
-        /// Which one.
+        /// The layer.
         diff_id: Digest,
     },
-    /// What the store itself wrote is not what it reads.
+    /// A file of the store is damaged.
     #[error("`{}` in the image store is damaged: {why}", path.display())]
     Damaged {
         /// The file or folder.
@@ -92,42 +93,42 @@ pub enum LayerError {
         /// What is wrong with it.
         why: String,
     },
-    /// The store was made for another kind of owner.
+    /// The store was created for another kind of file owners.
     #[error("the image store was made by a gateway that {}", if *.keeps { "runs as root" } else { "does not run as root" })]
     OtherOwners {
-        /// Whether its layers keep their owners.
+        /// Whether files keep the owners given in the layer.
         keeps: bool,
     },
-    /// Somebody else keeps the store locked.
+    /// Another process has locked the store.
     #[error("the image store was locked by another process for {waited:?}")]
     Busy {
-        /// How long was waited.
+        /// How long this one waited.
         waited: Duration,
     },
-    /// The file system cannot hold layers.
+    /// The file system does not support layers.
     #[error("the file system of the image store lacks {feature}")]
     FileSystem {
-        /// What it lacks.
+        /// The missing feature.
         feature: &'static str,
-        /// What it said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
     /// The store's own files cannot be read or written.
     #[error("cannot {action} `{path}` in the image store")]
     Store {
-        /// What was tried, such as `write`.
+        /// The failed operation, such as `write`.
         action: &'static str,
-        /// What, as far as it can be shown.
+        /// The path in printable form.
         path: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
 impl LayerError {
-    /// Refuses the entry with this path.
+    /// Returns the error that refuses the entry with this path.
     pub(crate) fn refused(path: &[u8], why: Refusal) -> Self {
         Self::Refused {
             entry: shown(path),
@@ -135,7 +136,7 @@ impl LayerError {
         }
     }
 
-    /// Returns what makes an error of the operating system one of the store.
+    /// Returns a function that converts an error of the operating system.
     pub(crate) fn store<E: Into<io::Error>>(
         action: &'static str,
         path: impl AsRef<[u8]>,
@@ -193,7 +194,9 @@ impl LayerError {
             Self::Refused { .. } | Self::ThroughLowerSymlink { .. } => {
                 "build the image with another tool, or as one layer"
             }
-            Self::NoSpace { .. } => "make room: `gantry images prune` removes what no image needs",
+            Self::NoSpace { .. } => {
+                "free some space: `gantry images prune` removes what no image needs"
+            }
             Self::TooLarge { .. } | Self::ImageTooLarge { .. } | Self::TooManyEntries { .. } => {
                 "raise the limit for images, or use a smaller image"
             }
@@ -206,7 +209,7 @@ impl LayerError {
             Self::Store { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "the disk is full: `gantry images prune` removes what no image needs"
             }
-            Self::Store { .. } => "is the folder owned by somebody else?",
+            Self::Store { .. } => "does the folder belong to another user?",
             Self::Cancelled => return None,
         };
         Some(hint.to_owned())

@@ -1,4 +1,4 @@
-//! A layer of the store that cannot be removed while it is used, and what the store knows of it.
+//! A layer of the store that is protected from removal while in use, and its description.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,25 +14,26 @@ use super::{DESCRIPTION, FILES, LayerError, short_name};
 use crate::digest::Digest;
 use crate::unpack::{Unpacked, open_folder};
 
-/// The longest description that is read.
+/// The longest description that is read, in bytes.
 const LONGEST_DESCRIPTION: u64 = 4096;
-/// The form of descriptions.
+/// The version of the description's format.
 const VERSION: u32 = 1;
 
-/// A layer that is in the store and stays there while this lives.
+/// A layer of the store that cannot be removed until this is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldLayer {
-    /// Locked, shared with other users.
+    /// Its folder, with a shared lock.
     folder: OwnedFd,
     pub(crate) diff_id: Digest,
-    /// The bytes of its files.
+    /// The total size of its files.
     pub(crate) bytes: u64,
     /// Whether it hides every layer below it.
     opaque_root: bool,
 }
 
 impl HeldLayer {
-    /// Returns the layer if it is there. The store lock keeps sweepers away until it is locked.
+    /// Returns the layer if it exists. The store lock keeps sweepers away until the layer is
+    /// locked.
     pub(super) fn find(
         layers: BorrowedFd<'_>,
         diff_id: &Digest,
@@ -46,7 +47,7 @@ impl HeldLayer {
         }
     }
 
-    /// Locks the folder of a layer, in the place of any lock that it has.
+    /// Takes a shared lock on the folder of a layer, replacing any lock it has.
     pub(super) fn hold(
         folder: OwnedFd,
         diff_id: &Digest,
@@ -56,10 +57,10 @@ impl HeldLayer {
         let shared = FlockOperation::NonBlockingLockShared;
         let locked = try_lock(folder.as_fd(), shared);
         if !locked.map_err(LayerError::store("lock", &name))? {
-            // Only sweepers lock a layer for themselves, and they have the store lock.
+            // Only sweepers lock a layer exclusively, and they hold the store lock.
             return Err(LayerError::Damaged {
                 path: name.into(),
-                why: "somebody else has locked it".to_owned(),
+                why: "another process has locked it".to_owned(),
             });
         }
         let description = Description::read(folder.as_fd(), &name)?;
@@ -77,12 +78,12 @@ impl HeldLayer {
         })
     }
 
-    /// Tells whether it hides every layer below it.
+    /// Returns whether it hides every layer below it.
     pub(crate) fn hides_all(&self) -> bool {
         self.opaque_root
     }
 
-    /// Returns the name of its files, relative to the folder of all layers.
+    /// Returns the path of its files, relative to the folder of all layers.
     pub(crate) fn lower(&self) -> String {
         format!("{}/{FILES}", short_name(&self.diff_id))
     }
@@ -93,7 +94,7 @@ impl HeldLayer {
             .map_err(LayerError::store("open", self.lower()))
     }
 
-    /// Opens the list of folders that it has no entry for.
+    /// Opens the list of folders that the layer uses without an entry.
     pub(super) fn implied(&self) -> Result<File, LayerError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(&self.folder, super::IMPLIED, flags, Mode::empty())
@@ -102,7 +103,7 @@ impl HeldLayer {
     }
 }
 
-/// What is written beside the files of a layer. Its presence says that the layer is whole.
+/// The content of `layer.json`. Its presence means that the layer is complete.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Description {
     version: u32,

@@ -1,9 +1,9 @@
 //! Locks that end with the process that holds them: `flock` on files and folders of the store.
 //!
-//! Three kinds. The *store lock*: shared by whoever takes up or adds a layer, for a moment; exclusive
-//! for whoever sweeps. The lock of a *layer* or of a folder in `tmp/`: held on the folder itself, shared
-//! by users, exclusive for whoever makes or removes it. The lock of a *name* in `locks/`: exclusive for
-//! whoever unpacks that layer, so nobody does the same work twice.
+//! There are three kinds. The *store lock* is shared while a layer is looked up or added, for a
+//! moment; sweepers take it exclusively. The lock of a *layer* or of a folder in `tmp/` is held on
+//! the folder itself: shared by users, exclusive while it is made or removed. The lock of a *name*
+//! in `locks/` is exclusive for the task that unpacks that layer, so that no work is done twice.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::LayerError;
 
-/// How long somebody else may keep the store locked. Nobody holds it for longer than a few files take.
+/// How long to wait for the store lock. It is never held longer than it takes to handle a few
+/// files.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How often a lock is tried.
 const RETRY: Duration = Duration::from_millis(5);
@@ -31,7 +32,7 @@ impl StoreLock {
         Self::wait(root, FlockOperation::NonBlockingLockShared)
     }
 
-    /// Waits for the lock, for oneself alone.
+    /// Waits for the exclusive lock.
     pub(super) fn exclusive(root: BorrowedFd<'_>) -> Result<Self, LayerError> {
         Self::wait(root, FlockOperation::NonBlockingLockExclusive)
     }
@@ -51,7 +52,7 @@ impl StoreLock {
     }
 }
 
-/// The lock of a name, held. Its file goes with it.
+/// The lock of a name, held. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct NameLock {
     _file: OwnedFd,
@@ -60,7 +61,7 @@ pub(super) struct NameLock {
 }
 
 impl NameLock {
-    /// Takes the lock, or returns nothing if somebody else has it.
+    /// Takes the lock; `None` if another task holds it.
     pub(super) fn take(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Self>, LayerError> {
         let failed = || LayerError::store("lock", name);
         loop {
@@ -69,7 +70,8 @@ impl NameLock {
             if !try_lock(file.as_fd(), exclusive).map_err(failed())? {
                 return Ok(None);
             }
-            // Whoever had it before has removed the file; then this is no lock for the name any more.
+            // The previous holder removes the file; then this lock is on a deleted file and does
+            // not count.
             let own = fstat(&file).map_err(failed())?;
             match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(there) if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino) => {
@@ -89,14 +91,14 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
-        // Removed while it is locked, so nobody can have taken it in between.
+        // Removed while it is locked, so that no other task can have taken it in between.
         if let Err(error) = unlinkat(&self.folder, &self.name, AtFlags::empty()) {
             tracing::debug!(name = self.name, %error, "the lock of a layer was not removed");
         }
     }
 }
 
-/// Tells whether the lock was got.
+/// Tries to take a lock; returns whether it succeeded.
 pub(super) fn try_lock(file: BorrowedFd<'_>, operation: FlockOperation) -> Result<bool, Errno> {
     loop {
         match flock(file, operation) {

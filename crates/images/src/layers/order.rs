@@ -1,8 +1,10 @@
-//! Checks that layers can lie on each other: no path of one leads through a symbolic link of a lower one.
+//! Checks that layers can be stacked: no path of a layer goes through a symbolic link of a lower
+//! layer.
 //!
-//! A layer without entries for its folders means the folders of lower layers. Where one of those is a
-//! symbolic link, an overlay would hide it behind a new folder, and files would be missing from where
-//! the link leads. Docker's overlay store breaks such images as well; here they are refused.
+//! A layer may use folders without having entries for them; it then means the folders of lower
+//! layers. If one of those is a symbolic link, an overlay would hide the link behind a new folder,
+//! and the files would be missing at the link's target. Docker's overlay store breaks such images
+//! as well; here they are refused.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +20,8 @@ use crate::tar::shown;
 use crate::unpack::{ImpliedFolders, Opacity, opacity, open_folder};
 
 impl LayerStore {
-    /// Refuses layers, lowest first, of which one leads through a symbolic link of a lower one.
+    /// Refuses layers, given lowest first, if one has a path through a symbolic link of a lower
+    /// one.
     pub(crate) fn check_order(
         &self,
         diff_ids: &[Digest],
@@ -48,7 +51,7 @@ impl LayerStore {
     }
 }
 
-/// An error on the way through the list.
+/// An error while reading the list.
 struct Stopped(LayerError);
 
 impl From<io::Error> for Stopped {
@@ -57,7 +60,7 @@ impl From<io::Error> for Stopped {
     }
 }
 
-/// Tells whether an overlay of these layers, lowest first, has a symbolic link by this path.
+/// Returns whether this path is a symbolic link in an overlay of these layers, given lowest first.
 fn is_symlink(layers: &[OwnedFd], path: &[u8]) -> Result<bool, Errno> {
     for root in layers.iter().rev() {
         match look(root, path)? {
@@ -69,11 +72,11 @@ fn is_symlink(layers: &[OwnedFd], path: &[u8]) -> Result<bool, Errno> {
     Ok(false)
 }
 
-/// What one layer says of a path.
+/// What one layer contains at a path.
 enum Seen {
     /// Nothing: a lower layer decides.
     Nothing,
-    /// That nothing of lower layers is seen there.
+    /// Something that hides all lower layers.
     Hidden,
     There(FileType),
 }

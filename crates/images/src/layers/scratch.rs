@@ -1,4 +1,4 @@
-//! Folders in `tmp/`, where everything is made and everything ends; swept after a crash.
+//! Folders in `tmp/`, in which everything is created and removed; cleaned up after a crash.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use super::LayerError;
 use super::lock::{StoreLock, try_lock};
 use crate::unpack::open_folder;
 
-/// How many abandoned folders are removed at once; more are left to the next sweep.
+/// How many abandoned folders are removed at once; the rest is left to the next sweep.
 const SWEPT_AT_ONCE: usize = 256;
 
 /// Makes names unique within the process.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// A folder of one's own, locked; removed with everything in it when this is dropped.
+/// A private, locked folder; removed with its content when dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     tmp: OwnedFd,
@@ -28,7 +28,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a folder in `tmp`. The store lock keeps sweepers away until it is locked.
+    /// Creates a folder in `tmp`. The store lock keeps sweepers away until it is locked.
     pub(super) fn new(tmp: BorrowedFd<'_>, _store: &StoreLock) -> Result<Self, LayerError> {
         let failed = || LayerError::store("create", "tmp");
         let tmp = fcntl_dupfd_cloexec(tmp, 0).map_err(failed())?;
@@ -54,8 +54,8 @@ impl Scratch {
         folder.expect("it is taken when this is dropped").as_fd()
     }
 
-    /// Moves the folder, as a whole, to where nothing is; returns it, still locked. If something is
-    /// there, it stays here.
+    /// Renames the folder to a path that does not exist yet; returns it, still locked. If the path
+    /// exists, the folder stays here.
     pub(super) fn publish(
         mut self,
         into: BorrowedFd<'_>,
@@ -67,7 +67,8 @@ impl Scratch {
         }
     }
 
-    /// Moves a folder, which is locked as `folder`, here, to be removed with this.
+    /// Moves a folder, whose lock is held by `folder`, into `tmp`, to be removed when this is
+    /// dropped.
     pub(super) fn take_over(
         tmp: BorrowedFd<'_>,
         from: BorrowedFd<'_>,
@@ -91,7 +92,8 @@ impl Scratch {
         })
     }
 
-    /// Takes over what processes that are gone have left. The caller drops it without the store lock.
+    /// Takes over folders of processes that have exited. The caller drops them after releasing the
+    /// store lock.
     pub(super) fn abandoned(
         tmp: BorrowedFd<'_>,
         _store: &StoreLock,
@@ -136,8 +138,8 @@ fn next_name() -> String {
     format!("{:x}-{count:x}", std::process::id())
 }
 
-/// Removes a folder with everything in it, however deep: nested folders are moved up before they are
-/// emptied, so that neither open folders nor the stack grow with the depth.
+/// Removes a folder with all its content, at any depth: nested folders are moved to the top before
+/// they are emptied, so that neither the open folders nor the stack grow with the depth.
 pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     let top = open_folder(parent, name)?;
     let mut moved = 0_u64;
@@ -158,7 +160,7 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Err
     unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-/// Removes a folder of `top`, whose own folders move to `top`.
+/// Empties and removes a folder of `top`; its subfolders are moved to `top`.
 fn empty(top: BorrowedFd<'_>, name: &[u8], moved: &mut u64) -> Result<(), Errno> {
     let folder = open_folder(top, name)?;
     each_name(folder.as_fd(), |inner, kind| {
@@ -177,7 +179,7 @@ fn empty(top: BorrowedFd<'_>, name: &[u8], moved: &mut u64) -> Result<(), Errno>
     unlinkat(top, name, AtFlags::REMOVEDIR)
 }
 
-/// Calls `each` with the name and type of everything in a folder.
+/// Calls `each` with the name and type of every entry of a folder.
 pub(crate) fn each_name(
     folder: BorrowedFd<'_>,
     mut each: impl FnMut(&[u8], FileType) -> Result<(), Errno>,

@@ -1,4 +1,4 @@
-//! Removes layers that no image and nobody else uses: mark and sweep, under the store lock.
+//! Removes unused layers: mark and sweep, under the store lock.
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
@@ -12,22 +12,22 @@ use super::{LayerError, LayerStore, short_name};
 use crate::digest::Digest;
 use crate::unpack::open_folder;
 
-/// How many layers are taken out at once. Between two batches others may use the store.
+/// How many layers are removed per batch. Other tasks can use the store between two batches.
 const BATCH: usize = 64;
 
-/// What a removal has freed.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// How many layers.
+    /// How many layers were removed.
     pub layers: u64,
-    /// The bytes of their files.
+    /// The total size of their files.
     pub bytes: u64,
 }
 
 impl LayerStore {
-    /// Removes every layer that `marks` does not name and nobody holds. `marks` is asked again after
-    /// the locks are taken: who adds an image holds its layers until the image is on record, so a layer
-    /// that can be locked is either named by then or not wanted.
+    /// Removes every layer that `marks` does not name and that is not in use. `marks` is called
+    /// again after the locks are taken: a task that adds an image holds its layers until the record
+    /// is written, so a layer that can be locked is either marked by then or not needed.
     pub(crate) fn sweep<E: From<LayerError>>(
         &self,
         mut marks: impl FnMut() -> Result<HashSet<Digest>, E>,
@@ -35,7 +35,7 @@ impl LayerStore {
         let mut pruned = Pruned::default();
         loop {
             let removed = self.take_batch(&mut marks, &mut pruned)?;
-            // The store is free again; what was taken out is deleted here.
+            // The store lock is released here; the removed folders are deleted without it.
             if removed.is_empty() {
                 return Ok(pruned);
             }

@@ -1,4 +1,4 @@
-//! Several users of one store at once, and users that are killed at any moment.
+//! Several users of one store at once, and processes that are killed at any moment.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,7 +18,7 @@ use super::*;
 use crate::tarball::{archive, file, folder, hard_link, layer, symlink};
 
 impl LayerStore {
-    /// Adds a layer that counts for no image.
+    /// Adds a layer without an image's budget.
     fn add(
         &self,
         diff_id: &Digest,
@@ -39,7 +39,7 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(name).collect()
 }
 
-/// A layer with some of everything, and the ends of its entries.
+/// Returns a layer with all kinds of entries, and the offsets where entries end.
 fn sample() -> (Vec<u8>, Vec<usize>) {
     let mut parts: Vec<Vec<u8>> = vec![
         folder("a").mtime(5).bytes(),
@@ -54,7 +54,7 @@ fn sample() -> (Vec<u8>, Vec<usize>) {
     let mut ends = vec![0];
     for part in &parts {
         let start = *ends.last().unwrap();
-        // Also in the middle of it.
+        // Also in the middle of an entry.
         ends.extend([start + part.len() / 2, start + part.len()]);
     }
     let bytes = archive(&parts);
@@ -62,7 +62,7 @@ fn sample() -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// Fails unless the store has nothing half done and the layer, if it is there, is whole.
+/// Fails unless the store has no unfinished work and the layer, if present, is complete.
 fn assert_whole(path: &Path, diff_id: &Digest) {
     let store = open(path);
     assert_eq!(names(&path.join("tmp")), [""; 0]);
@@ -77,8 +77,8 @@ fn assert_whole(path: &Path, diff_id: &Digest) {
     }
 }
 
-/// What the killed process does: unpacks what comes in on its standard input, into the store that it is
-/// told. Does nothing when it is run as a test.
+/// The process that is killed: unpacks its standard input into the store named in its environment.
+/// Does nothing when run as a normal test.
 #[test]
 fn unpacks_for_the_killer() {
     #[expect(
@@ -112,7 +112,7 @@ fn spawn(store: &Path) -> Child {
         .unwrap()
 }
 
-/// Waits until a line of the child has a word in it.
+/// Waits until the child prints a line that contains a word.
 fn wait_for(child: &mut Child, word: &str) -> bool {
     let mut text = Vec::new();
     let mut byte = [0];
@@ -126,8 +126,8 @@ fn wait_for(child: &mut Child, word: &str) -> bool {
     false
 }
 
-// Kill -9 at each write point: after each entry and in the middle of it, then at moments between the
-// last byte and the end.
+// kill -9 at each write point: after each entry and in the middle of it, then between the last byte
+// and the end.
 #[test]
 fn a_killed_unpacker_leaves_no_part_of_a_layer() {
     let folder = TempDir::new().unwrap();
@@ -140,7 +140,7 @@ fn a_killed_unpacker_leaves_no_part_of_a_layer() {
         assert!(wait_for(&mut child, "opened"));
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(&bytes[..end]).unwrap();
-        // It has read everything when the pipe is empty, and waits for more.
+        // When the pipe is empty the child has read everything, and waits for more.
         while rustix::io::ioctl_fionread(&stdin).unwrap() > 0 {
             thread::yield_now();
         }
@@ -168,7 +168,7 @@ fn a_killed_unpacker_leaves_no_part_of_a_layer() {
         assert_eq!(names(&path.join("layers")), [""; 0]);
     }
     println!("{complete} of {kills} layers were complete");
-    // One that is not killed comes to its end, after all of these.
+    // A process that is not killed finishes, after all of these.
     let mut child = spawn(&path);
     assert!(wait_for(&mut child, "opened"));
     child.stdin.take().unwrap().write_all(&bytes).unwrap();
@@ -178,7 +178,7 @@ fn a_killed_unpacker_leaves_no_part_of_a_layer() {
     assert_whole(&path, &diff_id);
 }
 
-/// Gives bytes when it is told to.
+/// A reader that returns bytes only when signalled.
 struct Gate {
     open: mpsc::Receiver<()>,
     bytes: io::Cursor<Vec<u8>>,
@@ -186,7 +186,7 @@ struct Gate {
 
 impl Read for Gate {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        // Told, or nobody is there to tell any more.
+        // Signalled, or the sender is gone.
         self.open.recv().unwrap_or_default();
         self.bytes.read(into)
     }
@@ -195,7 +195,7 @@ impl Read for Gate {
 #[test]
 fn two_who_want_one_layer_unpack_it_once() {
     let folder = TempDir::new().unwrap();
-    // As two processes would, each with a store of its own.
+    // Like two processes, each with its own store.
     let stores = [open(folder.path()), open(folder.path())];
     let (bytes, _) = sample();
     let diff_id = Digest::of(&bytes);
@@ -213,11 +213,11 @@ fn two_who_want_one_layer_unpack_it_once() {
             thread::yield_now();
         }
         let second = scope.spawn(|| {
-            // Reading would fail: it gets what the first has made.
+            // Reading would fail: it gets the layer that the first has made.
             let mut none = io::Cursor::new(Vec::new());
             stores[1].add(&diff_id, &mut none, &stop).unwrap().bytes
         });
-        // A third one opens the store, and sweeps nothing that is being made.
+        // A third one opens the store, and removes nothing that is being made.
         drop(open(folder.path()));
         assert_eq!(names(&folder.path().join("tmp")).len(), 1);
         drop(gate);
@@ -241,7 +241,7 @@ async fn a_claim_waits_for_the_one_before_it() {
     cancelled.cancel();
     let refused = store.claim(&diff_id, &cancelled).await;
     assert!(matches!(refused, Err(LayerError::Cancelled)));
-    // A layer that failed is the next one's to make.
+    // After a failure the next task unpacks the layer.
     let failed = vacant.unpack(&mut &bytes[..1_000], &stop);
     assert!(matches!(failed, Err(LayerError::Refused { .. })));
     let Claim::Vacant(vacant) = store.claim(&diff_id, &stop).await.unwrap() else {
@@ -282,7 +282,7 @@ fn layers_in_use_or_on_record_are_not_swept() {
     );
     assert!(store.find(&recorded).unwrap().is_some());
     assert!(store.find(&used.diff_id).unwrap().is_some());
-    // One that comes on record between the first and the second question stays.
+    // A layer that is recorded between the first and the second call of `marks` stays.
     let mut asked = 0;
     drop(used);
     let pruned = sweeper.sweep::<LayerError>(|| {
@@ -298,7 +298,7 @@ fn layers_in_use_or_on_record_are_not_swept() {
         names(&folder.path().join("layers")),
         [short_name(&recorded)]
     );
-    // If nobody knows what is on record, nothing is removed.
+    // If the marks cannot be read, nothing is removed.
     let busy = LayerError::Busy {
         waited: Duration::ZERO,
     };
@@ -325,7 +325,7 @@ fn a_store_of_others_or_of_the_future_is_refused() {
         single,
         Err(LayerError::OtherOwners { keeps: true })
     ));
-    // A layer whose description is another one's, is newer, or is gone, is not used.
+    // A layer whose description is missing, newer, or of another layer is not used.
     let description = folder
         .path()
         .join("layers")

@@ -1,48 +1,48 @@
-//! How far a pull is.
+//! The progress of a pull.
 
 use crate::digest::Digest;
 
-/// What happened in a pull.
+/// An event of a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The name was resolved.
     Resolved {
-        /// What to.
+        /// The digest it resolved to.
         digest: Digest,
-        /// How many layers it has.
+        /// The number of layers.
         layers: usize,
-        /// The bytes of all of them as the registry has them.
+        /// The total size of the compressed layers.
         bytes: u64,
     },
-    /// A layer came on. One that the image has twice is told once.
+    /// A layer has progressed. A layer that occurs twice in the image is reported once.
     Layer {
-        /// Which one.
+        /// The layer.
         diff_id: Digest,
-        /// How far.
+        /// Its progress.
         state: LayerProgress,
     },
     /// The image is in the store.
     Done {
-        /// What the name was resolved to.
+        /// The digest that the name resolved to.
         digest: Digest,
     },
 }
 
-/// How far a layer is.
+/// The progress of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerProgress {
-    /// It was here already, or somebody else fetched it meanwhile.
+    /// It is in the store; possibly another task fetched it meanwhile.
     Present,
-    /// So much came, of the compressed layer.
+    /// It is being downloaded.
     Downloading {
-        /// In bytes.
+        /// The compressed bytes received.
         received: u64,
-        /// In bytes.
+        /// The compressed size.
         total: u64,
     },
     /// It is unpacked and verified.
     Unpacked {
-        /// What it takes on disk.
+        /// Its size on disk.
         bytes: u64,
     },
 }

@@ -1,5 +1,5 @@
-//! Where may be connected to. The rule is somebody else's; here it is asked at the right moment: of a
-//! name, for what it resolves to, and the connection goes to the address that was judged.
+//! Which addresses may be connected to. The caller supplies the rule; this module applies it to
+//! every resolved address, and connects to exactly the address that was checked.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,16 +15,17 @@ use super::RegistryOptions;
 pub struct Dial<'a> {
     /// The registry whose image is pulled, as the reference names it.
     pub registry: &'a str,
-    /// The host to connect to, as in a URL: the registry, its token server, or where it redirects to.
+    /// The host to connect to, as in a URL: the registry, its token server, or the target of a
+    /// redirect.
     pub host: &'a str,
     /// The address of that host.
     pub address: IpAddr,
 }
 
-/// Decides whether a connection may be made, or why not.
+/// Decides whether a connection may be made, or returns why not.
 pub type AddressCheck = Arc<dyn Fn(&Dial<'_>) -> Result<(), String> + Send + Sync>;
 
-/// An address that may not be connected to.
+/// An address that the rule refuses.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("`{host}`: {why}")]
 pub(super) struct Refused {
@@ -37,7 +38,7 @@ pub(super) struct Refused {
 #[error("the name `{0}` cannot be resolved")]
 struct Unresolved(String);
 
-/// Resolves names, and hands out only addresses that may be connected to.
+/// Resolves names to addresses that may be connected to.
 pub(super) struct CheckedNames {
     registry: Arc<str>,
     addresses: AddressCheck,
@@ -105,7 +106,7 @@ fn judge(
         host: host.to_owned(),
         why,
     };
-    // Plain HTTP is spoken to `localhost`; that must not lead to another machine.
+    // `localhost` is reached by plain HTTP, so it must not resolve to another machine.
     if is_localhost(host) && !address.is_loopback() {
         return Err(refused(format!("`localhost` resolves to `{address}`")));
     }
@@ -117,7 +118,7 @@ fn judge(
     addresses(&dial).map_err(refused)
 }
 
-/// Judges a URL's host as far as it is an address; names are judged when they are resolved.
+/// Checks a URL's host if it is an address; names are checked when they are resolved.
 pub(super) fn judge_literal(
     options: &RegistryOptions,
     registry: &str,
@@ -131,7 +132,7 @@ pub(super) fn judge_literal(
     judge(&options.addresses, registry, &host, address)
 }
 
-/// Tells whether a URL names this machine.
+/// Returns whether a URL names this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => is_localhost(name),

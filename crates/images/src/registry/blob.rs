@@ -1,7 +1,7 @@
-//! A layer's blob on its way: downloaded here, read by a thread that unpacks it.
+//! The download of a layer's blob, which another thread reads and unpacks.
 //!
-//! The download stops at the size that the descriptor names, goes on where it was cut, and is paced by
-//! the reader. The reader sees the end only after the digest was right. Entry point:
+//! The download stops at the size that the descriptor names, resumes after an interruption, and is
+//! paced by the reader. The reader sees the end only after the digest was verified. Entry point:
 //! [`Session::blob`].
 
 use std::io::{self, Read};
@@ -19,16 +19,16 @@ use super::{RegistryError, Session};
 use crate::digest::{Digest, Hasher};
 use crate::layers::Waited;
 
-/// How many pieces wait for the reader.
+/// How many pieces are queued for the reader.
 const QUEUE: usize = 4;
-/// How often in a row a download goes on after a cut that brought less than [`WORTH_IT`].
+/// How many interruptions in a row are tolerated that brought less than [`WORTH_IT`].
 const MOST_CUTS: u32 = 4;
 const WORTH_IT: u64 = 1 << 20;
 
-/// The error of either side, for whoever started both.
+/// The error of either side, for the caller that started both.
 type Failure = Arc<Mutex<Option<RegistryError>>>;
 
-/// What the download side has.
+/// The downloading side.
 #[derive(Debug)]
 pub(crate) struct Download {
     blob: LayerBlob,
@@ -37,14 +37,14 @@ pub(crate) struct Download {
     failure: Failure,
 }
 
-/// What the reading side has: the blob's bytes, as they are on the registry. Blocks.
+/// The reading side: the blob's bytes as stored in the registry. Blocks.
 #[derive(Debug)]
 pub(crate) struct BlobReader {
     from: mpsc::Receiver<Piece>,
     piece: Bytes,
     hasher: Hasher,
     waited: Waited,
-    /// Whether the digest was right, once the end came.
+    /// Whether the digest was right, known at the end.
     verdict: Option<bool>,
     expected: Digest,
     what: String,
@@ -54,13 +54,13 @@ pub(crate) struct BlobReader {
 #[derive(Debug)]
 enum Piece {
     Data(Bytes),
-    /// All bytes came; with what may explain a wrong digest.
+    /// All bytes have arrived, with a possible explanation of a wrong digest.
     End {
         note: String,
     },
 }
 
-/// Makes both sides of a blob.
+/// Creates both sides of a blob.
 pub(crate) fn blob(blob: LayerBlob) -> (Download, BlobReader) {
     let (to, from) = mpsc::channel(QUEUE);
     let failure = Failure::default();
@@ -85,8 +85,8 @@ pub(crate) fn blob(blob: LayerBlob) -> (Download, BlobReader) {
 }
 
 impl Session {
-    /// Downloads a blob to its reader. Returns early, without an error, when the reader has gone.
-    /// `received` is told how many bytes came so far.
+    /// Downloads a blob to its reader. Returns early, without an error, if the reader is dropped.
+    /// Calls `received` with the total number of bytes.
     pub(crate) async fn blob(&self, download: Download, received: &(dyn Fn(u64) + Send + Sync)) {
         if let Err(error) = self.download(&download, received).await {
             download.failure.lock().get_or_insert(error);
@@ -105,7 +105,7 @@ impl Session {
             let began = offset;
             let why = match self.piecewise(download, &mut offset, received).await? {
                 Ended::Whole { note } => {
-                    // A reader that has gone has its own reason.
+                    // If the reader is gone, it has reported its own error.
                     drop(download.to.send(Piece::End { note }).await);
                     return Ok(());
                 }
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Downloads from `offset` on, until the end or a cut.
+    /// Downloads from `offset` until the end or an interruption.
     async fn piecewise(
         &self,
         download: &Download,
@@ -203,14 +203,15 @@ enum Ended {
         note: String,
     },
     ReaderGone,
-    /// With the reason, if it was not the mere end.
+    /// Interrupted, with the error if there was one.
     Cut(Option<RegistryError>),
 }
 
-/// Returns how many bytes of an answer are known already, and checks that it goes on at the right one.
+/// Returns how many bytes of a response are already known, and checks that it starts at the right
+/// offset.
 fn skipped(response: &Response, offset: u64, size: u64, what: &str) -> Result<u64, RegistryError> {
     if response.status() != StatusCode::PARTIAL_CONTENT {
-        // Ranges are not known there: all of it comes again.
+        // The registry does not support ranges and sends the whole blob.
         return Ok(offset);
     }
     let range = response.headers().get(CONTENT_RANGE);
@@ -234,19 +235,19 @@ fn skipped(response: &Response, offset: u64, size: u64, what: &str) -> Result<u6
     Err(RegistryError::Invalid {
         what: what.to_owned(),
         why: format!(
-            "the rest from byte {offset} of {size} was asked for, and `{}` came",
+            "requested were the bytes from {offset} of {size}, received `{}`",
             crate::error::printable(range)
         ),
     })
 }
 
 impl BlobReader {
-    /// Returns where the error of either side is put.
+    /// Returns where the error of either side is stored.
     pub(crate) fn failure(&self) -> Failure {
         Arc::clone(&self.failure)
     }
 
-    /// Checks the digest at the end.
+    /// Verifies the digest at the end.
     fn check(&mut self, note: String) {
         let got = std::mem::take(&mut self.hasher).finish();
         let checked = check_digest(&self.what, self.expected, got, note);
@@ -258,7 +259,7 @@ impl BlobReader {
 }
 
 impl BlobReader {
-    /// Returns what counts the time for which the network is waited for.
+    /// Returns the counter of the time spent waiting for the network.
     pub(crate) fn waited(&self) -> Waited {
         self.waited.clone()
     }
@@ -285,7 +286,7 @@ impl Read for BlobReader {
                     self.piece = piece;
                 }
                 Some(Piece::End { note }) => self.check(note),
-                // The download ended before its time; its own error says why.
+                // The download ended early; its own error says why.
                 None => return Err(io::ErrorKind::ConnectionAborted.into()),
             }
         }

@@ -1,23 +1,23 @@
 //! How a registry asks for credentials: the header `WWW-Authenticate`.
 //!
-//! Decides only; entry point: [`Challenge::choose`].
+//! Only parses and decides. Entry point: [`Challenge::choose`].
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
-/// What a registry wants to be shown.
+/// The kind of credentials that a registry requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// A token of another server.
+    /// A token from a token server.
     Bearer {
         realm: String,
         service: Option<String>,
     },
-    /// Name and password.
+    /// A user name and a password.
     Basic,
 }
 
 impl Challenge {
-    /// Returns the best of what an answer offers: a token before a password.
+    /// Returns the preferred challenge of a response: a token before a password.
     pub(super) fn choose(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter();
         let texts = values.filter_map(|value| value.to_str().ok());
@@ -42,7 +42,7 @@ impl Challenge {
 
 type Parsed = (String, Vec<(String, String)>);
 
-/// Reads `Scheme name="value", name=value, Scheme …`; what does not fit is skipped.
+/// Parses `Scheme name="value", name=value, Scheme …`; invalid parts are skipped.
 fn challenges(text: &str) -> Vec<Parsed> {
     let mut found: Vec<Parsed> = Vec::new();
     let mut rest = text.trim_start_matches([' ', '\t', ',']);
@@ -65,7 +65,7 @@ fn challenges(text: &str) -> Vec<Parsed> {
     found
 }
 
-/// Reads a word or a quoted text, and returns what follows it.
+/// Parses a token or a quoted string, and returns the rest.
 fn value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([' ', '\t', ',']).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! What can go wrong between us and a registry.
+//! Errors of communication with a registry.
 
 use std::time::Duration;
 
@@ -7,151 +7,151 @@ use crate::digest::Digest;
 use crate::error::Responsible;
 use crate::platform::Platform;
 
-/// Why a registry did not give what was asked for, or gave something else.
+/// Why a registry request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// No connection, or one that broke.
+    /// The connection failed or broke.
     #[error("no connection to `{origin}`: {why}")]
     Unreachable {
         /// Scheme, host and port.
         origin: String,
-        /// What the network said.
+        /// The error of the network.
         why: String,
     },
-    /// The address policy forbids to connect there.
+    /// The address policy forbids the connection.
     #[error("{what} leads to `{host}`, which is not allowed: {why}")]
     AddressRefused {
-        /// What leads there: the registry, a redirect, its token server.
+        /// The origin of the address: the registry, a redirect, the token server.
         what: &'static str,
         /// The name or address.
         host: String,
-        /// What the policy says.
+        /// The reason given by the policy.
         why: String,
     },
-    /// Nothing came, or too little.
-    #[error("{what}: {got} bytes came within {waited:?}, which is too slow")]
+    /// The transfer stalled or was too slow.
+    #[error("{what}: too slow, {got} bytes within {waited:?}")]
     Slow {
-        /// What was being fetched.
+        /// The content that was fetched.
         what: String,
-        /// How long was waited for more.
+        /// How long it was waited for.
         waited: Duration,
-        /// How much came in that time.
+        /// How many bytes arrived in that time.
         got: u64,
     },
-    /// The pull took too long, although something came all the time.
-    #[error("the whole pull did not end within {limit:?}")]
+    /// The pull took too long, although data kept arriving.
+    #[error("the pull took longer than {limit:?}")]
     Deadline {
-        /// How long it may take.
+        /// The time limit.
         limit: Duration,
     },
-    /// There is no such image, tag, manifest or blob.
+    /// The image, tag, manifest or blob does not exist.
     #[error("the registry has no {what}")]
     NotFound {
-        /// What was asked for.
+        /// The requested content.
         what: String,
     },
-    /// We may not have it.
+    /// The registry denied access.
     #[error("the registry refuses access: {why}")]
     Unauthorized {
-        /// Whether we showed credentials.
+        /// Whether credentials were sent.
         shown: bool,
-        /// What it says.
+        /// The registry's message.
         why: String,
     },
-    /// We asked too often.
+    /// The registry's rate limit is exceeded.
     #[error("the registry accepts no more requests for now (429)")]
     RateLimited {
-        /// How long it wants us to wait.
+        /// The pause that it asks for.
         retry_after: Option<Duration>,
     },
-    /// An answer that is none.
+    /// An unexpected status.
     #[error("the registry answered {status} to the request for {what}")]
     Status {
-        /// What was asked for.
+        /// The requested content.
         what: String,
         /// The HTTP status.
         status: u16,
     },
     /// A redirect that cannot be followed.
-    #[error("the registry redirects the request for {what} in a way that is not followed: {why}")]
+    #[error("the registry's redirect of the request for {what} is refused: {why}")]
     Redirect {
-        /// What was asked for.
+        /// The requested content.
         what: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The token server gave none.
+    /// The token server returned no token.
     #[error("no token from `{realm}`: {why}")]
     Token {
-        /// Where the registry sent us.
+        /// The token server named by the registry.
         realm: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// More than we take.
+    /// The content exceeds a size limit.
     #[error("{what} is larger than the limit of {limit} bytes")]
     TooLarge {
-        /// Which part.
+        /// The content.
         what: String,
         /// The limit.
         limit: u64,
     },
-    /// More of them than we take.
+    /// The image has more layers than allowed.
     #[error("the image has {got} layers, more than the limit of {limit}")]
     TooManyLayers {
-        /// How many it has.
+        /// The number of layers.
         got: usize,
         /// The limit.
         limit: usize,
     },
-    /// Another length than was said before.
+    /// The content has another length than declared.
     #[error("{what} has {got} bytes instead of {expected}")]
     Length {
-        /// Which part.
+        /// The content.
         what: String,
-        /// What its descriptor says.
+        /// The length in its descriptor.
         expected: u64,
-        /// What came, or was announced.
+        /// The received or announced length.
         got: u64,
     },
-    /// Another content than was named.
+    /// The content does not match its digest.
     #[error("{what} has the digest `{got}` instead of `{expected}`{note}")]
     Digest {
-        /// Which part.
+        /// The content.
         what: String,
-        /// What it was named by.
+        /// The expected digest.
         expected: Digest,
-        /// What came.
+        /// The digest of the received content.
         got: Digest,
-        /// What may explain it, in parentheses after a space, or nothing.
+        /// A possible explanation, in parentheses after a space, or empty.
         note: String,
     },
-    /// A manifest, index or configuration that is not one.
+    /// An invalid manifest, index or configuration.
     #[error("{what} is not valid: {why}")]
     Invalid {
-        /// Which part.
+        /// The document.
         what: String,
         /// What is wrong with it.
         why: String,
     },
-    /// Made for other machines.
-    #[error("the image is not made for {wanted}, only for: {offered}")]
+    /// The image is not available for the platform.
+    #[error("the image is not available for {wanted}, only for: {offered}")]
     NoPlatform {
-        /// What was wanted.
+        /// The required platform.
         wanted: Platform,
-        /// What there is.
+        /// The available platforms.
         offered: String,
     },
-    /// The credentials could not be got.
-    #[error("no credentials for it")]
+    /// The credentials could not be read.
+    #[error("cannot read the credentials for it")]
     Credentials(#[source] CredentialsError),
-    /// The client for HTTP cannot be made.
+    /// The HTTP client cannot be created.
     #[error("the HTTP client cannot be set up: {why}")]
     Setup {
-        /// What is missing.
+        /// The cause.
         why: String,
     },
-    /// Whoever asked has cancelled.
+    /// The caller cancelled the request.
     #[error("cancelled")]
     Cancelled,
 }
@@ -232,17 +232,19 @@ impl RegistryError {
                 ),
                 None => format!("try again later; with credentials `{registry}` may allow more"),
             },
-            Self::Status { .. } => format!("try again; if it stays, ask whoever runs `{registry}`"),
+            Self::Status { .. } => {
+                format!("try again; if it persists, contact the operator of `{registry}`")
+            }
             Self::Redirect { .. } | Self::Token { .. } => {
                 format!(
-                    "ask whoever runs `{registry}`: it is set up wrongly, or is not to be trusted"
+                    "contact the operator of `{registry}`: it is set up wrongly, or is not to be trusted"
                 )
             }
             Self::TooLarge { .. } | Self::TooManyLayers { .. } => {
                 "use a smaller image, or raise the limits for images".to_owned()
             }
             Self::Length { .. } | Self::Digest { .. } => format!(
-                "nothing of it was kept. Try again; if it stays, `{registry}` or something on the way to it alters content"
+                "nothing of it was kept. Try again; if it persists, `{registry}` or something on the way to it alters content"
             ),
             Self::Invalid { .. } => {
                 "build and push the image again with current tools; nothing of it was kept"

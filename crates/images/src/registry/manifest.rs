@@ -1,4 +1,4 @@
-//! From the name of an image to its manifest and configuration, each verified by its digest.
+//! Resolves the name of an image to its manifest and configuration, each verified by its digest.
 
 use bytes::Bytes;
 use reqwest::Method;
@@ -15,23 +15,23 @@ use crate::store::Limits;
 
 const DIGEST_HEADER: &str = "docker-content-digest";
 
-/// What a name leads to.
+/// What a name resolves to.
 #[derive(Debug)]
 pub(crate) struct Resolved {
-    /// Of the index or manifest that the name itself leads to.
+    /// The digest of the index or manifest that the name itself resolves to.
     pub(crate) digest: Digest,
-    /// Of the manifest for the platform.
+    /// The digest of the manifest for the platform.
     pub(crate) manifest: Digest,
     pub(crate) document: ImageDocument,
     /// Lowest first.
     pub(crate) layers: Vec<LayerBlob>,
 }
 
-/// A layer as the registry has it.
+/// A layer as stored in the registry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LayerBlob {
     pub(crate) diff_id: Digest,
-    /// Of the compressed blob.
+    /// The digest of the compressed blob.
     pub(crate) digest: Digest,
     pub(crate) size: u64,
 }
@@ -96,7 +96,7 @@ impl Session {
         })
     }
 
-    /// Returns the digest that the name has now.
+    /// Returns the current digest of the name.
     pub(crate) async fn digest(&self, limits: &Limits) -> Result<Digest, RegistryError> {
         let target = self.image.target();
         let what = format!("manifest `{}`", printable(&target));
@@ -151,7 +151,8 @@ impl Session {
         check_size(what, &bytes, size)?;
         let got = Digest::of(&bytes);
         let note = encoding_note(&headers);
-        // Named by a digest, it must have it; else what the registry announced, if it did.
+        // The digest in the reference is required; without one, the digest that the registry
+        // announced.
         let expected = target
             .parse::<Digest>()
             .ok()
@@ -215,7 +216,7 @@ pub(super) fn blob_ask<'a>(
     }
 }
 
-/// Checks sizes and kinds of the layers before any of them is fetched.
+/// Checks sizes and types of the layers before any of them is fetched.
 fn layer_blobs(
     manifest: &Manifest,
     what: &str,
@@ -256,10 +257,10 @@ fn layer_blobs(
     Ok(blobs)
 }
 
-/// An image that an index calls right may still be made for another machine.
+/// Checks the platform in the configuration, which may contradict the index.
 fn check_platform(document: &ImageDocument, wanted: &Platform) -> Result<(), RegistryError> {
     let offered = &document.platform;
-    // Where the configuration has no variant, the index decided.
+    // If the configuration has no variant, that of the index counts.
     let wanted_here = Platform {
         variant: wanted.variant.clone().filter(|_| offered.variant.is_some()),
         ..wanted.clone()
@@ -312,14 +313,14 @@ fn announced(headers: &HeaderMap) -> Option<Digest> {
         .ok()
 }
 
-/// Says that a body came compressed although it was asked for as it is.
+/// Returns a note if a body was compressed although this was not requested.
 pub(super) fn encoding_note(headers: &HeaderMap) -> String {
     let encoding = headers.get(reqwest::header::CONTENT_ENCODING);
     match encoding.and_then(|value| value.to_str().ok()) {
         None | Some("identity" | "") => String::new(),
         Some(encoding) => {
             let encoding = printable(encoding);
-            format!(" (it came with `Content-Encoding: {encoding}`, which was not asked for)")
+            format!(" (it came with `Content-Encoding: {encoding}`, which was not requested)")
         }
     }
 }

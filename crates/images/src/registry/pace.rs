@@ -1,5 +1,5 @@
-//! How fast a body must come. Only the time that we wait for the network counts: a disk of ours that is
-//! slow is not the registry's fault.
+//! The minimum speed of a download. Only time spent waiting for the network counts: a slow local
+//! disk is not the registry's fault.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Timeouts;
 
-/// Reads bodies, and gives up on one that does not come on.
+/// Reads bodies, and gives up when one stalls.
 pub(super) struct Pace<'a> {
     timeouts: &'a Timeouts,
     stop: &'a CancellationToken,
-    /// How long was waited in this window, and what came in it.
+    /// The time waited and the bytes received in the current window.
     waited: Duration,
     got: u64,
 }

@@ -1,7 +1,7 @@
-//! One request to a registry: signed in where it asks for it, redirected where that is allowed,
-//! repeated where that may help.
+//! One request to a registry: authenticates on demand, follows allowed redirects, and retries
+//! temporary failures.
 //!
-//! Invariant: credentials and tokens go to the registry's own origin and nowhere else.
+//! Invariant: credentials and tokens are sent only to the registry's own origin.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,26 +22,26 @@ use crate::error::printable;
 
 /// How many redirects are followed.
 const MOST_REDIRECTS: usize = 5;
-/// How often a request is made again after an answer that may be better next time.
+/// How often a request is retried after a temporary failure.
 const MOST_RETRIES: u32 = 3;
-/// How much of an error's text is read.
+/// How many bytes of an error body are read.
 const ERROR_BYTES: u64 = 8 << 10;
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, Clone)]
 pub(super) struct Ask<'a> {
-    /// In words, for errors.
+    /// A description of the content, for errors.
     pub(super) what: &'a str,
     pub(super) method: Method,
-    /// Below `/v2/`.
+    /// The path below `/v2/`.
     pub(super) path: String,
     pub(super) accept: Option<String>,
-    /// The first byte that is wanted, if not all are.
+    /// The first requested byte, if not all are requested.
     pub(super) from: Option<u64>,
 }
 
 impl Session {
-    /// Makes a request until there is an answer with content, or a reason why there is none.
+    /// Sends a request until there is a response with content, or an error.
     pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Response, RegistryError> {
         let mut signed_in = false;
         let mut retries = 0;
@@ -51,7 +51,7 @@ impl Session {
             let status = response.status();
             match status {
                 StatusCode::OK | StatusCode::PARTIAL_CONTENT => return Ok(response),
-                // Nobody but the registry itself may ask who we are.
+                // Only the registry itself may ask for credentials.
                 StatusCode::UNAUTHORIZED if is_registry && !signed_in => {
                     signed_in = true;
                     let Some(challenge) = Challenge::choose(response.headers()) else {
@@ -94,7 +94,8 @@ impl Session {
         }
     }
 
-    /// Makes a request and follows redirects; tells whether the answer is the registry's own.
+    /// Sends a request and follows redirects; returns whether the response comes from the registry
+    /// itself.
     async fn follow(
         &self,
         ask: &Ask<'_>,
@@ -131,7 +132,7 @@ impl Session {
             let location = response.headers().get(LOCATION);
             let location = location.and_then(|value| value.to_str().ok());
             let next = location.and_then(|location| url.join(location).ok());
-            url = next.ok_or_else(|| refused("it does not say where to".to_owned()))?;
+            url = next.ok_or_else(|| refused("it names no target".to_owned()))?;
             self.check_scheme(&url).map_err(&refused)?;
             via = "a redirect";
         }
@@ -139,7 +140,7 @@ impl Session {
         Err(refused(why))
     }
 
-    /// Sends a request, if its address is allowed.
+    /// Sends a request if its address is allowed.
     pub(super) async fn send(
         &self,
         request: reqwest::RequestBuilder,
@@ -169,7 +170,7 @@ impl Session {
         })
     }
 
-    /// Checks that a URL that somebody else chose keeps the encryption, and names no user.
+    /// Checks that a redirect or token URL keeps TLS and contains no user name.
     pub(super) fn check_scheme(&self, url: &Url) -> Result<(), String> {
         let shown = printable(&origin(url));
         if !url.username().is_empty() || url.password().is_some() {
@@ -182,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Reads a body of at most so many bytes.
+    /// Reads a body with a size limit.
     pub(super) async fn body(
         &self,
         mut response: Response,
@@ -214,20 +215,20 @@ impl Session {
         }
     }
 
-    /// Waits, unless it is cancelled meanwhile.
+    /// Waits, unless cancelled.
     pub(super) async fn wait(&self, pause: Duration) -> Result<(), RegistryError> {
         let waited = self.stop.run_until_cancelled(tokio::time::sleep(pause));
         waited.await.ok_or(RegistryError::Cancelled)
     }
 
-    /// Returns how long to wait before the next try.
+    /// Returns the pause before the next attempt.
     pub(super) fn pause(&self, retries: u32) -> Duration {
         let timeouts = &self.options.timeouts;
         let pause = timeouts.retry_pause.saturating_mul(1 << retries.min(10));
         pause.min(timeouts.longest_pause)
     }
 
-    /// Tells why we may not have something, in the registry's own words where it has some.
+    /// Returns the error for denied access, with the registry's own message if there is one.
     async fn refused(&self, response: Response) -> RegistryError {
         let status = response.status();
         let body = self.body(response, "the refusal", ERROR_BYTES).await;
@@ -261,7 +262,8 @@ fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Paths and queries may carry signatures, so only the origin is named.
+/// Returns the error of a failed connection. Paths and queries may contain signatures, so only the
+/// origin is shown.
 fn unreachable(url: &Url, error: reqwest::Error) -> RegistryError {
     RegistryError::Unreachable {
         origin: origin(url),
@@ -269,7 +271,7 @@ fn unreachable(url: &Url, error: reqwest::Error) -> RegistryError {
     }
 }
 
-/// Finds what the rule for addresses said, when a connection was not made because of it.
+/// Finds the refusal of the address check in the sources of an error.
 fn refusal(error: &reqwest::Error) -> Option<Refused> {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {

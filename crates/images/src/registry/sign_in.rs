@@ -1,7 +1,9 @@
-//! Signing in: a token from the server that the registry names, or name and password for itself.
+//! Authentication at a registry: a token from the server that the registry names, or a user name
+//! and password for the registry itself.
 //!
-//! A token is asked for pulling this one repository, whatever the registry says it wants. Credentials
-//! are shown to token servers of the registry's own domain, and to those that the options name.
+//! A token is requested for pulling this repository only, whatever scope the registry names.
+//! Credentials are sent to token servers of the registry's own domain, and to those that the
+//! options name.
 
 use std::fmt;
 
@@ -18,11 +20,11 @@ use super::{RegistryError, Session};
 use crate::credentials::Credentials;
 use crate::error::printable;
 
-/// How large the answer of a token server may be.
+/// The largest response of a token server.
 const TOKEN_BYTES: u64 = 256 << 10;
 const LONGEST_TOKEN: usize = 64 << 10;
 
-/// What a registry is shown with each request.
+/// The `Authorization` header of each request.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Authorization(HeaderValue);
 
@@ -49,12 +51,12 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// Who we are to the registry of a session.
+/// The credentials for the registry of a session.
 #[derive(Debug)]
 pub(super) struct SignIn {
     credentials: Option<Credentials>,
     current: Mutex<Option<Authorization>>,
-    /// One signs in at a time; the others take what it got.
+    /// One task authenticates at a time; the others use its result.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -85,7 +87,7 @@ impl SignIn {
 }
 
 impl Session {
-    /// Answers a challenge; `shown` is what was not enough.
+    /// Answers a challenge; `shown` is the header that did not suffice.
     pub(super) async fn sign_in(
         &self,
         challenge: Challenge,
@@ -115,9 +117,9 @@ impl Session {
             Some(Credentials::Basic { user, password }) => Authorization::basic(user, password)
                 .ok_or_else(|| refused("the name or the password cannot be sent")),
             Some(Credentials::Token(_)) => Err(refused(
-                "it wants a name and a password, and there is only a token",
+                "it requires a user name and a password, but only a token is configured",
             )),
-            None => Err(refused("it wants a name and a password")),
+            None => Err(refused("it requires a user name and a password")),
         }
     }
 
@@ -127,7 +129,7 @@ impl Session {
         let credentials = self.sign_in.credentials.as_ref();
         if credentials.is_some() && !self.may_know(&url) {
             return Err(TokenError::Why(format!(
-                "it is not part of `{}`, so it is not shown the credentials",
+                "it is not part of `{}`, so the credentials are not sent to it",
                 self.image.registry()
             )));
         }
@@ -177,7 +179,7 @@ impl Session {
         authorization.ok_or_else(|| TokenError::Why("its token cannot be sent".to_owned()))
     }
 
-    /// Tells whether a token server may see our credentials.
+    /// Returns whether a token server may receive the credentials.
     fn may_know(&self, realm: &Url) -> bool {
         let Some(host) = realm.host() else {
             return false;
@@ -191,7 +193,7 @@ impl Session {
     }
 }
 
-/// What went wrong at a token server.
+/// An error of a token server.
 enum TokenError {
     Registry(RegistryError),
     Why(String),
@@ -227,7 +229,7 @@ fn add_query(url: &mut Url, service: Option<&str>, scope: &str) {
     query.append_pair("scope", scope);
 }
 
-/// Tells whether two hosts are of one owner: the same, or names below one registered domain.
+/// Returns whether two hosts have one owner: they are equal, or below the same registered domain.
 fn is_one_site(one: &Host<&str>, other: &Host<&str>) -> bool {
     let (Host::Domain(one), Host::Domain(other)) = (one, other) else {
         return one == other;
@@ -238,7 +240,7 @@ fn is_one_site(one: &Host<&str>, other: &Host<&str>) -> bool {
     };
     let (one, other) = (labels(one), labels(other));
     let shared = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
-    // `co.uk` and its like are nobody's own domain.
+    // `co.uk` and the like are public suffixes.
     let is_country = |labels: &[String]| labels[0].len() == 2 && labels[1].len() <= 3;
     let least = match one.as_slice() {
         [_, _, ..] if is_country(&one) => 3,

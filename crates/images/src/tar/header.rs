@@ -1,17 +1,17 @@
-//! One header block of a tar archive: its fields, and nothing that lies around it.
+//! Parses one header block of a tar archive.
 //!
-//! Reads the formats that occur in images: v7, ustar, star, GNU and PAX.
+//! Supports the formats that occur in images: v7, ustar, star, GNU and PAX.
 
 use super::refusal::Refusal;
 
-/// Everything in an archive comes in blocks of this size.
+/// The block size of tar.
 pub(crate) const BLOCK: usize = 512;
 
 /// A header block with a valid checksum.
 pub(crate) struct Header<'a>(&'a [u8; BLOCK]);
 
 impl<'a> Header<'a> {
-    /// Checks the checksum, which some old programs summed with signed bytes.
+    /// Verifies the checksum; some old programs computed it with signed bytes.
     pub(crate) fn parse(block: &'a [u8; BLOCK]) -> Result<Self, Refusal> {
         let recorded = number(&block[148..156], "checksum").map_err(|_| Refusal::Checksum)?;
         let field = |at: usize| (148..156).contains(&at);
@@ -27,12 +27,12 @@ impl<'a> Header<'a> {
         Ok(Self(block))
     }
 
-    /// Returns the byte that tells the type.
+    /// Returns the type byte.
     pub(crate) fn kind(&self) -> u8 {
         self.0[156]
     }
 
-    /// Returns the name, with the prefix of those formats that have one.
+    /// Returns the name, including the prefix in formats that have one.
     pub(crate) fn path(&self) -> Vec<u8> {
         let name = text(&self.0[..100]);
         let prefix = text(self.prefix());
@@ -52,7 +52,7 @@ impl<'a> Header<'a> {
         u64::try_from(size).map_err(|_| Refusal::Number { field: "size" })
     }
 
-    /// Returns the permission bits; some programs write the type of the file above them.
+    /// Returns the permission bits; some programs write the file type into the bits above.
     pub(crate) fn mode(&self) -> Result<u32, Refusal> {
         Ok((number(&self.0[100..108], "mode")? & 0o7777) as u32)
     }
@@ -70,7 +70,7 @@ impl<'a> Header<'a> {
     }
 
     fn prefix(&self) -> &[u8] {
-        // GNU keeps other things in this place, and v7 nothing.
+        // GNU uses this field differently, and v7 does not have it.
         match (&self.0[257..263], &self.0[508..512]) {
             (b"ustar\0", b"tar\0") => &self.0[345..476],
             (b"ustar\0", _) => &self.0[345..500],
@@ -85,7 +85,7 @@ fn text(field: &[u8]) -> &[u8] {
     &field[..end.unwrap_or(field.len())]
 }
 
-/// Reads an octal number, or a binary one where the first bit says so.
+/// Parses an octal number, or a binary one if the first bit is set.
 fn number(bytes: &[u8], field: &'static str) -> Result<i64, Refusal> {
     let refused = || Refusal::Number { field };
     if let Some((&first, rest)) = bytes.split_first()

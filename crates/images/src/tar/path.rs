@@ -1,24 +1,24 @@
-//! The path of an entry in normal form: relative, without `.`, `..` and empty parts.
+//! The normalized path of an entry: relative, without `.`, `..` and empty parts.
 
 use super::refusal::Refusal;
 
-/// The longest path, below the kernel's 4,096 with room for a folder before it.
+/// The longest path: below the kernel's 4,096, with room for a parent folder.
 const LONGEST_PATH: usize = 4_000;
-/// The longest name, as in every file system of Linux.
+/// The longest name on Linux file systems.
 const LONGEST_NAME: usize = 255;
-/// The deepest path. Trees are walked with an open folder per level.
+/// The deepest path. Walking a tree keeps one folder open per level.
 const DEEPEST: usize = 128;
 
-/// Where an entry lies below the root; the root itself has an empty path.
+/// The path of an entry below the root; empty for the root itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EntryPath {
     bytes: Vec<u8>,
-    /// Where the last name begins.
+    /// The offset of the last name.
     name: usize,
 }
 
 impl EntryPath {
-    /// Reads a path as an archive has it; `what` names it in a refusal. A leading `/` means the root.
+    /// Parses a path of an archive; `what` names it in a refusal. A leading `/` means the root.
     pub(crate) fn parse(raw: &[u8], what: &'static str) -> Result<Self, Refusal> {
         if raw.is_empty() {
             return Err(Refusal::Empty { what });
@@ -74,7 +74,7 @@ impl EntryPath {
         &self.bytes[self.name..]
     }
 
-    /// Returns the path of the folder that it lies in; empty for the root.
+    /// Returns the path of the parent folder; empty for the root.
     pub(crate) fn parent(&self) -> &[u8] {
         &self.bytes[..self.name.saturating_sub(1)]
     }

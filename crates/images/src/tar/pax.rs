@@ -1,16 +1,16 @@
 //! PAX extension headers: records of `length key=value`, for one entry or for all that follow.
 //!
-//! Only keys that mean something for an image are taken. What would change how the archive itself is
-//! read, and differs between programs, is refused.
+//! Only keys that matter for an image are used. Keys that programs interpret differently are
+//! refused.
 
 use super::refusal::{Refusal, shown};
 
-/// Extended attributes of files.
+/// The prefix of extended attributes.
 const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
-/// Every form of sparse files.
+/// The prefix of all forms of sparse files.
 const SPARSE: &[u8] = b"GNU.sparse.";
 
-/// What a PAX header says of the entry after it.
+/// The data of a PAX header for the next entry.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pax {
     pub(super) path: Option<Vec<u8>>,
@@ -47,7 +47,7 @@ impl Pax {
         Ok(pax)
     }
 
-    /// Accepts a global header only if it changes no entry: programs differ on what they take from it.
+    /// Accepts a global header only if it changes no entry: programs differ in how they apply it.
     pub(super) fn check_global(bytes: &[u8]) -> Result<(), Refusal> {
         for record in Records(bytes) {
             let (key, _) = record?;
@@ -62,7 +62,7 @@ impl Pax {
     }
 }
 
-/// The records of a header, in their order.
+/// Iterates over the records of a header.
 struct Records<'a>(&'a [u8]);
 
 impl<'a> Iterator for Records<'a> {
@@ -107,7 +107,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Keeps a value; an empty one says that the header's own holds.
+/// Sets a value once; an empty value means that the tar header's own value applies.
 fn once<T>(place: &mut Option<T>, value: Option<T>, field: &'static str) -> Result<(), Refusal> {
     match (&place, value) {
         (_, None) => Ok(()),
@@ -133,7 +133,7 @@ fn decimal<T: TryFrom<u64>>(value: &[u8], field: &'static str) -> Result<Option<
         .ok_or(Refusal::Number { field })
 }
 
-/// Reads digits only: no sign, no space.
+/// Parses digits only: no sign, no space.
 fn plain_decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -141,7 +141,7 @@ fn plain_decimal(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Reads seconds with a fraction, which may lie before 1970.
+/// Parses seconds with a fraction; may be before 1970.
 fn time(value: &[u8]) -> Result<Option<(i64, u32)>, Refusal> {
     if value.is_empty() {
         return Ok(None);

@@ -1,76 +1,76 @@
 //! Why an entry of an archive is refused, and how its path is shown.
 
-/// What is wrong with an entry. Nothing of the archive is kept when one of its entries is refused.
+/// The defect of an entry. If one entry is refused, the whole archive is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The header's checksum does not fit.
+    /// The header's checksum is wrong.
     #[error("its header has an invalid checksum: this is not a tar archive, or it is damaged")]
     Checksum,
-    /// A number that cannot be read, or does not fit.
+    /// A number that is invalid or out of range.
     #[error("the number in its field `{field}` is invalid or out of range")]
     Number {
-        /// Which field of the header.
+        /// The field of the header.
         field: &'static str,
     },
-    /// The archive is shorter than it says.
+    /// The archive is shorter than its headers declare.
     #[error("the archive ends in the middle of it")]
     Truncated,
-    /// One zero block where two end an archive.
+    /// A single zero block; two end an archive.
     #[error("a single zero block precedes it; two end an archive")]
     EndMarker,
-    /// Two extension headers of one kind, or two ways to give one name.
+    /// Two extension headers of one kind, or a name given in two ways.
     #[error("it is given `{field}` twice")]
     GivenTwice {
-        /// What is given twice.
+        /// The field that is given twice.
         field: &'static str,
     },
-    /// An extension header with nothing after it.
-    #[error("extension headers stand at the end of the archive, with no entry after them")]
+    /// An extension header without an entry after it.
+    #[error("extension headers at the end of the archive, without an entry after them")]
     ExtensionAlone,
     /// An extension header over the limit.
     #[error("its extension header has {bytes} bytes; at most {limit} are read")]
     ExtensionTooLarge {
-        /// What it says.
+        /// Its size.
         bytes: u64,
-        /// What is read.
+        /// The limit.
         limit: u64,
     },
-    /// A PAX header that cannot be read.
+    /// A malformed PAX header.
     #[error("its PAX header is malformed: {reason}")]
     Pax {
-        /// What is wrong with it.
+        /// The defect.
         reason: &'static str,
     },
-    /// PAX and header differ on the size.
+    /// PAX header and tar header disagree on the size.
     #[error("its PAX header says {pax} bytes, its header {header}")]
     PaxSize {
         /// The size in the PAX header.
         pax: u64,
-        /// The size in the header itself.
+        /// The size in the tar header.
         header: u64,
     },
     /// A global header that would change entries.
     #[error("a global PAX header sets `{key}` for all entries")]
     GlobalHeader {
-        /// The record.
+        /// The key of the record.
         key: String,
     },
-    /// Any form of a sparse file.
+    /// A sparse file, in any form.
     #[error("sparse files are not supported")]
     Sparse,
-    /// A type that images do not have.
+    /// A type that images do not use.
     #[error("entries of type `{kind}` are not supported")]
     Kind {
-        /// The type's byte, escaped.
+        /// The type byte, escaped.
         kind: String,
     },
-    /// Content where none can be.
+    /// Content in an entry whose type has none.
     #[error("entries of this type have no content, but it says {bytes} bytes")]
     Content {
-        /// What it says.
+        /// The declared size.
         bytes: u64,
     },
-    /// No path, or no target of a link.
+    /// An empty path or link target.
     #[error("its {what} is empty")]
     Empty {
         /// `path` or `link target`.
@@ -82,38 +82,38 @@ pub enum Refusal {
         /// `path` or `link target`.
         what: &'static str,
     },
-    /// `..`.
+    /// A `..` in a path.
     #[error("its {what} contains `..`")]
     ParentFolder {
         /// `path` or `link target`.
         what: &'static str,
     },
-    /// Longer than is allowed.
+    /// A path that is too long.
     #[error("its {what} has {bytes} bytes; at most {limit} are allowed")]
     TooLong {
         /// `path`, `name` or `link target`.
         what: &'static str,
-        /// How long it is.
+        /// Its length.
         bytes: usize,
-        /// How long it may be.
+        /// The limit.
         limit: usize,
     },
-    /// More nested than is allowed.
+    /// A path that is too deep.
     #[error("it lies more than {limit} folders deep")]
     TooDeep {
-        /// How deep it may be.
+        /// The limit.
         limit: usize,
     },
-    /// The root as something else than a directory.
-    #[error("only a directory can stand for the root")]
+    /// The root is not a directory.
+    #[error("the root must be a directory")]
     Root,
     /// A whiteout without a valid name.
-    #[error("it is a whiteout of nothing, or of a name that cannot be")]
+    #[error("it is a whiteout of an empty or invalid name")]
     WhiteoutName,
     /// A whiteout that is not a file.
     #[error("whiteouts are files")]
     WhiteoutKind,
-    /// Something inside a whiteout.
+    /// An entry inside a whiteout.
     #[error("its path leads through a whiteout")]
     WhiteoutParent,
     /// A parent that is a symbolic link.
@@ -122,51 +122,51 @@ pub enum Refusal {
         /// `path` or `link target`.
         what: &'static str,
     },
-    /// A parent that is no directory.
+    /// A parent that is not a directory.
     #[error("its {what} leads through something that is not a directory")]
     NotADirectory {
         /// `path` or `link target`.
         what: &'static str,
     },
-    /// A hard link to what this layer does not have.
+    /// A hard link to a file that is not in this layer.
     #[error("it is a hard link to `{target}`, which is not in this layer")]
     LinkMissing {
-        /// Where it leads.
+        /// The target.
         target: String,
     },
     /// A hard link to a directory.
     #[error("it is a hard link to the directory `{target}`")]
     LinkToDirectory {
-        /// Where it leads.
+        /// The target.
         target: String,
     },
-    /// More hard links to one file than the file system takes.
-    #[error("it is one hard link to `{target}` too many")]
+    /// More hard links to one file than the file system supports.
+    #[error("too many hard links to `{target}`")]
     TooManyLinks {
-        /// Where it leads.
+        /// The target.
         target: String,
     },
-    /// Something else in the place of a directory with content.
+    /// An entry that would replace a directory with content.
     #[error("it would replace a directory that is not empty")]
     ReplacesDirectory,
-    /// An owner that cannot be.
+    /// An invalid owner id.
     #[error("{id} is not a valid owner")]
     Owner {
-        /// The number.
+        /// The id.
         id: i64,
     },
-    /// An attribute that the file system does not take.
+    /// An attribute that the file system does not accept.
     #[error("its extended attribute `{name}` cannot be stored")]
     Attribute {
-        /// The attribute.
+        /// The attribute's name.
         name: String,
     },
 }
 
-/// The longest text of a path in a message.
+/// The longest path in a message, in characters.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// Returns a path, a name or a type as it is shown to people: printable and short.
+/// Returns a path, a name or a type in printable, short form.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut characters = text.chars();

@@ -1,6 +1,7 @@
-//! The uncompressed bytes of an archive: counted, hashed, bounded in size and time, and cancellable.
+//! The uncompressed bytes of an archive: counted, hashed, limited in size and time, and
+//! cancellable.
 //!
-//! Everything that reads an archive reads it through a [`Stream`], so no reader can forget a bound.
+//! Archives are read only through a [`Stream`], so no reader can forget a limit.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -11,34 +12,34 @@ use tokio_util::sync::CancellationToken;
 use crate::digest::{Digest, Hasher};
 use crate::layers::{Budget, LayerError, LayerStore, Waited};
 
-/// How many bytes are read between two looks at the free space of the disk.
+/// How many bytes are read between two checks of the free disk space.
 const LOOK_EVERY: u64 = 1 << 20;
-/// How much is read at once.
+/// The size of the read buffer.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// How much an archive may be, how long reading it may take, and who may cancel it.
+/// Limits for reading an archive.
 #[derive(Debug)]
 pub(crate) struct Bounds<'a> {
-    /// The longest stream, headers and padding included.
+    /// The longest stream, including headers and padding.
     pub(crate) bytes: u64,
-    /// The most entries, extension headers included.
+    /// The most entries, including extension headers.
     pub(crate) entries: u64,
-    /// The time for all of it.
+    /// The time limit.
     pub(crate) time: Duration,
-    /// Ends it early.
+    /// Cancels reading.
     pub(crate) stop: &'a CancellationToken,
-    /// What is written of it, and where; nothing if it is only read.
+    /// Limits for writing its content; `None` if it is only read.
     pub(crate) cost: Option<Cost<'a>>,
 }
 
-/// Who bears what an archive costs.
+/// Limits for the content that is written to the disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost<'a> {
-    /// Whose disk must not become full.
+    /// The store whose disk must not fill up.
     pub(crate) store: &'a LayerStore,
-    /// What all layers of the image may be.
+    /// The size limit of all layers of the image.
     pub(crate) budget: Option<&'a Budget>,
-    /// What the reader has waited, which does not count as time for the archive.
+    /// The time the reader has waited, which does not count against the time limit.
     pub(crate) waited: &'a Waited,
 }
 
@@ -47,13 +48,13 @@ pub(crate) struct Stream<'a, R> {
     reader: R,
     bounds: Bounds<'a>,
     began: Instant,
-    /// What the reader had waited before.
+    /// The time the reader had waited before this archive.
     waited_before: Duration,
-    /// At how many bytes the free space is looked at again.
+    /// The offset at which the free space is checked again.
     next_look: u64,
-    /// Nothing where nobody asks for the digest.
+    /// `None` if the digest is not needed.
     hasher: Option<Hasher>,
-    /// Bytes taken from the reader.
+    /// Bytes received from the reader.
     received: u64,
     buffer: Box<[u8]>,
     start: usize,
@@ -76,7 +77,7 @@ impl<'a, R: Read> Stream<'a, R> {
         }
     }
 
-    /// Returns the bounds that hold.
+    /// Returns the limits.
     pub(crate) fn bounds(&self) -> &Bounds<'a> {
         &self.bounds
     }
@@ -86,7 +87,7 @@ impl<'a, R: Read> Stream<'a, R> {
         self.received - (self.end - self.start) as u64
     }
 
-    /// Fails if the time is over or the work was cancelled.
+    /// Fails after the time limit or a cancellation.
     pub(crate) fn check_time(&self) -> Result<(), LayerError> {
         if self.bounds.stop.is_cancelled() {
             return Err(LayerError::Cancelled);
@@ -101,7 +102,7 @@ impl<'a, R: Read> Stream<'a, R> {
         Ok(())
     }
 
-    /// Fails if so many more bytes would be too many, before any of them is read.
+    /// Fails if this many more bytes would exceed the limit, before they are read.
     pub(crate) fn check_room(&self, bytes: u64) -> Result<(), LayerError> {
         match self.position().checked_add(bytes) {
             Some(all) if all <= self.bounds.bytes => Ok(()),
@@ -119,7 +120,7 @@ impl<'a, R: Read> Stream<'a, R> {
         Ok(())
     }
 
-    /// Returns at least one byte of what comes next, or nothing at the end.
+    /// Returns at least one of the next bytes; empty at the end.
     pub(crate) fn fill(&mut self) -> Result<&[u8], LayerError> {
         if self.start == self.end {
             self.check_time()?;
@@ -131,7 +132,7 @@ impl<'a, R: Read> Stream<'a, R> {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(source) => {
                         self.end = 0;
-                        // A reader fails when the work that feeds it was cancelled, too.
+                        // If this was cancelled, the reader fails, too; report the cancellation.
                         self.check_time()?;
                         return Err(LayerError::Read(source));
                     }
@@ -169,7 +170,8 @@ impl<'a, R: Read> Stream<'a, R> {
         Ok(done)
     }
 
-    /// Reads to the end and returns the digest, of nothing without a hasher, and the length of everything.
+    /// Reads to the end and returns digest and length. Without a hasher the digest is that of no
+    /// bytes.
     pub(crate) fn finish(mut self) -> Result<(Digest, u64), LayerError> {
         loop {
             let count = self.fill()?.len();

@@ -1,4 +1,5 @@
-//! What is noted while a layer is unpacked, in files: a hostile layer must not fill the memory.
+//! Lists that are collected while a layer is unpacked; in files, so that a hostile layer cannot
+//! fill the memory.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,7 +12,7 @@ use rustix::fs::{AtFlags, utimensat};
 use super::tree::{open_folder, timestamps};
 use crate::layers::LayerError;
 
-/// The times of folders, which change while something is made in them, so they are set at the end.
+/// The times of folders. Creating entries changes them, so they are set at the end.
 #[derive(Debug)]
 pub(crate) struct DirectoryTimes {
     file: BufWriter<File>,
@@ -38,7 +39,7 @@ impl DirectoryTimes {
             .map_err(LayerError::store("write", "times"))
     }
 
-    /// Sets all of them. A folder that was replaced since by something else keeps its own time.
+    /// Sets all times. A folder that was replaced since keeps its own time.
     pub(super) fn apply(self, root: BorrowedFd<'_>) -> Result<(), LayerError> {
         let failed = || LayerError::store("read", "times");
         let mut file = self.file.into_inner().map_err(|error| {
@@ -68,15 +69,15 @@ impl DirectoryTimes {
     }
 }
 
-/// The folders that a layer uses without an entry for them, as it would in the folder of a lower layer.
+/// The folders that a layer uses without an entry for them; it expects them in a lower layer.
 #[derive(Debug)]
 pub(crate) struct ImpliedFolders {
     file: BufWriter<File>,
 }
 
-/// Made without an entry.
+/// Created without an entry.
 const IMPLIED: u8 = b'i';
-/// There already, and given an entry.
+/// Existed already, and then got an entry.
 const DECLARED: u8 = b'd';
 
 impl ImpliedFolders {
@@ -106,13 +107,13 @@ impl ImpliedFolders {
             .map_err(LayerError::store("write", "implied"))
     }
 
-    /// Calls `each` with every folder that has no entry, until it fails. May name one twice.
+    /// Calls `each` with every folder that has no entry, until it fails. May pass one twice.
     pub(crate) fn visit<E: From<std::io::Error>>(
         file: &mut File,
         mut each: impl FnMut(&[u8]) -> Result<bool, E>,
     ) -> Result<Option<Vec<u8>>, E> {
-        // A folder may be given an entry later, which then replaces what lies below. Of those, hashes are
-        // kept, by keys that no layer knows: paths would fill the memory.
+        // A folder may get an entry later. Only keyed hashes of those paths are kept, since the
+        // paths would fill the memory.
         let keys = RandomState::new();
         let mut declared = HashSet::new();
         records(file, |kind, path| {
@@ -133,7 +134,7 @@ impl ImpliedFolders {
     }
 }
 
-/// Reads records until `each` is satisfied; tells whether it was.
+/// Reads records until `each` returns true; returns whether it did.
 fn records<E: From<std::io::Error>>(
     file: &mut File,
     mut each: impl FnMut(u8, &[u8]) -> Result<bool, E>,

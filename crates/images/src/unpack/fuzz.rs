@@ -1,9 +1,9 @@
-//! The fuzz target of the unpacker: layers made of right and wrong pieces, mutated, unpacked beside a
-//! canary. It must not panic, not take long, and not touch anything outside of its folder.
+//! The fuzz target of the unpacker: layers of valid and invalid pieces, mutated, and unpacked
+//! beside a canary. It must not panic, hang, or touch anything outside its folder.
 //!
-//! A few seconds in `./test`; five minutes by `./test --profile proof unpack::fuzz`, which `.ci/run` does.
-//! Before a layer is tried it is kept in `target/fuzz`, and stays there if the test fails, crashes or hangs;
-//! what is kept there is tried first. A failure also names the seed.
+//! Runs a few seconds in `./test`, and five minutes by `./test --profile proof unpack::fuzz`, as
+//! `.ci/run` does. Each layer is saved in `target/fuzz` before it is tried, and stays there if the
+//! test fails, crashes or hangs; saved layers are tried first. A failure also prints the seed.
 
 use std::fs;
 use std::io::Read;
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// How many of the names are right.
+/// How many of the names are valid.
 const RIGHT_NAMES: usize = 9;
 const NAMES: &[&str] = &[
     "a",
@@ -69,7 +69,7 @@ const NAMES: &[&str] = &[
     "/proc/self/root/tmp/x",
 ];
 
-/// Mostly names that are right: a layer ends at its first wrong entry.
+/// Mostly valid names: a layer ends at its first invalid entry.
 fn name(random: &mut Random) -> &'static str {
     let all = if random.below(5) == 0 {
         NAMES
@@ -126,12 +126,13 @@ fn make(random: &mut Random, canary: &str) -> Vec<u8> {
         let at = random.below(parts.len());
         let part = &mut parts[at];
         match random.below(4) {
-            // A byte of a header, under a right checksum: what a random flip never gets past.
+            // Changes a header byte and fixes the checksum, since a random flip alone never passes
+            // it.
             0 => {
                 part[random.below(512)] = random.next() as u8;
                 seal(&mut part[..512]);
             }
-            // A number field in full.
+            // Changes a whole number field.
             1 => {
                 let (field, length) = [(100, 8), (108, 8), (124, 12), (136, 12)][random.below(4)];
                 for byte in &mut part[field..field + length] {
@@ -178,7 +179,7 @@ fn look(path: &Path) -> Vec<String> {
     seen
 }
 
-/// Returns the folder beside the test programs where layers are kept while they are tried.
+/// Returns the folder for saved layers, beside the test programs.
 fn kept_in() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let target = program.ancestors().nth(3).unwrap();
@@ -187,7 +188,7 @@ fn kept_in() -> PathBuf {
     folder
 }
 
-/// Unpacks a layer in the way that belongs to its seed; returns whether it was fine.
+/// Unpacks a layer with options derived from its seed; returns whether it succeeded.
 fn run(seed: u64, bytes: &[u8], folder: &Path) -> bool {
     let owners = if seed.is_multiple_of(2) {
         Owners::Keep
@@ -282,6 +283,6 @@ fn mutated_layers_touch_nothing_outside_and_end() {
     fs::remove_file(&one).unwrap();
     let tried = seed.wrapping_sub(first);
     println!("{tried} layers, of which {fine} were unpacked");
-    // Neither all right nor all wrong: both would prove little.
+    // If all succeeded or all failed, the test would prove little.
     assert!(fine > tried / 40 && fine < tried, "{fine} of {tried}");
 }

@@ -1,5 +1,5 @@
-//! Both forms of whiteouts, as an overlay file system takes them. (What layers of the store show is
-//! tested with the whole crate, in the form that this machine has.)
+//! Both forms of whiteouts for overlay file systems. (The integration tests cover what layers of
+//! the store show, with the form that this machine supports.)
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

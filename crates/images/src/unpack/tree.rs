@@ -1,6 +1,6 @@
-//! The folder that a layer is unpacked into: finds and makes what lies in it, and never leaves it.
+//! The folder into which a layer is unpacked: finds and creates entries in it, and never leaves it.
 //!
-//! An entry replaces what an earlier entry of the same layer made, but for a folder that has content.
+//! An entry replaces an earlier entry of the same layer, except a folder that has content.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ const LONGEST_TARGET: usize = 4_000;
 /// The mode of a folder that has no entry.
 const IMPLIED_MODE: u32 = 0o755;
 
-/// What stood where an entry is made.
+/// What existed before an entry was created.
 #[derive(PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -43,7 +43,7 @@ pub(super) struct Tree {
     /// Folders made without an entry, not yet counted.
     implied_count: u64,
     opaque_root: bool,
-    /// The folder of the last entry: most entries lie in the same one.
+    /// The folder of the last entry: most entries are in the same one.
     last: Option<(Vec<u8>, Rc<OwnedFd>)>,
 }
 
@@ -69,18 +69,18 @@ impl Tree {
         self.root.as_fd()
     }
 
-    /// Returns how many folders were made without an entry since this was last asked.
+    /// Returns how many folders were created without an entry since the last call.
     pub(super) fn take_implied_count(&mut self) -> u64 {
         std::mem::take(&mut self.implied_count)
     }
 
-    /// Ends the layer; tells whether it hides everything below it.
+    /// Finishes the layer; returns whether it hides all lower layers.
     pub(super) fn finish(&mut self) -> Result<bool, LayerError> {
         self.implied.flush()?;
         Ok(self.opaque_root)
     }
 
-    /// Makes an empty file, for its owner only until it is described.
+    /// Creates an empty file; private to its owner until its mode is set.
     pub(super) fn create_file(&mut self, path: &EntryPath) -> Result<OwnedFd, LayerError> {
         let folder = self.folder(path)?;
         self.make_room(&folder, path, false)?;
@@ -90,7 +90,7 @@ impl Tree {
             .map_err(LayerError::store("create", path.as_bytes()))
     }
 
-    /// Makes a folder, or returns the one that is there.
+    /// Creates a folder, or returns the existing one.
     pub(super) fn create_folder(&mut self, path: &EntryPath) -> Result<Rc<OwnedFd>, LayerError> {
         if path.is_root() {
             return Ok(Rc::clone(&self.root));
@@ -116,13 +116,13 @@ impl Tree {
         self.make_room(&folder, path, false)?;
         mkfifoat(&folder, path.name(), Mode::RUSR | Mode::WUSR)
             .map_err(LayerError::store("create", path.as_bytes()))?;
-        // Opening it to read without waiting needs no writer.
+        // Opening it for reading must not block until there is a writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(&folder, path.name(), flags, Mode::empty())
             .map_err(LayerError::store("open", path.as_bytes()))
     }
 
-    /// Makes a symbolic link. Its target may be anything: it is never followed here.
+    /// Creates a symbolic link. Its target may be anything: it is never followed here.
     pub(super) fn create_symlink(&mut self, entry: &Entry) -> Result<(), LayerError> {
         let path = &entry.path;
         let what = "link target";
@@ -151,7 +151,7 @@ impl Tree {
         utimensat(&folder, path.name(), &time, AtFlags::SYMLINK_NOFOLLOW).map_err(failed())
     }
 
-    /// Makes another name of a file of this layer.
+    /// Creates a hard link to a file of this layer.
     pub(super) fn create_hard_link(&mut self, entry: &Entry) -> Result<(), LayerError> {
         let path = &entry.path;
         let what = "link target";
@@ -205,7 +205,7 @@ impl Tree {
         }
     }
 
-    /// Hides a name of lower layers. What this layer itself has by that name stays.
+    /// Hides a name of lower layers. An entry of this layer with that name stays.
     pub(super) fn hide(&mut self, path: &EntryPath, hidden: &[u8]) -> Result<(), LayerError> {
         let folder = self.folder(path)?;
         let failed = || LayerError::store("mark", path.as_bytes());
@@ -219,7 +219,7 @@ impl Tree {
         }
     }
 
-    /// Hides everything that lower layers have in the folder that this entry lies in.
+    /// Hides the whole content of the entry's parent folder in lower layers.
     pub(super) fn hide_all(&mut self, path: &EntryPath) -> Result<(), LayerError> {
         let folder = self.folder(path)?;
         self.opaque_root |= path.parent().is_empty();
@@ -234,7 +234,7 @@ impl Tree {
         fchown(file, uid, gid).map_err(LayerError::store("set the owner of", entry.path.as_bytes()))
     }
 
-    /// Sets an extended attribute; tells whether the file system takes it.
+    /// Sets an extended attribute; returns whether the file system accepts it.
     pub(super) fn set_attribute(
         &self,
         file: &OwnedFd,
@@ -256,7 +256,7 @@ impl Tree {
         }
     }
 
-    /// Sets the mode, without setuid and setgid, and the time of what is not a folder.
+    /// Sets the mode, without setuid and setgid, and the time unless it is a folder.
     pub(super) fn set_mode_and_time(
         &self,
         file: &OwnedFd,
@@ -264,7 +264,7 @@ impl Tree {
     ) -> Result<(), LayerError> {
         let failed = || LayerError::store("describe", entry.path.as_bytes());
         let directory = entry.kind == Kind::Directory;
-        // One owner must be able to read everything, and to remove it again.
+        // With a single owner, the owner must be able to read and remove everything.
         let mode = match (self.owners, directory) {
             (Owners::Keep, true) => entry.mode & 0o1777,
             (Owners::Keep, false) => entry.mode & 0o777,
@@ -278,7 +278,7 @@ impl Tree {
         futimens(file, &timestamps(entry.mtime)).map_err(failed())
     }
 
-    /// Returns the opened folder that an entry lies in, and makes it where the layer has none.
+    /// Opens the parent folder of an entry, and creates it if the layer has none.
     fn folder(&mut self, path: &EntryPath) -> Result<Rc<OwnedFd>, LayerError> {
         let parent = path.parent();
         if let Some((last, folder)) = &self.last
@@ -295,7 +295,7 @@ impl Tree {
         Ok(folder)
     }
 
-    /// Makes the folders that an entry lies in, where they are missing.
+    /// Creates the missing parent folders of an entry.
     fn make_folders(&mut self, path: &EntryPath) -> Result<Rc<OwnedFd>, LayerError> {
         let parent = path.parent();
         let mut folder = Rc::clone(&self.root);
@@ -314,7 +314,7 @@ impl Tree {
         Ok(folder)
     }
 
-    /// Makes a folder without an entry, where there is nothing or a whiteout.
+    /// Creates a folder without an entry, replacing a whiteout.
     fn make_folder(
         &mut self,
         folder: &OwnedFd,
@@ -342,7 +342,7 @@ impl Tree {
         Ok(made)
     }
 
-    /// Removes what an earlier entry of the layer made in the place of this one.
+    /// Removes an earlier entry of the layer with the same path.
     fn make_room(
         &mut self,
         folder: &OwnedFd,
@@ -377,11 +377,11 @@ impl Tree {
     }
 }
 
-/// Opens a folder below another one, without following any link on the way. An empty path is the folder
+/// Opens a folder below another one, without following any link. An empty path is the folder
 /// itself.
 pub(crate) fn open_folder(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let path = if path.is_empty() { b"." } else { path };
-    // Not `NOFOLLOW`, which would say of a link only that it is no folder.
+    // Without `NOFOLLOW`, which would report a link as "not a folder".
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH
         | ResolveFlags::NO_SYMLINKS
@@ -395,7 +395,7 @@ pub(crate) fn open_folder(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, 
     }
 }
 
-/// Returns the time of an entry, for what was read and what was written.
+/// Returns the time of an entry as access and modification time.
 pub(super) fn timestamps((seconds, nanoseconds): (i64, u32)) -> Timestamps {
     let time = Timespec {
         tv_sec: seconds,
@@ -407,7 +407,7 @@ pub(super) fn timestamps((seconds, nanoseconds): (i64, u32)) -> Timestamps {
     }
 }
 
-/// Returns what stands by a name in a folder, links not followed.
+/// Returns the metadata of a name in a folder, without following links.
 fn stat(folder: &OwnedFd, name: &[u8]) -> Result<Option<Stat>, Errno> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -423,7 +423,7 @@ fn owner(entry: &Entry) -> (Option<Uid>, Option<Gid>) {
     )
 }
 
-/// Returns why the folder of an entry cannot be opened.
+/// Returns why the parent folder of an entry cannot be opened.
 fn unusable_folder(entry: &EntryPath, error: Errno) -> LayerError {
     let what = "path";
     match error {

@@ -1,8 +1,8 @@
-//! How an overlay is told that something of a lower layer is gone.
+//! Whiteouts: marks that hide files of lower layers in an overlay.
 //!
-//! Two forms hide one name: a character device 0:0, which every user may make since Linux 5.8, or,
-//! where that is refused, an empty file with an attribute, in a folder with a mark (Linux 6.7). The
-//! attributes begin with `user.`, so one store serves mounts by root and in user namespaces.
+//! Two forms hide one name: a character device 0:0, which every user may create since Linux 5.8,
+//! or, where that is refused, an empty file with an attribute in a marked folder (Linux 6.7). The
+//! attributes begin with `user.`, so one store works for mounts by root and in user namespaces.
 
 use std::os::fd::BorrowedFd;
 
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::layers::each_name;
 
-/// On a folder: whether it hides what lower layers have in it.
+/// On a folder: whether it hides its content in lower layers.
 pub(crate) const ATTRIBUTE_OPAQUE: &str = "user.overlay.opaque";
 /// On an empty file: it hides a name.
 const ATTRIBUTE_WHITEOUT: &str = "user.overlay.whiteout";
@@ -28,18 +28,18 @@ pub(crate) enum WhiteoutForm {
     Attribute,
 }
 
-/// What the mark of a folder says.
+/// The mark of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opacity {
     /// Lower layers show through.
     Transparent,
     /// Lower layers show through, but for files with [`ATTRIBUTE_WHITEOUT`].
     Whiteouts,
-    /// Nothing of lower layers is seen.
+    /// Lower layers are hidden.
     Opaque,
 }
 
-/// Returns what the mark of a folder says.
+/// Returns the mark of a folder.
 pub(crate) fn opacity(folder: BorrowedFd<'_>) -> Result<Opacity, Errno> {
     let mut value = [0_u8; 2];
     match fgetxattr(folder, ATTRIBUTE_OPAQUE, &mut value) {
@@ -53,7 +53,7 @@ pub(crate) fn opacity(folder: BorrowedFd<'_>) -> Result<Opacity, Errno> {
     }
 }
 
-/// Tells whether a name in a folder is a whiteout, of either form.
+/// Returns whether a name in a folder is a whiteout, in either form.
 pub(crate) fn is_whiteout(folder: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> Result<bool, Errno> {
     let kind = FileType::from_raw_mode(stat.st_mode);
     if kind == FileType::CharacterDevice {
@@ -72,10 +72,10 @@ pub(crate) fn is_whiteout(folder: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> R
     }
 }
 
-/// Hides a name that the folder does not have.
+/// Hides a name that the folder does not contain.
 pub(super) fn hide(folder: BorrowedFd<'_>, name: &[u8], form: WhiteoutForm) -> Result<(), Errno> {
     let opacity = opacity(folder)?;
-    // There is nothing to hide in an opaque folder, and an overlay would show what hides it.
+    // An opaque folder hides everything already, and a whiteout in it would be visible.
     if opacity == Opacity::Opaque {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub(super) fn hide(folder: BorrowedFd<'_>, name: &[u8], form: WhiteoutForm) -> R
     fsetxattr(&file, ATTRIBUTE_WHITEOUT, b"", XattrFlags::empty())
 }
 
-/// Hides everything that lower layers have in a folder, instead of what was hidden one by one.
+/// Hides the whole content of a folder in lower layers, instead of single names.
 pub(super) fn hide_all(folder: BorrowedFd<'_>) -> Result<(), Errno> {
     if opacity(folder)? == Opacity::Opaque {
         return Ok(());

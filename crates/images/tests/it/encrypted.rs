@@ -165,7 +165,7 @@ async fn a_password_goes_to_token_servers_of_the_same_domain() {
         ("https://auth.registry.test/token", None),
         (
             "https://auth.other.test/token",
-            Some("is not shown the credentials"),
+            Some("credentials are not sent"),
         ),
         ("http://auth.registry.test/token", Some("is not encrypted")),
     ];

@@ -1,5 +1,5 @@
-//! What an administrator's key may do: a role is a set of permissions, and every administrative route
-//! needs one permission. Pure; who asks is `http/auth` and the routes.
+//! The permissions of administrators' keys: a role is a set of permissions, and every
+//! administrative route requires one. Pure; used by `http/auth` and the routes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,26 +16,26 @@ pub enum Role {
     Admin,
     /// Starts, stops and restarts servers, and reads their logs.
     Operator,
-    /// Decides what waits for a second person: registrations, changed tools, calls that ask.
+    /// Decides about changes that need a second person: registrations, changed tools, held calls.
     Approver,
     /// Reads the record of calls and of administrative acts, and changes nothing.
     Auditor,
 }
 
-/// What an administrative route needs.
+/// The permission that an administrative route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Permission {
-    /// To see what is configured and how it is.
+    /// To read configuration and state.
     Read,
     /// To read the record of calls and of administrative acts.
     Audit,
     /// To start, stop and restart servers, and to read their logs.
     Operate,
-    /// To decide what waits for a second person.
+    /// To decide about changes that need a second person.
     Approve,
     /// To change a project: servers, agents, keys, grants, settings.
     Manage,
-    /// To manage projects, and what all of them share.
+    /// To manage projects and shared resources.
     Install,
 }
 
@@ -49,7 +49,7 @@ impl Role {
         Self::Auditor,
     ];
 
-    /// Returns the role as it is written.
+    /// Returns the name of the role.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Installation => "installation",
@@ -60,7 +60,7 @@ impl Role {
         }
     }
 
-    /// Tells whether the role includes a permission.
+    /// Returns whether the role includes a permission.
     pub const fn may(self, needed: Permission) -> bool {
         match (self, needed) {
             (Self::Installation, _)
@@ -73,12 +73,13 @@ impl Role {
         }
     }
 
-    /// Tells whether a key of this role may make, change or revoke keys of another: nobody hands out
-    /// more than they have.
+    /// Returns whether a key of this role may create, change or revoke keys of another: a role
+    /// cannot grant more than it has, or appoint its own controllers. An admin who could create
+    /// approvers could approve everything alone, and read every secret.
     pub const fn may_give(self, other: Self) -> bool {
         match self {
             Self::Installation => true,
-            Self::Admin => !matches!(other, Self::Installation),
+            Self::Admin => !matches!(other, Self::Installation | Self::Approver),
             Self::Operator | Self::Approver | Self::Auditor => false,
         }
     }
@@ -90,7 +91,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// A text that is not the name of a role.
+/// The error of an unknown role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a role")]
 pub struct UnknownRole(String);
@@ -124,7 +125,7 @@ impl Permission {
         Self::Install,
     ];
 
-    /// Returns the permission as it is shown.
+    /// Returns the name of the permission.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -179,6 +180,7 @@ mod tests {
             }
         }
         assert!(Role::ALL.iter().all(|role| !Role::Operator.may_give(*role)));
+        assert!(!Role::Admin.may_give(Role::Approver));
     }
 
     #[test]

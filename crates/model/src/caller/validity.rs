@@ -1,8 +1,9 @@
-//! How long a key is valid, as whatever was started with it sees it: a signal that fires once.
+//! The validity of a key, for everything that was started with it: a signal that fires once.
 //!
-//! Every [`Caller`](super::Caller) carries it, so that each surface can end what a key has running
-//! when the key is revoked or expires. Needs no runtime: waiting is a plain future, woken through the
-//! standard library's wakers. Entry points: [`KeyValidity::ended`] and [`KeyValidity::end`].
+//! Every [`Caller`](super::Caller) carries it, so that each surface can end the key's calls and
+//! streams when the key is revoked or expires. Needs no runtime: waiting is a plain future, woken
+//! through the standard library's wakers. Entry points: [`KeyValidity::ended`] and
+//! [`KeyValidity::end`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Why a key is not valid any more.
+/// Why a key is no longer valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyEnd {
     /// It was revoked, or its agent was removed.
     Revoked,
-    /// Its time has run out.
+    /// It has expired.
     Expired,
     /// Its agent or its project is suspended, or the project is not loaded.
     Suspended,
 }
 
 impl KeyEnd {
-    /// Returns the stable error code of what was cut off by it.
+    /// Returns the stable error code of a call that it ended.
     pub fn code(self) -> &'static str {
         match self {
             Self::Revoked => "auth.key_revoked",
@@ -33,7 +34,7 @@ impl KeyEnd {
     }
 }
 
-/// The validity of one key, shared by all that was started with it. Cheap to clone.
+/// The validity of one key, shared by everything started with it. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct KeyValidity(Arc<Signal>);
 
@@ -44,7 +45,7 @@ struct Signal {
     waiting: Mutex<Waiting>,
 }
 
-/// Who is to be woken. Places are used again, so that it is as long as the most that waited at once.
+/// The wakers to wake. Slots are reused, so its length is the maximum number of concurrent waits.
 #[derive(Debug, Default)]
 struct Waiting {
     wakers: Vec<Option<Waker>>,
@@ -62,7 +63,7 @@ impl KeyValidity {
         self.0.end_reason()
     }
 
-    /// Ends the validity and wakes all who wait for that; only the first end counts.
+    /// Ends the validity and wakes all waiting tasks; only the first end counts.
     pub fn end(&self, how: KeyEnd) {
         let state = match how {
             KeyEnd::Revoked => REVOKED,
@@ -90,7 +91,7 @@ impl KeyValidity {
         }
     }
 
-    /// Tells whether both are of the same key.
+    /// Returns whether both belong to the same key.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -111,12 +112,11 @@ impl Signal {
     }
 }
 
-/// The wait for the end of a key. After it has ended, every poll says so again.
+/// The wait for the end of a key. Once ended, every poll is ready.
 #[derive(Debug)]
 pub struct Ended {
     signal: Arc<Signal>,
-    /// The place among those who wait, and who is woken: asked again by the same task, nothing is
-    /// locked.
+    /// The slot and waker of this wait: a poll by the same task takes no lock.
     registered: Option<(usize, Waker)>,
 }
 
@@ -150,7 +150,7 @@ impl Future for Ended {
             drop(waiting);
             this.registered = Some((place, waker.clone()));
         }
-        // Looked at after the registration: an end in between has woken nobody.
+        // Checked after the registration: an end in between has not woken it.
         this.reason().map_or(Poll::Pending, Poll::Ready)
     }
 }

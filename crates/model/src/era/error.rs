@@ -10,14 +10,14 @@ use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND, RawBuf};
 pub const HEADER_MISMATCH: i64 = -32020;
 /// The code of a capability the client did not declare.
 pub const MISSING_CAPABILITY: i64 = -32021;
-/// The code of a version the server does not speak.
+/// The code of a version the server does not support.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
-/// The code of the handshake era for a resource that is not there.
+/// The code of the handshake era for an unknown resource.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
-/// The code of the handshake era for a person who must go to a URL first.
+/// The code of the handshake era if a person must visit a URL first.
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// Why a request does not fit its era.
+/// Why a request violates its era's rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EraError {
     /// A required key of `_meta` is absent.
@@ -31,13 +31,13 @@ pub enum EraError {
     BadMeta {
         /// The key.
         key: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
     },
-    /// The version is unknown, or not spoken without a handshake.
+    /// The version is unknown, or not supported without a handshake.
     #[error("unsupported protocol version `{requested}`")]
     UnsupportedVersion {
-        /// The version asked for.
+        /// The requested version.
         requested: String,
     },
     /// A required header is absent.
@@ -58,7 +58,7 @@ pub enum EraError {
         /// The header.
         header: &'static str,
     },
-    /// A header says something else than the body.
+    /// A header contradicts the body.
     #[error("header `{header}` does not match the body")]
     HeaderMismatch {
         /// The header.
@@ -69,7 +69,7 @@ pub enum EraError {
     NoSuchMethod {
         /// The method.
         method: &'static str,
-        /// The version spoken.
+        /// The protocol version of the request.
         version: ProtocolVersion,
     },
 }
@@ -102,7 +102,7 @@ impl EraError {
         }
     }
 
-    /// Returns the `data` of the error answer, if the specification wants one.
+    /// Returns the `data` of the error response, if the specification requires one.
     pub fn data(&self) -> Option<RawBuf> {
         let Self::UnsupportedVersion { requested } = self else {
             return None;

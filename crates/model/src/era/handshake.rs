@@ -1,8 +1,8 @@
-//! How we greet a server and read its greeting, in both eras.
+//! The handshake with a server, in both eras: the requests, and how their responses are read.
 //!
-//! A server of unknown era is asked `server/discover` first; [`classify_probe_answer`] says
-//! whether to go on statelessly or with `initialize`. A link that all share declares no client
-//! capabilities; one for a client that can be asked declares what that one can.
+//! A server of unknown era is sent `server/discover` first; [`classify_probe_answer`] says whether
+//! to continue statelessly or with `initialize`. A shared link declares no client capabilities; a
+//! link for one client declares that client's.
 
 use std::borrow::Cow;
 
@@ -12,34 +12,34 @@ use super::{Era, ProtocolVersion};
 use crate::jsonrpc::{Edit, ErrorBody, Outcome, Raw, RawBuf};
 use crate::mcp::ClientCapabilities;
 
-/// What a server said about itself.
+/// What a server declares about itself.
 #[derive(Debug, Clone)]
 pub struct HandshakeResult<'a> {
-    /// The era to speak from now on.
+    /// The era to use from now on.
     pub era: Era,
-    /// The version to speak from now on.
+    /// The version to use from now on.
     pub version: ProtocolVersion,
     /// The server's name and version, as it gave them.
     pub server_info: Option<Raw<'a>>,
-    /// What the server can do.
+    /// The server's capabilities.
     pub capabilities: Raw<'a>,
-    /// What it tells models about its use.
+    /// Its instructions for models.
     pub instructions: Option<Cow<'a, str>>,
 }
 
-/// Why a greeting was not understood.
+/// Why a handshake response was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The result is not an object, or a member of it has the wrong type.
-    #[error("the server's greeting lacks a usable `{member}`")]
+    #[error("the server's handshake response has no valid `{member}`")]
     Malformed {
         /// The member.
         member: &'static str,
     },
-    /// The server chose or offered only versions we do not know.
+    /// The server supports only versions that Gantry does not know.
     #[error("the server speaks only protocol versions unknown to us: `{offered}`")]
     NoCommonVersion {
-        /// What it offered, separated by commas and cut.
+        /// The versions it offered, separated by commas and truncated.
         offered: String,
     },
     /// The server is of the stateless era and refused the probe.
@@ -47,28 +47,28 @@ pub enum HandshakeError {
     Refused {
         /// The error's code.
         code: i64,
-        /// The error's message, escaped and cut.
+        /// The error's message, escaped and truncated.
         message: String,
     },
 }
 
-/// What to do after a probe was answered.
+/// What to do after the response to a probe.
 #[derive(Debug, Clone)]
 pub enum Probe<'a> {
-    /// The server is of the stateless era; go on with this.
+    /// The server is of the stateless era; continue with this.
     Stateless(HandshakeResult<'a>),
-    /// The server is of the handshake era, or wants to be: send `initialize`.
+    /// The server is of the handshake era: send `initialize`.
     Initialize,
-    /// The server is of the stateless era, but nothing can be agreed.
+    /// The server is of the stateless era, but there is no common version.
     Failed(HandshakeError),
 }
 
-/// Returns the params of the `server/discover` we send.
+/// Returns the params of `server/discover`.
 pub fn discover_params(identity: &Identity) -> RawBuf {
     upstream_params(ProtocolVersion::LATEST, None, identity).to_buf()
 }
 
-/// Returns the params of the `initialize` we send, on behalf of clients that can do this.
+/// Returns the params of `initialize`, with these client capabilities.
 pub fn initialize_params(identity: &Identity, can: ClientCapabilities) -> RawBuf {
     let version = RawBuf::string(ProtocolVersion::LATEST_HANDSHAKE.as_str());
     let mut edit = Edit::new(Raw::EMPTY_OBJECT);
@@ -78,14 +78,14 @@ pub fn initialize_params(identity: &Identity, can: ClientCapabilities) -> RawBuf
     edit.to_buf()
 }
 
-/// Decides from the answer to our `server/discover` how to go on.
+/// Decides from the response to `server/discover` how to continue.
 ///
-/// Silence and the server's death count like an error of the handshake era: `initialize`.
+/// A timeout or an exit of the server counts like an error of the handshake era: `initialize`.
 pub fn classify_probe_answer(outcome: Outcome<'_>) -> Probe<'_> {
     match outcome {
         Outcome::Result(result) => match read_discover(result) {
             Ok(hello) => Probe::Stateless(hello),
-            // Something answered that does not know the method for what it is.
+            // The peer does not know the method and answered something unrelated.
             Err(HandshakeError::Malformed { .. }) => Probe::Initialize,
             Err(error @ HandshakeError::NoCommonVersion { .. }) => {
                 let offered = result.get("supportedVersions");

@@ -1,7 +1,7 @@
 //! The HTTP headers of the stateless era that repeat parts of the body.
 //!
-//! Policy is judged on the body alone; a request whose headers say something else is refused
-//! (fault H12), because another box on the way may have judged the headers.
+//! Policy decisions use the body alone. A request whose headers contradict it is refused
+//! (fault H12), because a proxy on the way may have decided by the headers.
 
 use std::borrow::Cow;
 
@@ -35,8 +35,8 @@ pub struct Mirrored<'a> {
     pub name: &'a [&'a str],
 }
 
-/// Checks that the headers of a stateless request say what its body says; `version` is the
-/// version the body names.
+/// Checks that the headers of a stateless request agree with its body; `version` is the version
+/// that the body names.
 pub fn check(
     headers: Mirrored<'_>,
     (request, params): (&Request<'_>, &Params<'_>),
@@ -64,7 +64,7 @@ pub fn check(
     Ok(())
 }
 
-/// Returns what `Mcp-Name` must repeat for a request, if anything.
+/// Returns the required value of `Mcp-Name`, if the request needs one.
 pub fn name_of<'a>(method: Option<Method>, params: &Params<'a>) -> Option<Cow<'a, str>> {
     name_member(method?, params)??.string()
 }
@@ -89,7 +89,7 @@ pub fn single<'a>(header: &'static str, values: &[&'a str]) -> Result<&'a str, E
     }
 }
 
-/// Returns the text a header's value stands for.
+/// Decodes a header's value.
 pub fn decode<'a>(header: &'static str, value: &'a str) -> Result<Cow<'a, str>, EraError> {
     let malformed = || EraError::MalformedHeader { header };
     match value
@@ -107,7 +107,7 @@ pub fn decode<'a>(header: &'static str, value: &'a str) -> Result<Cow<'a, str>, 
     }
 }
 
-/// Returns `text` as the value of a header, encoded if it cannot stand there as it is.
+/// Encodes a text as a header's value, if necessary.
 pub fn encode(text: &str) -> Cow<'_, str> {
     let looks_encoded = text.starts_with(SENTINEL_START) && text.ends_with(SENTINEL_END);
     if is_plain(text) && !looks_encoded && text.trim_matches([' ', '\t']) == text {

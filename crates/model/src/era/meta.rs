@@ -1,8 +1,9 @@
-//! The keys of `_meta` that belong to the protocol or to Gantry, and what of them goes upstream.
+//! The keys of `_meta` that belong to the protocol or to Gantry, and which of them are sent to
+//! servers.
 //!
-//! What a client says under Gantry's own keys is read at the edge and never passed on as it is: a
-//! server may take them for Gantry's word. Everything else in `_meta` belongs to the peers and passes
-//! through untouched.
+//! A client's values under Gantry's own keys are read at the edge and never forwarded: a server
+//! would take them for Gantry's own statements. Everything else in `_meta` belongs to the peers and
+//! is forwarded unchanged.
 
 use super::{Era, ProtocolVersion};
 use crate::jsonrpc::{Edit, Raw, RawBuf};
@@ -10,24 +11,24 @@ use crate::mcp::Params;
 
 /// The version of a request (stateless era, required).
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// What the client can do (stateless era, required).
+/// The client's capabilities (stateless era, required).
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Who the client is (stateless era, recommended).
+/// The client's name and version (stateless era, recommended).
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// From which level on the client wants log messages (stateless era).
+/// The minimum level of log messages for the client (stateless era).
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Who answered (stateless era, on results).
+/// The responding server (stateless era, on results).
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// Which subscription a notification belongs to (stateless era).
+/// The subscription of a notification (stateless era).
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// The token under which the asker wants progress (both eras).
+/// The requester's token for progress notifications (both eras).
 pub const PROGRESS_TOKEN: &str = "progressToken";
 
-/// The task that a message belongs to (2025-11-25); tasks are not passed through.
+/// The task of a message (2025-11-25); tasks are not forwarded.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// The user behind the agent.
 pub const USER_ID: &str = "io.gantry/user-id";
-/// The user behind the agent, as an agent says that is not trusted to say so.
+/// The user behind the agent, as claimed by an agent that is not trusted to name users.
 pub const ASSERTED_USER_ID: &str = "io.gantry/asserted-user-id";
 /// The conversation, a label of the agent's.
 pub const SESSION_ID: &str = "io.gantry/session-id";
@@ -35,12 +36,24 @@ pub const SESSION_ID: &str = "io.gantry/session-id";
 pub const RUN_ID: &str = "io.gantry/run-id";
 /// The step of the run, a label of the agent's.
 pub const STEP: &str = "io.gantry/step";
-/// How many secrets were taken out of a result.
+/// The call that a call is made for, by its id.
+pub const PARENT_CALL_ID: &str = "io.gantry/parent-call-id";
+/// The place in a W3C trace that a request comes from, as in the HTTP header of the same name.
+pub const TRACE_PARENT: &str = "traceparent";
+/// What the systems of that trace tell each other, as in the HTTP header of the same name.
+pub const TRACE_STATE: &str = "tracestate";
+/// How many secrets were redacted in a result.
 pub const REDACTED: &str = "io.gantry/redacted";
-/// What all names of Gantry's begin with, in whatever case a server reads them.
+/// What a result that was passed on all the same has against its output schema.
+pub const OUTPUT_ISSUES: &str = "io.gantry/output-issues";
+/// How many places of a result nobody would have seen, and were taken out.
+pub const CLEANED: &str = "io.gantry/cleaned";
+/// What was cut off a result that is too long.
+pub const TRUNCATED: &str = "io.gantry/truncated";
+/// The prefix of Gantry's own keys; servers may ignore case.
 const OURS: &str = "io.gantry/";
 
-/// The keys of a request that speak of the link it came in on, never of the one it leaves by.
+/// The keys that describe the client's link and are never sent on another.
 const PER_REQUEST: [&str; 5] = [
     PROTOCOL_VERSION,
     CLIENT_CAPABILITIES,
@@ -49,7 +62,7 @@ const PER_REQUEST: [&str; 5] = [
     RELATED_TASK,
 ];
 
-/// Who we are, towards servers.
+/// Gantry's name and version, as sent to servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     info: RawBuf,
@@ -77,11 +90,11 @@ impl Identity {
     }
 }
 
-/// Prepares params for a server: the keys of the client's link and Gantry's own are removed, and in
-/// the stateless era those of our link set.
+/// Prepares params for a server: removes the keys of the client's link and Gantry's own; in the
+/// stateless era, sets those of the server's link.
 ///
-/// The caller may change more (a tool's name, the progress token) before the edit is written. No
-/// client capabilities are declared: a shared link offers none.
+/// The caller may change more (a tool's name, the progress token) before the edit is written.
+/// Declares no client capabilities: a shared link offers none.
 pub fn upstream_params<'a>(
     version: ProtocolVersion,
     params: Option<Raw<'a>>,
@@ -90,7 +103,7 @@ pub fn upstream_params<'a>(
     upstream_params_with(version, &params.into(), identity)
 }
 
-/// Does the same with params that were walked already.
+/// Does the same with params that were already parsed.
 pub fn upstream_params_with<'a>(
     version: ProtocolVersion,
     params: &Params<'a>,

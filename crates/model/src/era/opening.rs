@@ -1,4 +1,4 @@
-//! Decides, for each request of a client, which era it speaks and whether it may.
+//! Decides, for each request of a client, which era it uses and whether it is valid.
 //!
 //! A request with the stateless era's version in its `_meta` is stateless, whatever its method;
 //! anything else belongs to the handshake era. Entry point: [`open`] for HTTP, [`open_bare`] for
@@ -13,30 +13,30 @@ use super::{Era, ProtocolVersion, has_method};
 use crate::jsonrpc::{Raw, Request};
 use crate::mcp::{Method, Params};
 
-/// How a client opened.
+/// The era of a request.
 #[derive(Debug, Clone)]
 pub enum Opening<'a> {
-    /// A request of the handshake era, in the version its header names, if it has one; what a
-    /// session negotiated goes before.
+    /// A request of the handshake era, with the version in its header, if any; the version
+    /// negotiated by its session takes precedence.
     Handshake(Option<ProtocolVersion>),
-    /// A request that stands for itself.
+    /// A self-contained request.
     Stateless(Stateless<'a>),
 }
 
-/// What a stateless request says about its sender.
+/// The metadata of a stateless request.
 #[derive(Debug, Clone)]
 pub struct Stateless<'a> {
-    /// The version it speaks.
+    /// Its version.
     pub version: ProtocolVersion,
-    /// What the client can do.
+    /// The client's capabilities.
     pub capabilities: Raw<'a>,
-    /// Who the client says it is.
+    /// The client's name and version.
     pub client_info: Option<Raw<'a>>,
-    /// From which level on it wants log messages.
+    /// The minimum level of log messages.
     pub log_level: Option<Cow<'a, str>>,
 }
 
-/// Judges a request that came over HTTP.
+/// Classifies a request that came over HTTP.
 pub fn open<'a>(
     request: &Request<'a>,
     params: &Params<'a>,
@@ -55,7 +55,7 @@ pub fn open<'a>(
         return stateless(request, meta, &requested);
     }
     match version_in_header {
-        // An `initialize` negotiates in its body; its header, if any, is not an obstacle.
+        // An `initialize` negotiates in its body; its header is ignored.
         _ if request.method == Method::Initialize.as_str() => Ok(Opening::Handshake(None)),
         Some(Ok(version)) if version.era() == Era::Handshake => {
             Ok(Opening::Handshake(Some(version)))
@@ -70,7 +70,7 @@ pub fn open<'a>(
     }
 }
 
-/// Judges a request that came over a link without headers.
+/// Classifies a request that came over a link without headers.
 pub fn open_bare<'a>(request: &Request<'a>) -> Result<Opening<'a>, EraError> {
     let meta = request.params.and_then(|params| params.get("_meta"));
     match meta.and_then(|meta| meta.get(PROTOCOL_VERSION)) {
@@ -79,7 +79,7 @@ pub fn open_bare<'a>(request: &Request<'a>) -> Result<Opening<'a>, EraError> {
     }
 }
 
-/// Judges a request that names no version anywhere.
+/// Classifies a request that names no version.
 fn bare<'a>(request: &Request<'_>) -> Result<Opening<'a>, EraError> {
     match Method::parse(&request.method) {
         Some(method) if !has_method(Era::Handshake, method) => Err(EraError::MissingMeta {

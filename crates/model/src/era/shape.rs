@@ -1,7 +1,8 @@
-//! Carries results and errors from one era into the other.
+//! Converts results and errors between the eras.
 //!
-//! Results of the stateless era say what they are (`resultType`), how long they keep (`ttlMs`,
-//! `cacheScope`) and who made them; the handshake era knows none of that. Nothing else is touched.
+//! Results of the stateless era declare their type (`resultType`), how long they may be cached
+//! (`ttlMs`, `cacheScope`) and their server; the handshake era has none of that. Nothing else is
+//! changed.
 
 use super::error::{MISSING_CAPABILITY, RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED};
 use super::meta::SERVER_INFO;
@@ -14,16 +15,16 @@ const SCOPE: &str = "cacheScope";
 const ELICITATION_ID: &str = "elicitationId";
 const STRUCTURED: &str = "structuredContent";
 
-/// The longest time we let anyone keep a result (fault H14).
+/// The longest time that a result may be cached (fault H14).
 pub const LONGEST_TTL_MS: i64 = 300_000;
 
-/// Whether a result may be kept, and by whom.
+/// Whether a result may be cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultKind {
-    /// A result that is used once: a call's, a prompt's, a completion's.
+    /// A result that is used once: of a call, a prompt, a completion.
     Plain,
-    /// A list, a resource or a greeting, which says how long it keeps. Always private: what a
-    /// client sees depends on its key.
+    /// A list, a resource or a handshake, with a cache lifetime. Always private: what a client sees
+    /// depends on its key.
     Cacheable,
 }
 
@@ -46,7 +47,7 @@ impl ResultKind {
     }
 }
 
-/// Prepares a result for a client of the stateless era; `server_info` says who answers.
+/// Converts a result for a client of the stateless era; `server_info` names the server.
 pub fn to_modern<'a>(result: Raw<'a>, kind: ResultKind, server_info: Option<Raw<'a>>) -> Edit<'a> {
     let mut edit = Edit::new(result);
     let (mut result_type, mut ttl) = (None, None);
@@ -72,7 +73,7 @@ pub fn to_modern<'a>(result: Raw<'a>, kind: ResultKind, server_info: Option<Raw<
     edit
 }
 
-/// Prepares a result for a client of the handshake era.
+/// Converts a result for a client of the handshake era.
 pub fn to_legacy(result: Raw<'_>) -> Edit<'_> {
     let mut edit = Edit::new(result);
     for member in result.members() {
@@ -88,14 +89,14 @@ pub fn to_legacy(result: Raw<'_>) -> Edit<'_> {
     edit
 }
 
-/// Tells whether a member of a result is structured content that the handshake era does not have:
-/// there it is an object, and a client that meets anything else rejects the whole result.
+/// Returns whether a member of a result is structured content that is not an object: a client of
+/// the handshake era rejects the whole result then.
 pub fn is_odd_structure(member: &Member<'_>) -> bool {
     member.is(STRUCTURED) && !member.value.is_object()
 }
 
-/// Takes out of a result what clients of the handshake era reject as a whole; what it says stays as
-/// text, if there is no other content.
+/// Removes structured content that clients of the handshake era reject; keeps it as text if there
+/// is no other content.
 pub fn without_odd(result: Raw<'_>) -> RawBuf {
     let mut edit = Edit::new(result);
     let mut is_bare = true;
@@ -118,8 +119,8 @@ pub fn without_odd(result: Raw<'_>) -> RawBuf {
     edit.to_buf()
 }
 
-/// Returns the code an upstream error has for a client of the stateless era. There a person who must
-/// go to a URL first is asked; a client that cannot be is told so.
+/// Returns the code of an upstream error for a client of the stateless era. There a person who must
+/// visit a URL is asked by a request; a client without that capability gets an error.
 pub fn error_code_to_modern(code: i64) -> i64 {
     match code {
         RESOURCE_NOT_FOUND => INVALID_PARAMS,
@@ -128,8 +129,8 @@ pub fn error_code_to_modern(code: i64) -> i64 {
     }
 }
 
-/// Returns the code an upstream error has for a client of the handshake era; only a resource
-/// that is not there has a code of its own.
+/// Returns the code of an upstream error for a client of the handshake era; only an unknown
+/// resource has its own code.
 pub fn error_code_to_legacy(method: Method, code: i64) -> i64 {
     if code == INVALID_PARAMS && method == Method::ResourcesRead {
         RESOURCE_NOT_FOUND
@@ -138,8 +139,8 @@ pub fn error_code_to_legacy(method: Method, code: i64) -> i64 {
     }
 }
 
-/// Prepares what a server asks for a client of the handshake era, in which a person who is sent
-/// to a URL is sent there under a name; `key` is one, if the server gave none.
+/// Converts a server request for a client of the handshake era, where a URL elicitation needs an
+/// id; `key` is used if the server gave none.
 pub fn ask_to_legacy(params: Option<Raw<'_>>, key: &str) -> RawBuf {
     let params = params.unwrap_or(Raw::EMPTY_OBJECT);
     let mut edit = Edit::new(params);
@@ -150,7 +151,7 @@ pub fn ask_to_legacy(params: Option<Raw<'_>>, key: &str) -> RawBuf {
     edit.to_buf()
 }
 
-/// Prepares what a server asks for a client of the stateless era.
+/// Converts a server request for a client of the stateless era.
 pub fn ask_to_modern(params: Option<Raw<'_>>) -> RawBuf {
     let params = params.unwrap_or(Raw::EMPTY_OBJECT);
     let mut edit = Edit::new(params);

@@ -1,8 +1,8 @@
-//! Which kind of thing each MCP method touches, in both directions and in every era.
+//! The class of each MCP method, in both directions and in every era.
 //!
-//! A method that is not listed is `Unknown`, which only a grant of everything opens.
+//! A method that is not listed is `Unknown`, which requires a grant of everything.
 
-/// What kind of thing a method touches; every method has exactly one.
+/// The class of a method; every method has exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MethodClass {
     /// Listing and calling tools.
@@ -13,15 +13,16 @@ pub enum MethodClass {
     Prompt,
     /// Completing an argument of a prompt or of a resource template.
     Completion,
-    /// Opening, keeping and ending a conversation, and what belongs to a request already judged.
+    /// Opening, keeping and ending a session, and messages about a request that was already
+    /// checked.
     Lifecycle,
     /// Setting a server's log level, and its log messages.
     Logging,
-    /// Being told of changes.
+    /// Change notifications.
     Subscription,
-    /// Following work that outlives its request.
+    /// Following tasks that outlive their request.
     Task,
-    /// Everything else: methods of extensions, of the future, and of the other direction.
+    /// Everything else: methods of extensions, of later versions, and of the other direction.
     Unknown,
 }
 

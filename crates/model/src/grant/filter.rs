@@ -1,9 +1,10 @@
-//! What an agent sees of the tools it was granted (row 2.16): patterns over `server:tool`.
+//! The filter over the granted tools of an agent (row 2.16): patterns over `server:tool`.
 //!
-//! A filter narrows and never widens: what no grant names stays refused. It speaks of tools only;
-//! prompts and resources follow their grants alone. Entry point: `ToolFilter::allows`.
+//! A filter only narrows: what is not granted stays refused. It applies to tools only; prompts and
+//! resources follow their grants alone. Entry point: `ToolFilter::allows`.
 
-use super::{GrantError, LONGEST_ITEM, Pattern, parse_server, shown};
+use super::rule::LONGEST_ITEM;
+use super::{GrantError, Pattern, parse_server, shown};
 use crate::id::ServerName;
 
 /// A pattern of tools, `server:tool` with `*` on either side.
@@ -15,7 +16,7 @@ struct ToolPattern {
 }
 
 impl ToolPattern {
-    /// Splits at the first `:`; without one the pattern speaks of tools on every server.
+    /// Splits at the first `:`; without one the pattern applies to tools of every server.
     fn new(text: &str) -> Result<Self, GrantError> {
         let (server, tool) = text.split_once(':').unwrap_or(("*", text));
         let refused = |why| {
@@ -64,17 +65,17 @@ impl ToolFilter {
         })
     }
 
-    /// Returns the patterns of what is seen, as `new` took them.
+    /// Returns the patterns of included tools, as given to `new`.
     pub fn include(&self) -> impl Iterator<Item = &str> {
         self.include.iter().map(|pattern| &*pattern.text)
     }
 
-    /// Returns the patterns of what is not seen, as `new` took them.
+    /// Returns the patterns of excluded tools, as given to `new`.
     pub fn exclude(&self) -> impl Iterator<Item = &str> {
         self.exclude.iter().map(|pattern| &*pattern.text)
     }
 
-    /// Tells whether nothing is hidden.
+    /// Returns whether nothing is hidden.
     pub fn is_empty(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
@@ -94,7 +95,7 @@ impl ToolFilter {
         (of(&self.include), of(&self.exclude))
     }
 
-    /// Tells whether a tool passes; one both included and excluded does not.
+    /// Returns whether a tool passes; one that is both included and excluded does not.
     pub fn allows(&self, server: &ServerName, tool: &str) -> bool {
         let is_in = |patterns: &[ToolPattern]| patterns.iter().any(|one| one.matches(server, tool));
         (self.include.is_empty() || is_in(&self.include)) && !is_in(&self.exclude)

@@ -31,7 +31,7 @@ impl Pattern {
         }
     }
 
-    /// Tells whether it speaks of this name, in time linear in both.
+    /// Returns whether it matches this name, in time linear in both.
     pub fn matches(&self, name: &str) -> bool {
         match self {
             Self::All => true,
@@ -41,7 +41,7 @@ impl Pattern {
     }
 }
 
-/// Takes each piece between two `*` at its first place, which never rules out a later one.
+/// Matches each piece between two `*` at its first position, which never rules out a later one.
 fn matches_glob(glob: &str, name: &str) -> bool {
     let (Some((first, rest)), Some((_, last))) = (glob.split_once('*'), glob.rsplit_once('*'))
     else {

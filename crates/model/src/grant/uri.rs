@@ -1,10 +1,10 @@
-//! URIs as grants judge them: what a server may take a URI for, whichever way it reads it.
+//! URIs as grants compare them: what a server may take a URI for, however it parses it.
 //!
-//! A URI has two forms that a grant must both name. `proper` is the URI by RFC 3986: scheme and host in
-//! lower case, escapes undone that need not be, dot segments gone. `careless` is what a careless server
-//! makes of it: every escape undone as often as there are any, backslashes and Unicode's other slashes
-//! as slashes, empty segments gone. A URI that hides more from the one than from the other has no form, and no grant names it.
-//! Entry points: [`NormalUri::of`] and [`UriPattern::new`].
+//! A URI has two forms that a grant must both match. `proper` is the URI by RFC 3986: scheme and
+//! host in lower case, unnecessary escapes decoded, dot segments removed. `careless` is the reading
+//! of a careless server: every escape decoded repeatedly, backslashes and Unicode's other slashes
+//! as slashes, empty segments removed. A URI whose two readings differ in their dot segments has no
+//! form, and no grant matches it. Entry points: [`NormalUri::of`] and [`UriPattern::new`].
 
 use std::borrow::Cow;
 
@@ -12,20 +12,21 @@ use super::Pattern;
 
 /// Longer URIs have no form.
 const LONGEST: usize = 8 << 10;
-/// How often escapes of escapes are undone.
+/// How often nested escapes are decoded.
 const MOST_ROUNDS: usize = 4;
-/// Schemes of which the host is known to be the same in capitals.
+/// Schemes whose host is case-insensitive.
 const HOSTED: [&str; 6] = ["http", "https", "ws", "wss", "ftp", "file"];
 
-/// What some take for a slash: backslashes, and what becomes either when Unicode is folded to ASCII.
+/// Characters that some parsers take for a slash: backslashes, and what becomes either when Unicode
+/// is folded to ASCII.
 const SLASHES: [char; 10] = [
     '\\', '\u{2044}', '\u{2215}', '\u{2216}', '\u{29f5}', '\u{29f8}', '\u{29f9}', '\u{fe68}',
     '\u{ff0f}', '\u{ff3c}',
 ];
-/// What becomes a percent sign so.
+/// Characters that become a percent sign in the same way.
 const PERCENTS: [char; 2] = ['\u{fe6a}', '\u{ff05}'];
 
-/// A URI in the forms in which it is judged.
+/// A URI in the forms that are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NormalUri<'a> {
     proper: Cow<'a, str>,
@@ -35,7 +36,7 @@ pub struct NormalUri<'a> {
 }
 
 impl<'a> NormalUri<'a> {
-    /// Returns the forms of a URI; nothing if it can be read in more than one way that matters.
+    /// Returns the forms of a URI; `None` if it is ambiguous.
     pub fn of(uri: &'a str) -> Option<Self> {
         if is_plain(uri) {
             return Some(Self {
@@ -70,14 +71,14 @@ impl<'a> NormalUri<'a> {
         })
     }
 
-    /// Returns the URI to send to a server in the place of `uri`: without dot segments, which might
-    /// lead elsewhere there, and otherwise as it was written.
+    /// Returns the URI to send to a server instead of `uri`: without dot segments, which might lead
+    /// elsewhere there, and otherwise unchanged.
     pub fn forwarded(self, uri: &'a str) -> Cow<'a, str> {
         self.direct.map_or(Cow::Borrowed(uri), Cow::Owned)
     }
 }
 
-/// A pattern of URIs, in the forms of what it is compared with.
+/// A pattern of URIs, in both forms.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct UriPattern {
     proper: Pattern,
@@ -85,7 +86,7 @@ pub(super) struct UriPattern {
 }
 
 impl UriPattern {
-    /// Brings a pattern into both forms; every text is one.
+    /// Converts a pattern into both forms; every text is one.
     pub(super) fn new(text: &str) -> Self {
         let folded = fold_pattern(text);
         let each = |change: fn(&str) -> String| {
@@ -93,7 +94,7 @@ impl UriPattern {
             pieces.join("*")
         };
         let careless = each(|piece| {
-            // What would become a `*` names only itself.
+            // An escape that decodes to `*` matches only itself.
             let undone = unescape_all(piece).filter(|undone| !undone.contains('*'));
             let undone = undone.unwrap_or_else(|| piece.to_owned());
             undone.replace(SLASHES, "/")
@@ -104,7 +105,7 @@ impl UriPattern {
         }
     }
 
-    /// Tells whether it may speak of a URI that begins like this.
+    /// Returns whether it may match a URI with this prefix.
     pub(super) fn may_begin_with(&self, beginning: &str) -> bool {
         let beginning = unescape_proper(&fold_pattern(beginning));
         match &self.proper {
@@ -117,9 +118,14 @@ impl UriPattern {
         }
     }
 
-    /// Tells whether it speaks of this URI in both of its forms.
+    /// Returns whether it matches this URI in both of its forms.
     pub(super) fn matches(&self, uri: &NormalUri<'_>) -> bool {
         self.proper.matches(&uri.proper) && self.careless.matches(&uri.careless)
+    }
+
+    /// Tells whether it speaks of this URI in one of its forms.
+    pub(super) fn may_match(&self, uri: &NormalUri<'_>) -> bool {
+        self.proper.matches(&uri.proper) || self.careless.matches(&uri.careless)
     }
 }
 
@@ -163,7 +169,8 @@ impl<'a> Parts<'a> {
         without_dots(&path)
     }
 
-    /// Returns the path with every escape undone; nothing if that shows other dot segments than `dots`.
+    /// Returns the path with every escape decoded; `None` if that reveals other dot segments than
+    /// `dots`.
     fn careless_path(&self, dots: usize) -> Option<String> {
         let path = unescape_all(self.path)?.replace(SLASHES, "/");
         if path.split('/').any(seems_dots) {
@@ -174,7 +181,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Tells whether a URI is the same in every form.
+/// Returns whether a URI is the same in every form.
 fn is_plain(uri: &str) -> bool {
     let (scheme, behind) = split_scheme(uri);
     let odd = |byte: u8| matches!(byte, b'%' | b'\\' | b';' | b'@' | 0..=31 | 127..);
@@ -229,8 +236,8 @@ fn join(scheme: &str, authority: Option<&str>, path: &str, rest: &str) -> String
     uri
 }
 
-/// Removes dot segments as RFC 3986 says, and counts them. Nothing if they lead out of a path that has
-/// no root, or if what lies between two slashes decides where they lead.
+/// Removes dot segments by RFC 3986, and counts them. `None` if they lead out of a relative path,
+/// or if an empty segment decides where they lead.
 fn without_dots(path: &str) -> Option<(String, usize)> {
     let (root, inner) = match path.strip_prefix('/') {
         Some(inner) => ("/", inner),
@@ -264,8 +271,8 @@ fn without_dots(path: &str) -> Option<(String, usize)> {
     Some((format!("{root}{}", kept.join("/")), dots))
 }
 
-/// Tells whether a segment is taken for a dot segment by some who read it: with parameters, or with
-/// signs that become dots.
+/// Returns whether some parsers take a segment for a dot segment: with parameters, or with
+/// characters that become dots.
 fn seems_dots(segment: &str) -> bool {
     let name = segment.split(';').next().unwrap_or_default();
     let is_dot = |c: char| matches!(c, '.' | '\u{2024}' | '\u{2025}' | '\u{fe52}' | '\u{ff0e}');
@@ -273,7 +280,7 @@ fn seems_dots(segment: &str) -> bool {
     is_odd && !name.is_empty() && name.chars().count() <= 2 && name.chars().all(is_dot)
 }
 
-/// Makes one slash of many.
+/// Merges repeated slashes.
 fn collapse(path: &str) -> String {
     let mut collapsed = String::with_capacity(path.len());
     for character in path.chars() {
@@ -284,7 +291,7 @@ fn collapse(path: &str) -> String {
     collapsed
 }
 
-/// Makes one slash of many in the path of a pattern.
+/// Merges repeated slashes in the path of a pattern.
 fn without_empty_segments(pattern: &str) -> String {
     let (scheme, behind) = split_scheme(pattern);
     let path = match pattern.find("://") {
@@ -300,7 +307,7 @@ fn without_empty_segments(pattern: &str) -> String {
     format!("{head}{}", collapse(path))
 }
 
-/// Brings scheme and host of a pattern into lower case.
+/// Converts scheme and host of a pattern to lower case.
 fn fold_pattern(pattern: &str) -> String {
     let (scheme, behind) = split_scheme(pattern);
     if scheme.is_empty() {
@@ -322,7 +329,7 @@ fn fold_host(scheme: &str, authority: &str) -> String {
     }
 }
 
-/// Returns what a careless reader takes for the host; nothing if that could be a path.
+/// Returns what a careless parser takes for the host; `None` if that could be a path.
 fn careless_authority(scheme: &str, authority: &str) -> Option<String> {
     let authority = unescape_all(authority)?;
     let is_path = authority.contains(['/', '?', '#']) || authority.contains(SLASHES);
@@ -332,8 +339,8 @@ fn careless_authority(scheme: &str, authority: &str) -> Option<String> {
     (!is_path && !is_dots && !is_login).then(|| fold_host(scheme, &authority))
 }
 
-/// Returns query and fragment with every escape undone; nothing if a reader who takes them for a part
-/// of the path would be led elsewhere.
+/// Returns query and fragment with every escape decoded; `None` if a parser that takes them for a
+/// part of the path would be led elsewhere.
 fn careless_rest(rest: &str) -> Option<String> {
     let rest = unescape_all(rest)?;
     let ends = |c: char| matches!(c, '/' | '?' | '#') || SLASHES.contains(&c);
@@ -342,14 +349,14 @@ fn careless_rest(rest: &str) -> Option<String> {
     (!leads).then_some(rest)
 }
 
-/// Undoes the escapes of characters that need none (RFC 3986 §2.3).
+/// Decodes the escapes of characters that need none (RFC 3986 §2.3).
 fn unescape_plain(text: &str) -> String {
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     unescape_some(text, plain)
 }
 
-/// Undoes all escapes but of characters that mean something else without one (RFC 3986 §2.2).
+/// Decodes all escapes except those of reserved characters (RFC 3986 §2.2).
 fn unescape_proper(text: &str) -> String {
     let reserved = |byte: u8| b"%:/?#[]@!$&'()*+,;=".contains(&byte) || byte.is_ascii_control();
     unescape_some(text, |byte| !reserved(byte))
@@ -366,8 +373,7 @@ fn unescape_some(text: &str, wanted: impl Fn(u8) -> bool) -> String {
     text
 }
 
-/// Undoes all escapes, and those that this brings to light; nothing if there is no end to it, or no
-/// text comes of it.
+/// Decodes all escapes, repeatedly; `None` if there is no end to it, or the result is not text.
 fn unescape_all(text: &str) -> Option<String> {
     let mut text = text.to_owned();
     for _ in 0..=MOST_ROUNDS {

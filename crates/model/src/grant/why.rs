@@ -1,105 +1,284 @@
-//! Why an agent may use a tool, or may not: the rules of a call with their reasons, in the order in
-//! which a call meets them.
+//! Why an agent may use a tool, or may not: the checks of a call in their order, each with its
+//! result.
 //!
-//! Decides by the very patterns that [`GrantSet::check`](super::GrantSet::check) decides by; what the
-//! server offers is told by whoever asks. Entry point: [`Question::judge`].
+//! Uses the same set as [`GrantSet::decide`](super::GrantSet::decide); the caller supplies what the
+//! server offers and any other obstacle. Entry point: [`Question::judge`].
 
-use super::{Asked, Grant, MethodClass, ToolFilter};
-use crate::id::{AgentName, ServerName};
+use super::set::GrantSet;
+use super::{AccessRequest, Arguments, Effect, MethodClass, ReadOnlyHint, Refusal, Verdict};
+use crate::id::{AgentName, GrantId, ServerName};
+use crate::jsonrpc::Raw;
 use crate::status::ServerState;
 
-/// Who wants to use what.
+/// The question whether an agent may use a tool.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// The agent.
     pub agent: &'a AgentName,
-    /// What was granted to it.
-    pub grants: &'a [Grant],
-    /// What it sees of that.
-    pub filter: &'a ToolFilter,
+    /// What it may use.
+    pub set: &'a GrantSet,
     /// The server.
     pub server: &'a ServerName,
     /// The server's own name for the tool.
     pub tool: &'a str,
-    /// What the server makes of it.
+    /// The tool's hint.
+    pub hint: ReadOnlyHint,
+    /// The arguments of the call, if given.
+    pub arguments: Option<Raw<'a>>,
+    /// What the server offers.
     pub offer: Offer<'a>,
 }
 
-/// What a server makes of one of its tools.
+/// The state of a tool at its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer<'a> {
     /// It is in the catalog.
     Offered(ServerState),
-    /// The server has it, and it is left out for this reason.
+    /// The server lists it, but it is left out for this reason.
     LeftOut(&'a str),
     /// The server is ready and has no such tool.
     Missing,
-    /// Its list could not be read for this reason: it is not listed, and calls by name are sent.
+    /// Its list could not be read for this reason: it is not listed, but calls by name are sent.
     Unlisted(&'a str),
-    /// Nobody knows yet: the server is on its way up, or comes up when it is called.
+    /// Unknown yet: the server is starting, or starts when it is called.
     Coming(ServerState),
-    /// Nobody knows: the server is not there.
+    /// Unknown: the server is down.
     Away {
         /// Its state.
         state: ServerState,
-        /// Why it is there.
+        /// Why it is in that state.
         reason: Option<&'a str>,
     },
+}
+
+/// The subject of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// Whether the agent, the server or the tool is suspended.
+    Suspension,
+    /// The decision of the grants.
+    Grant,
+    /// The agent's filter.
+    Filter,
+    /// The state of the tool at its server.
+    Server,
+    /// Whether another tool has the same name.
+    Collision,
+    /// Whether this version of the tool is approved.
+    Version,
+    /// Whether the arguments fit the schema.
+    Schema,
+}
+
+impl Check {
+    /// Returns the name of the check.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Suspension => "suspension",
+            Self::Grant => "grant",
+            Self::Filter => "filter",
+            Self::Server => "server",
+            Self::Collision => "collision",
+            Self::Version => "version",
+            Self::Schema => "schema",
+        }
+    }
+}
+
+/// The result of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepResult {
+    /// The call continues.
+    Passes,
+    /// The call waits for an approver.
+    Asks,
+    /// The call is refused.
+    Stops,
+    /// A remark; the call continues.
+    Notes,
+}
+
+impl StepResult {
+    /// Returns the result as a keyword.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passes => "passes",
+            Self::Asks => "asks",
+            Self::Stops => "stops",
+            Self::Notes => "notes",
+        }
+    }
+}
+
+/// One step of the explanation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The subject.
+    pub check: Check,
+    /// The result.
+    pub result: StepResult,
+    /// The reason, for people.
+    pub text: String,
+    /// The grant that decided, if any.
+    pub grant: Option<GrantId>,
+}
+
+impl Step {
+    /// Creates a step without a grant.
+    pub fn new(check: Check, result: StepResult, text: impl Into<String>) -> Self {
+        Self {
+            check,
+            result,
+            text: text.into(),
+            grant: None,
+        }
+    }
 }
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// Whether a call would be let through.
-    pub allowed: bool,
-    /// What speaks for it and against it.
-    pub reasons: Vec<String>,
+    /// The steps, in the order of a call.
+    pub steps: Vec<Step>,
+}
+
+impl Judgement {
+    /// Returns whether a call would be allowed, or held for an approver.
+    pub fn is_allowed(&self) -> bool {
+        self.steps
+            .iter()
+            .all(|step| step.result != StepResult::Stops)
+    }
+
+    /// Returns the result as a keyword: `allow`, `ask` or `deny`.
+    pub fn as_str(&self) -> &'static str {
+        let asks = self
+            .steps
+            .iter()
+            .any(|step| step.result == StepResult::Asks);
+        match (self.is_allowed(), asks) {
+            (false, _) => "deny",
+            (true, true) => "ask",
+            (true, false) => "allow",
+        }
+    }
 }
 
 impl Question<'_> {
-    /// Answers with every reason.
+    /// Evaluates all steps.
     pub fn judge(&self) -> Judgement {
-        let names_it = |grant: &&Grant| {
-            let is_server = grant.server.matches(self.server.as_str());
-            is_server && grant.covers(MethodClass::Tool, Some(&Asked::new(self.tool)))
-        };
-        let granting = self.grants.iter().find(names_it);
-        let mut reasons = vec![match granting {
-            Some(grant) => format!("granted by `{}`", grant.pattern()),
-            None => format!("no grant of `{}` names it", self.agent),
-        }];
-        let (is_seen, why) = self.seen();
-        reasons.extend(why);
-        let (is_offered, why) = self.offered();
-        reasons.push(why);
-        Judgement {
-            allowed: granting.is_some() && is_seen && is_offered,
-            reasons,
-        }
+        let mut steps = self.granted();
+        steps.extend(self.seen());
+        steps.push(self.offered());
+        Judgement { steps }
     }
 
-    fn seen(&self) -> (bool, Option<String>) {
-        let (include, exclude) = self.filter.naming(self.server, self.tool);
+    fn granted(&self) -> Vec<Step> {
+        let request = AccessRequest {
+            class: MethodClass::Tool,
+            server: self.server,
+            item: Some(self.tool),
+            arguments: match self.arguments {
+                Some(arguments) => Arguments::Given(Some(arguments)),
+                None => Arguments::NotYet,
+            },
+            hint: self.hint,
+        };
+        let (verdict, grant) = self.set.decide_unfiltered(&request);
+        let named = grant.map(|bound| {
+            let (text, to) = (bound.grant.pattern(), &bound.principal);
+            match to.is_agent() || bound.id.is_none() {
+                true => format!("`{text}`"),
+                false => format!("`{text}` of {to}"),
+            }
+        });
+        let named = named.unwrap_or_default();
+        let (result, text) = match verdict {
+            Verdict::Allow | Verdict::Undecided => {
+                (StepResult::Passes, format!("granted by {named}"))
+            }
+            Verdict::Ask => {
+                let text = format!("each call waits for an approver: {named}");
+                (StepResult::Asks, text)
+            }
+            Verdict::Deny(Refusal::Denied) => (StepResult::Stops, format!("denied by {named}")),
+            Verdict::Deny(Refusal::Condition) => {
+                let text = format!("{named} does not allow these arguments");
+                (StepResult::Stops, text)
+            }
+            Verdict::Deny(Refusal::Unbound | Refusal::Hidden) => {
+                let text = format!("no grant of `{}` names it", self.agent);
+                (StepResult::Stops, text)
+            }
+        };
+        let mut steps = vec![Step {
+            check: Check::Grant,
+            result,
+            text,
+            grant: grant.and_then(|grant| grant.id),
+        }];
+        if self.arguments.is_none() && verdict.is_open() {
+            steps.extend(self.depending(&request));
+        }
+        if !self.set.trusts(self.server) && !verdict.is_open() && self.reads_only(&request) {
+            let text = format!(
+                "its annotations are not trusted: `grants.trust_annotations` does not name `{}`",
+                self.server
+            );
+            steps.push(Step::new(Check::Grant, StepResult::Notes, text));
+        }
+        steps
+    }
+
+    /// Returns the grants that depend on arguments, which were not given.
+    fn depending(&self, request: &AccessRequest<'_>) -> Vec<Step> {
+        let about = self.set.about(request);
+        let about = about.filter(|bound| !bound.grant.conditions().is_empty());
+        let step = |bound: &super::BoundGrant| {
+            let word = match bound.grant.effect() {
+                Effect::Allow => "allows",
+                Effect::Ask => "asks for",
+                Effect::Deny => "denies",
+            };
+            Step {
+                check: Check::Grant,
+                result: StepResult::Notes,
+                text: format!("`{}` {word} some arguments", bound.grant.pattern()),
+                grant: bound.id,
+            }
+        };
+        about.map(step).collect()
+    }
+
+    fn reads_only(&self, request: &AccessRequest<'_>) -> bool {
+        let mut about = self.set.about(request);
+        about.any(|bound| bound.grant.is_of_read_only_tools())
+    }
+
+    fn seen(&self) -> Option<Step> {
+        let filter = self.set.filter();
+        let (include, exclude) = filter.naming(self.server, self.tool);
+        let step = |result, text: String| Some(Step::new(Check::Filter, result, text));
         if let Some(pattern) = exclude {
-            let why = format!("hidden by the agent's filter: `{pattern}` is excluded");
-            return (false, Some(why));
+            let text = format!("hidden by the agent's filter: `{pattern}` is excluded");
+            return step(StepResult::Stops, text);
         }
         match include {
             Some(pattern) => {
-                let why = format!("`{pattern}` of the agent's filter includes it");
-                (true, Some(why))
+                let text = format!("`{pattern}` of the agent's filter includes it");
+                step(StepResult::Passes, text)
             }
-            None if self.filter.include().next().is_none() => (true, None),
+            None if filter.include().next().is_none() => None,
             None => {
-                let why = "hidden by the agent's filter: it is not among what is included";
-                (false, Some(why.to_owned()))
+                let text = "hidden by the agent's filter: it is not among what is included";
+                step(StepResult::Stops, text.to_owned())
             }
         }
     }
 
-    fn offered(&self) -> (bool, String) {
+    fn offered(&self) -> Step {
         let (server, tool) = (self.server, self.tool);
-        match self.offer {
+        let (is_offered, text) = match self.offer {
             Offer::Offered(state) => {
                 let state = shown(state);
                 (true, format!("server `{server}` is {state} and offers it"))
@@ -120,7 +299,16 @@ impl Question<'_> {
                 let why = reason.map_or_else(String::new, |why| format!(": {why}"));
                 (false, format!("server `{server}` is {}{why}", shown(state)))
             }
-        }
+        };
+        let result = match is_offered {
+            true => StepResult::Passes,
+            false => StepResult::Stops,
+        };
+        let check = match self.offer {
+            Offer::LeftOut(reason) if reason.starts_with("quarantined") => Check::Version,
+            _ => Check::Server,
+        };
+        Step::new(check, result, text)
     }
 }
 
@@ -131,7 +319,7 @@ fn shown(state: ServerState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grant::{GrantSet, Verdict};
+    use crate::grant::{Grant, GrantSet, ToolFilter};
 
     fn judged(
         grants: &[&str],
@@ -139,31 +327,30 @@ mod tests {
         tool: &str,
         offer: Offer<'_>,
     ) -> (bool, String) {
-        let grants = grants.iter().map(|text| {
-            let (server, item) = text.split_once(':').unwrap_or(("*", "*"));
-            Grant::new(server, item, None).unwrap()
-        });
+        let grants = grants.iter().map(|text| Grant::parse(text).unwrap());
         let grants: Vec<Grant> = grants.collect();
         let filter = ToolFilter::new(include, exclude).unwrap();
         let (agent, server) = ("x".parse().unwrap(), "files".parse().unwrap());
+        let set = GrantSet::filtered(grants, filter);
         let question = Question {
             agent: &agent,
-            grants: &grants,
-            filter: &filter,
+            set: &set,
             server: &server,
             tool,
+            hint: ReadOnlyHint::NotKnown,
+            arguments: None,
             offer,
         };
         let judged = question.judge();
-        // What is told is what happens.
-        let set = GrantSet::filtered(grants, filter);
-        let verdict = set.check(MethodClass::Tool, &server, Some(tool)) == Verdict::Allowed;
+        // The explanation agrees with the decision.
+        let is_shown = set.shows(MethodClass::Tool, &server, Some(tool));
         let is_offered = !matches!(
             offer,
             Offer::LeftOut(_) | Offer::Missing | Offer::Away { .. }
         );
-        assert_eq!(judged.allowed, verdict && is_offered, "{judged:?}");
-        (judged.allowed, judged.reasons.join("; "))
+        assert_eq!(judged.is_allowed(), is_shown && is_offered, "{judged:?}");
+        let reasons: Vec<_> = judged.steps.iter().map(|step| step.text.as_str()).collect();
+        (judged.is_allowed(), reasons.join("; "))
     }
 
     #[test]
@@ -226,5 +413,41 @@ mod tests {
             judged(&["*"], all, "read", Offer::Coming(ServerState::Idle)),
             (true, waits.to_owned())
         );
+    }
+
+    #[test]
+    fn denies_asks_and_conditions_are_told() {
+        let (ready, all) = (Offer::Offered(ServerState::Ready), (&[][..], &[][..]));
+        let (allowed, why) = judged(&["*", "deny files:re*"], all, "read", ready);
+        assert!(
+            !allowed && why.starts_with("denied by `deny files:re*`; "),
+            "{why}"
+        );
+        let (allowed, why) = judged(&["*", "ask files:read"], all, "read", ready);
+        assert!(allowed && why.starts_with("each call waits for an approver: `ask files:read`; "));
+        let conditional = ["files:read when /path prefix \"/srv/\""];
+        let (allowed, why) = judged(&conditional, all, "read", ready);
+        assert!(allowed && why.contains("allows some arguments"), "{why}");
+        let (allowed, why) = judged(&["files:read_only:*"], all, "read", ready);
+        assert!(
+            !allowed && why.contains("annotations are not trusted"),
+            "{why}"
+        );
+        let set = GrantSet::new(conditional.map(|text| Grant::parse(text).unwrap()).to_vec());
+        let (agent, server) = ("x".parse().unwrap(), "files".parse().unwrap());
+        let asked = |arguments: &'static str| {
+            let question = Question {
+                agent: &agent,
+                set: &set,
+                server: &server,
+                tool: "read",
+                hint: ReadOnlyHint::NotKnown,
+                arguments: Some(Raw::trusted(arguments)),
+                offer: ready,
+            };
+            question.judge().as_str()
+        };
+        assert_eq!(asked(r#"{"path":"/srv/a"}"#), "allow");
+        assert_eq!(asked(r#"{"path":"/etc/a"}"#), "deny");
     }
 }

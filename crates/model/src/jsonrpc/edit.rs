@@ -12,7 +12,7 @@ use super::text::quote_into;
 /// The member in which MCP carries metadata.
 const META: &str = "_meta";
 
-/// A raw object and what is to be changed in it.
+/// A raw object and its changes.
 #[derive(Debug, Clone)]
 pub struct Edit<'a> {
     object: Raw<'a>,
@@ -20,7 +20,7 @@ pub struct Edit<'a> {
     meta: Vec<Change<'a>>,
 }
 
-/// A value that is borrowed or our own.
+/// A borrowed or owned value.
 #[derive(Debug, Clone)]
 enum Value<'a> {
     Slice(Raw<'a>),
@@ -30,7 +30,7 @@ enum Value<'a> {
 #[derive(Debug, Clone)]
 struct Change<'a> {
     key: Cow<'a, str>,
-    /// The new value, or nothing if the member is to go.
+    /// The new value, or `None` to remove the member.
     value: Option<Value<'a>>,
 }
 
@@ -44,7 +44,7 @@ impl Change<'_> {
 }
 
 impl<'a> Edit<'a> {
-    /// Begins with an object as it is.
+    /// Starts with an unchanged object.
     pub fn new(object: Raw<'a>) -> Self {
         Self {
             object,
@@ -59,7 +59,7 @@ impl<'a> Edit<'a> {
         self
     }
 
-    /// Sets a member to a value made for it.
+    /// Sets a member to an owned value.
     pub fn set_buf(&mut self, key: &'a str, value: RawBuf) -> &mut Self {
         change(&mut self.members, key, Some(Value::Buffer(value)));
         self
@@ -71,13 +71,13 @@ impl<'a> Edit<'a> {
         self
     }
 
-    /// Sets a key of `_meta`, which comes into being if it is absent.
+    /// Sets a key of `_meta`, which is created if it is absent.
     pub fn set_meta(&mut self, key: &'a str, value: Raw<'a>) -> &mut Self {
         change(&mut self.meta, key, Some(Value::Slice(value)));
         self
     }
 
-    /// Sets a key of `_meta` to a value made for it.
+    /// Sets a key of `_meta` to an owned value.
     pub fn set_meta_buf(&mut self, key: &'a str, value: RawBuf) -> &mut Self {
         change(&mut self.meta, key, Some(Value::Buffer(value)));
         self
@@ -89,12 +89,12 @@ impl<'a> Edit<'a> {
         self
     }
 
-    /// Returns whether nothing is to be changed.
+    /// Returns whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.meta.is_empty()
     }
 
-    /// Returns whether the outcome certainly holds no line break.
+    /// Returns whether the result certainly contains no line break.
     pub fn is_one_line(&self) -> bool {
         let mut changes = self
             .members

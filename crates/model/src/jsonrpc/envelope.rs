@@ -1,8 +1,8 @@
-//! Reads a message: which kind it is, and where its parts stand.
+//! Parses a message: its kind, and the positions of its parts.
 //!
-//! The top-level members are placed while the validator passes over them, so a message is read
+//! The top-level members are recorded while the validator passes over them, so a message is read
 //! exactly once. Anything but the six members of JSON-RPC 2.0 in a legal combination is refused.
-//! Entry points: [`parse`] for borrowed bytes, [`Frame::parse`] for a line or body of its own.
+//! Entry points: [`parse`] for borrowed bytes, [`Frame::parse`] for an owned line or body.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::scan::{Scanner, scan};
 use super::text::decode;
 use super::{Limits, Raw, RequestId};
 
-/// A message that was read, and whether line breaks stand between its tokens.
+/// A parsed message, and whether there are line breaks between its tokens.
 #[derive(Debug, Clone)]
 pub struct Incoming<'a> {
     /// The message.
@@ -23,11 +23,11 @@ pub struct Incoming<'a> {
 /// One of the three kinds of messages.
 #[derive(Debug, Clone)]
 pub enum Message<'a> {
-    /// Something that wants an answer.
+    /// A request, which expects a response.
     Request(Request<'a>),
-    /// Something that wants none.
+    /// A notification, which expects none.
     Notification(Notification<'a>),
-    /// An answer.
+    /// A response.
     Response(Response<'a>),
 }
 
@@ -51,16 +51,16 @@ pub struct Notification<'a> {
     pub params: Option<Raw<'a>>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Response<'a> {
     /// The id of the request it answers.
     pub id: RequestId<'a>,
-    /// What came of it.
+    /// Its result or error.
     pub outcome: Outcome<'a>,
 }
 
-/// What came of a request.
+/// The result or error of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome<'a> {
     /// A result, of any kind of value.
@@ -69,19 +69,19 @@ pub enum Outcome<'a> {
     Error(Raw<'a>),
 }
 
-/// The members of an error object that we interpret.
+/// The interpreted members of an error object.
 #[derive(Debug, Clone)]
 pub struct ErrorBody<'a> {
     /// The code.
     pub code: i64,
     /// The message.
     pub message: Cow<'a, str>,
-    /// Whatever came with it.
+    /// Additional data.
     pub data: Option<Raw<'a>>,
 }
 
 impl<'a> ErrorBody<'a> {
-    /// Reads an error object; nothing if it lacks an integer code or a message.
+    /// Reads an error object; `None` if it lacks an integer code or a message.
     pub fn read(error: Raw<'a>) -> Option<Self> {
         let (mut code, mut message, mut data) = (None, None, None);
         for member in error.members() {
@@ -101,13 +101,13 @@ impl<'a> ErrorBody<'a> {
     }
 }
 
-/// Reads one message.
+/// Parses one message.
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, WireError> {
     let text = utf8(bytes)?;
     Parts::read(text, limits).map(|parts| parts.view(text))
 }
 
-/// A message that owns its text, fit to travel from a reader to whoever waits for it.
+/// A message that owns its text, so that it can be passed between tasks.
 #[derive(Debug)]
 pub struct Frame {
     text: String,
@@ -119,12 +119,12 @@ pub struct Frame {
 pub struct Refused {
     /// Why it was refused.
     pub error: WireError,
-    /// The text, given back.
+    /// The text, returned to the caller.
     pub bytes: Vec<u8>,
 }
 
 impl Frame {
-    /// Reads one message and keeps its text, without copying it.
+    /// Parses one message and keeps its text, without copying it.
     pub fn parse(bytes: Vec<u8>, limits: &Limits) -> Result<Self, Refused> {
         let text = String::from_utf8(bytes).map_err(|error| Refused {
             error: WireError::NotUtf8 {
@@ -141,7 +141,7 @@ impl Frame {
         }
     }
 
-    /// Returns the message; costs nothing.
+    /// Returns the message; free of cost.
     pub fn incoming(&self) -> Incoming<'_> {
         self.parts.view(&self.text)
     }
@@ -167,7 +167,7 @@ const PARAMS: usize = 3;
 const RESULT: usize = 4;
 const ERROR: usize = 5;
 
-/// Where the parts of a valid message stand in its text.
+/// The positions of the parts of a valid message.
 #[derive(Debug, Clone, Copy)]
 struct Parts {
     /// The values' ranges; empty for a member that is absent.
@@ -283,7 +283,7 @@ impl Parts {
             .map(|value| Raw::scanned(value, self.line_breaks))
     }
 
-    /// Puts the parts into words. Invariant: `check` passed, so what a kind needs is there.
+    /// Builds the message from its parts. Invariant: `check` passed, so all required members exist.
     fn view<'t>(&self, text: &'t str) -> Incoming<'t> {
         let id = self.raw(text, ID).and_then(RequestId::read);
         let method = self.raw(text, METHOD).and_then(Raw::string);
@@ -306,7 +306,7 @@ impl Parts {
     }
 }
 
-/// Returns the place of a member by its key.
+/// Returns the index of a member by its key.
 #[inline]
 fn slot(key: &str, escaped: bool, at: usize) -> Result<usize, WireError> {
     match key {

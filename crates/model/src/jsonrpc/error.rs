@@ -1,7 +1,7 @@
-//! Why a message was refused, where in its bytes, and the JSON-RPC code to say so.
+//! Why a message was refused, where in its bytes, and the JSON-RPC code of the response.
 //!
-//! Made by the scanner and the envelope only; the texts never repeat more than a short,
-//! escaped piece of what the peer sent.
+//! Created by the scanner and the envelope only; the texts never repeat more than a short, escaped
+//! piece of the peer's message.
 
 use super::{INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR};
 use crate::diagnose::{Diagnose, Fault};
@@ -15,7 +15,7 @@ pub enum WireError {
         /// The first byte that is not.
         at: usize,
     },
-    /// Too long for offsets of 32 bits.
+    /// The message is too long for 32-bit offsets.
     #[error("the message has {length} bytes, more than can be handled")]
     TooLarge {
         /// Its length in bytes.
@@ -24,15 +24,15 @@ pub enum WireError {
     /// The grammar of RFC 8259 is broken.
     #[error("expected {expected} at byte {at}")]
     Syntax {
-        /// What should have stood there.
+        /// The expected token.
         expected: &'static str,
-        /// Where.
+        /// The position.
         at: usize,
     },
     /// The text stops in the middle of a value.
     #[error("the message ends at byte {at}, expected {expected}")]
     Truncated {
-        /// What should have followed.
+        /// The expected token.
         expected: &'static str,
         /// Where the text ends.
         at: usize,
@@ -65,7 +65,7 @@ pub enum WireError {
     /// A JSON-RPC batch.
     #[error("batches are not accepted")]
     Batch,
-    /// A member that no message has.
+    /// A member that is not part of any message.
     #[error("unknown member `{name}` at byte {at}")]
     UnknownMember {
         /// Its name, escaped for display and cut.
@@ -92,7 +92,7 @@ pub enum WireError {
     /// The id is neither a string nor a number.
     #[error("member `id` must be a string or a number")]
     BadId,
-    /// An answer without an id.
+    /// A response without an id.
     #[error("an answer needs an `id`")]
     MissingId,
     /// The method is not a string.
@@ -113,18 +113,18 @@ pub enum WireError {
     /// Neither `method` nor `result` nor `error`.
     #[error("a message needs one of `method`, `result` and `error`")]
     Nothing,
-    /// Members of a request and of an answer together.
+    /// Members of a request and of a response together.
     #[error("member `{member}` does not belong in {place}")]
     Misplaced {
-        /// The member that does not fit.
+        /// The misplaced member.
         member: &'static str,
-        /// The kind of message it stands in.
+        /// The kind of message that contains it.
         place: &'static str,
     },
 }
 
 impl WireError {
-    /// Returns the JSON-RPC error code an answer to the sender carries.
+    /// Returns the JSON-RPC code of the response to the sender.
     pub fn rpc_code(&self) -> i64 {
         match self {
             Self::NotUtf8 { .. }
@@ -183,7 +183,7 @@ impl Diagnose for WireError {
     }
 }
 
-/// Returns `text` fit for a message: control characters escaped, cut to 64 characters.
+/// Returns `text` for an error message: control characters escaped, truncated to 64 characters.
 pub(super) fn shown(text: &str) -> String {
     const LONGEST: usize = 64;
     let mut out: String = text

@@ -13,7 +13,7 @@ use super::text::decode;
 /// Objects up to this many keys are compared key by key.
 const FEW: usize = 16;
 
-/// Stacks beyond this many entries are given back after use.
+/// Stacks with more entries are freed after use.
 const KEPT: usize = 4096;
 
 /// The stacks of a scan, reused from message to message.
@@ -35,7 +35,7 @@ pub(super) enum Frame {
 
 #[derive(Debug, Clone, Copy)]
 struct Key {
-    /// Equal for equal decoded keys, cheap, not proof against an adversary.
+    /// Equal for equal decoded keys, cheap, but not collision resistant.
     fingerprint: u64,
     start: u32,
     end: u32,
@@ -54,7 +54,7 @@ impl Key {
 }
 
 impl Scratch {
-    /// Forgets the last scan, and gives back stacks that grew beyond the ordinary.
+    /// Clears the last scan, and frees stacks that are unusually large.
     pub(super) fn reset(&mut self) {
         self.frames.clear();
         self.keys.clear();
@@ -136,7 +136,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Compares all keys from `base` on; an adversary cannot choose keys that fall together.
+    /// Compares all keys from `base` on; an attacker cannot choose keys whose hashes collide.
     #[cold]
     fn compare_many(&mut self, text: &str, base: usize) -> Result<(), WireError> {
         let hash = RandomState::new();

@@ -1,8 +1,8 @@
-//! Messages for line-framed links (stdio, SSE): one message, one line, by construction.
+//! Messages for line-framed links (stdio, SSE): one message per line, by construction.
 //!
-//! A raw value may hold line breaks between its tokens, and with them a whole hidden message
-//! (fault S21). A [`OneLine`] can only be made here, where such a value is minified first, so a
-//! link that takes nothing else cannot be tricked.
+//! A raw value may contain line breaks between its tokens, and with them a whole hidden message
+//! (fault S21). A [`OneLine`] can only be created here, where such a value is minified first, so a
+//! link that accepts nothing else is safe.
 
 use super::RequestId;
 use super::walk::{skip_space, skip_string};
@@ -13,7 +13,7 @@ use super::write::{Payload, write_error, write_notification, write_request, writ
 pub struct OneLine(Vec<u8>);
 
 impl OneLine {
-    /// Writes a request with an id of our own.
+    /// Writes a request with an id of the gateway.
     pub fn request(id: u64, method: &str, params: Option<Payload<'_>>) -> Self {
         Self::write(params, |out| write_request(out, id, method, params))
     }
@@ -23,12 +23,12 @@ impl OneLine {
         Self::write(params, |out| write_notification(out, method, params))
     }
 
-    /// Writes an answer with a result.
+    /// Writes a response with a result.
     pub fn result(id: RequestId<'_>, result: Payload<'_>) -> Self {
         Self::write(Some(result), |out| write_result(out, id, result))
     }
 
-    /// Writes an answer with an error.
+    /// Writes a response with an error.
     pub fn error(
         id: Option<RequestId<'_>>,
         code: i64,
@@ -78,7 +78,7 @@ fn minified(json: &[u8]) -> Vec<u8> {
     for (start, end) in runs(json) {
         out.extend_from_slice(&json[start..end]);
     }
-    // Nothing is left to find in valid JSON; the promise of the type does not rest on that.
+    // Valid JSON has no line breaks left here; this makes sure.
     for byte in &mut out {
         if matches!(byte, b'\n' | b'\r') {
             *byte = b' ';
@@ -87,7 +87,7 @@ fn minified(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the ranges between white space, strings as a whole.
+/// Returns the ranges between white space; strings are kept whole.
 fn runs(json: &[u8]) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,8 +1,8 @@
 //! Raw JSON: a slice of text known to be one valid value, read without building a tree.
 //!
-//! A [`Raw`] comes from [`parse`](super::parse) or [`validate`](super::validate), or is text of
-//! our own; it remembers whether it may hold line breaks, so that writing it onto a line-framed
-//! link costs nothing when it does not. [`RawBuf`] is the same with its own memory.
+//! A [`Raw`] comes from [`parse`](super::parse) or [`validate`](super::validate), or is written by
+//! Gantry; it remembers whether it may contain line breaks, so that writing it to a line-framed
+//! link is free when it does not. [`RawBuf`] is the same with its own memory.
 
 use std::borrow::Cow;
 
@@ -50,18 +50,18 @@ impl<'a> Raw<'a> {
         one_line: true,
     };
 
-    /// The string `complete`, the ordinary type of a result.
+    /// The string `complete`, the usual type of a result.
     pub const COMPLETE: Raw<'static> = Raw {
         text: "\"complete\"",
         one_line: true,
     };
-    /// The string `private`, the cache scope of everything we answer.
+    /// The string `private`, the cache scope of all responses.
     pub const PRIVATE: Raw<'static> = Raw {
         text: "\"private\"",
         one_line: true,
     };
 
-    /// Takes text that is known to be one valid JSON value: written by us, or checked before.
+    /// Wraps text that is known to be one valid JSON value: written by Gantry, or already checked.
     pub fn trusted(text: &'a str) -> Self {
         debug_assert!(
             super::validate(text, &super::Limits { max_depth: 1 << 16 }).is_ok(),
@@ -73,7 +73,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Takes text that is known to be one valid JSON value, to be read: it is not looked through for
+    /// Wraps text that is known to be one valid JSON value, for reading only: skips the search for
     /// line breaks.
     pub fn known(text: &'a str) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl<'a> Raw<'a> {
         self.text
     }
 
-    /// Returns whether the text certainly holds no line break.
+    /// Returns whether the text certainly contains no line break.
     #[inline]
     pub fn is_one_line(self) -> bool {
         self.one_line
@@ -149,7 +149,7 @@ impl<'a> Raw<'a> {
         self.text.parse().ok()
     }
 
-    /// Returns the value of an object's member; nothing if it is not an object.
+    /// Returns the value of an object's member; `None` if it is not an object.
     pub fn get(self, key: &str) -> Option<Self> {
         self.members()
             .find(|member| member.is(key))
@@ -173,7 +173,7 @@ impl<'a> Raw<'a> {
         Items { raw: self, at }
     }
 
-    /// Reads the value into a type of serde's.
+    /// Deserializes the value with serde.
     pub fn deserialize<T: serde::Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.text)
     }
@@ -197,7 +197,7 @@ impl<'a> Raw<'a> {
 /// A member of a raw object.
 #[derive(Debug, Clone, Copy)]
 pub struct Member<'a> {
-    /// The key as it stands in the text, quotes included.
+    /// The key as written in the text, including quotes.
     pub key: Raw<'a>,
     /// The value.
     pub value: Raw<'a>,
@@ -266,14 +266,14 @@ pub struct RawBuf {
 }
 
 impl RawBuf {
-    /// Makes a JSON string of `text`.
+    /// Creates a JSON string.
     pub fn string(text: &str) -> Self {
         let mut out = Vec::with_capacity(text.len() + 2);
         quote_into(&mut out, text);
         Self::written(out, true)
     }
 
-    /// Makes a JSON number of `value`.
+    /// Creates a JSON number.
     pub fn integer(value: i64) -> Self {
         Self {
             text: value.to_string(),
@@ -281,7 +281,7 @@ impl RawBuf {
         }
     }
 
-    /// Writes a value of serde's as JSON.
+    /// Serializes a value with serde.
     pub fn serialize<T: serde::Serialize>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::to_string(value).map(|text| Self {
             text,
@@ -289,7 +289,7 @@ impl RawBuf {
         })
     }
 
-    /// Takes text that is known to be one valid JSON value: written by us, or checked before.
+    /// Wraps text that is known to be one valid JSON value: written by Gantry, or already checked.
     pub fn trusted(text: String) -> Self {
         let one_line = Raw::trusted(&text).is_one_line();
         Self { text, one_line }

@@ -1,8 +1,8 @@
 //! JSON-RPC ids and progress tokens: a string or a number, kept byte for byte.
 //!
 //! Equality is by exact type (`"1"` is not `1`) and by value (`1.0` is `1`, `"\u0061"` is `"a"`).
-//! Numbers are compared as decimals, never as floats, so neighbours beyond 2^53 stay apart. Only an id
-//! of our own may come back as a text of its digits: see [`RequestId::matches_u64`].
+//! Numbers are compared as decimals, never as floats, so neighbours beyond 2^53 stay distinct. Only
+//! ids of the gateway may come back as a string of their digits: see [`RequestId::matches_u64`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ pub enum RequestId<'a> {
 }
 
 impl<'a> RequestId<'a> {
-    /// Reads an id; nothing if the value is neither a string nor a number.
+    /// Reads an id; `None` if the value is neither a string nor a number.
     pub fn read(raw: Raw<'a>) -> Option<Self> {
         match raw.kind() {
             RawKind::Number => Some(Self::Number(raw.text())),
@@ -37,12 +37,12 @@ impl<'a> RequestId<'a> {
         }
     }
 
-    /// Returns the id as one of our own minted numbers: an integer, a float form of one, or a text of
-    /// its digits, which peers make of it that keep ids as texts. Nothing else that we mint is a text,
-    /// so that it cannot be mistaken.
+    /// Returns the id as a number of the gateway: an integer, the same as a float, or a string of
+    /// its digits, as some peers return it. The gateway itself creates no string ids, so this is
+    /// unambiguous.
     pub fn matches_u64(&self) -> Option<u64> {
         match self {
-            // Our own ids come back as we wrote them, nearly always.
+            // Ids of the gateway nearly always come back unchanged.
             Self::Number(text) => match text.parse::<u64>() {
                 Ok(value) => Some(value),
                 Err(_) => u64::try_from(exact_integer(text)?).ok(),
@@ -137,7 +137,7 @@ impl Hash for OwnedRequestId {
     }
 }
 
-/// Returns the exact value of a JSON number that is an integer in any spelling.
+/// Returns the exact value of a JSON number that is an integer, however it is written.
 fn exact_integer(number: &str) -> Option<i128> {
     let (negative, number) = match number.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -1,13 +1,13 @@
 //! Finds the id in a message that was refused, so that the right call can be failed.
 //!
-//! The text is not trusted: what is found here may only end a call of the very peer that sent
-//! it, or be echoed in an error answer. Never used to deliver a result.
+//! The text is untrusted: the id may only end a call of the peer that sent it, or be echoed in an
+//! error response. Never used to deliver a result.
 
 use super::walk::{next_member, skip_space, skip_value};
 use super::{RequestId, WireError};
 
-/// Returns the id of a refused message, if it has exactly one that can be read before the
-/// place where the text breaks down.
+/// Returns the id of a refused message, if there is exactly one before the point where the text
+/// becomes invalid.
 pub fn salvage_id(bytes: &[u8]) -> Option<RequestId<'_>> {
     let start = skip_space(bytes, 0);
     if bytes.get(start) != Some(&b'{') {
@@ -27,14 +27,14 @@ pub fn salvage_id(bytes: &[u8]) -> Option<RequestId<'_>> {
     found
 }
 
-/// Returns the id that the refusal of a message carries: its own if only its params are wrong, since
-/// then it is a request whose id was read; else none, as JSON-RPC wants it.
+/// Returns the id for the error response to a refused message: its own if only its params are
+/// wrong; otherwise `None`, as JSON-RPC requires.
 pub fn answered_id<'a>(bytes: &'a [u8], error: &WireError) -> Option<RequestId<'a>> {
     let is_request = matches!(error, WireError::BadParams | WireError::PositionalParams);
     is_request.then(|| salvage_id(bytes))?
 }
 
-/// What an answer with the id `null` says.
+/// The content of a response with the id `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unaddressed {
     /// A result, which JSON-RPC allows only with an id.
@@ -43,7 +43,7 @@ pub enum Unaddressed {
     Error(i64),
 }
 
-/// Returns what a refused message says if it is an answer with the id `null`, and nothing else.
+/// Returns the content of a refused message if it is a response with the id `null`.
 pub fn salvage_unaddressed(bytes: &[u8]) -> Option<Unaddressed> {
     let text = std::str::from_utf8(bytes).ok()?;
     let message = super::validate(text, &super::Limits::default()).ok()?;
@@ -60,8 +60,8 @@ pub fn salvage_unaddressed(bytes: &[u8]) -> Option<Unaddressed> {
     }
 }
 
-/// Returns the id that stands at the very end of a message whose beginning is lost: the last or
-/// the last but one member before the final brace.
+/// Returns the id at the very end of a message whose beginning is lost: the last or the second to
+/// last member before the final brace.
 pub fn salvage_id_from_tail(tail: &[u8]) -> Option<RequestId<'_>> {
     const KEY: &[u8] = b"\"id\"";
     let tail = tail.trim_ascii_end();

@@ -27,7 +27,7 @@ pub fn validate<'a>(text: &'a str, limits: &Limits) -> Result<Raw<'a>, WireError
     })
 }
 
-/// Runs `work` with a scanner over `text`, on this thread's scratch space.
+/// Runs `work` with a scanner over `text`, using this thread's scratch space.
 pub(super) fn scan<'t, T>(
     text: &'t str,
     limits: &Limits,
@@ -51,19 +51,19 @@ pub(super) fn scan<'t, T>(
     })
 }
 
-/// A position in a text, everything before which is valid.
+/// A position in a text; everything before it is valid.
 pub(super) struct Scanner<'t, 's> {
     text: &'t str,
     /// The index of the next byte.
     pub(super) at: usize,
-    /// Whether a line break stood between two tokens so far.
+    /// Whether there was a line break between two tokens so far.
     pub(super) line_breaks: bool,
     max_depth: usize,
     scratch: &'s mut Scratch,
 }
 
 impl Scanner<'_, '_> {
-    /// Skips white space and returns the next byte without taking it, or 0 at the end.
+    /// Skips white space and returns the next byte without consuming it, or 0 at the end.
     #[inline]
     pub(super) fn token(&mut self) -> u8 {
         match self.text.as_bytes().get(self.at) {
@@ -90,7 +90,7 @@ impl Scanner<'_, '_> {
         found
     }
 
-    /// Takes `byte` if it is the next token.
+    /// Consumes `byte` if it is the next token.
     #[inline]
     pub(super) fn take(&mut self, byte: u8, expected: &'static str) -> Result<(), WireError> {
         if self.token() == byte && self.at < self.text.len() {
@@ -111,7 +111,7 @@ impl Scanner<'_, '_> {
         }
     }
 
-    /// Takes a string and returns the range between its quotes, and whether it holds escapes.
+    /// Consumes a string and returns the range between its quotes, and whether it contains escapes.
     #[inline]
     pub(super) fn string(&mut self) -> Result<((usize, usize), bool), WireError> {
         if self.token() != b'"' {
@@ -123,7 +123,7 @@ impl Scanner<'_, '_> {
         Ok(((start, end), escaped))
     }
 
-    /// Takes one whole value that stands inside `outside` open objects and arrays.
+    /// Consumes one whole value inside `outside` open objects and arrays.
     pub(super) fn value(&mut self, outside: usize) -> Result<(), WireError> {
         let floor = self.scratch.depth();
         loop {
@@ -175,7 +175,7 @@ impl Scanner<'_, '_> {
         }
     }
 
-    /// Takes an opening bracket; returns whether something follows inside it.
+    /// Consumes an opening bracket; returns whether something follows inside it.
     #[inline]
     fn open(&mut self, outside: usize, closing: u8) -> Result<bool, WireError> {
         if outside + self.scratch.depth() >= self.max_depth {
@@ -198,7 +198,7 @@ impl Scanner<'_, '_> {
         Ok(true)
     }
 
-    /// Takes a key of the innermost object, and its colon.
+    /// Consumes a key of the innermost object, and its colon.
     #[inline]
     fn key(&mut self) -> Result<(), WireError> {
         if self.token() != b'"' {

@@ -1,7 +1,7 @@
 //! JSON strings: finding their end fast, checking their escapes, decoding and writing them.
 //!
-//! Short strings are searched a word at a time, long ones in blocks the compiler turns into
-//! vector instructions. Works on bytes and never looks behind the closing quote.
+//! Short strings are searched a word at a time, long ones in blocks that the compiler vectorizes.
+//! Works on bytes and never reads beyond the closing quote.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 const BLOCK: usize = 64;
 
-/// Returns the index of the closing quote and whether the string holds escapes; `from` is the
-/// index behind the opening quote.
+/// Returns the index of the closing quote and whether the string contains escapes; `from` is the
+/// index after the opening quote.
 #[inline]
 pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<(usize, bool), WireError> {
     let at = next_special(bytes, from);
@@ -22,7 +22,7 @@ pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<(usize, bool), Wir
     escaped_end(bytes, at).map(|end| (end, true))
 }
 
-/// Goes on from the first byte that is not plain.
+/// Continues from the first byte that is not plain.
 #[inline(never)]
 fn escaped_end(bytes: &[u8], from: usize) -> Result<usize, WireError> {
     let mut at = from;
@@ -95,7 +95,7 @@ fn is_special(byte: u8) -> bool {
 }
 
 /// Marks special bytes by their high bit. Only the lowest mark is exact (a borrow may mark bytes
-/// above it), which is all that is asked for.
+/// above it), which suffices.
 #[inline]
 fn specials_in(word: u64) -> u64 {
     let quote = word ^ (LOW_BITS * b'"' as u64);
@@ -113,7 +113,7 @@ fn has_special(block: &[u8; BLOCK]) -> bool {
         != 0
 }
 
-/// Returns the index behind the escape that begins at `at`, a surrogate pair as a whole.
+/// Returns the index after the escape that begins at `at`; a surrogate pair counts as one.
 fn escape_end(bytes: &[u8], at: usize) -> Result<usize, WireError> {
     match bytes.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
@@ -158,7 +158,7 @@ fn hex4(bytes: &[u8], at: usize) -> Result<u32, WireError> {
     Ok(value)
 }
 
-/// Returns what stands between the quotes of a valid JSON string, escapes resolved.
+/// Returns the content of a valid JSON string, escapes decoded.
 pub(super) fn decode(inner: &str) -> Cow<'_, str> {
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return Cow::Borrowed(inner);
@@ -204,7 +204,7 @@ fn decode_escape(bytes: &[u8]) -> (char, usize) {
     (simple, 2)
 }
 
-/// Appends `text` as a JSON string, quotes included.
+/// Appends `text` as a JSON string, including quotes.
 pub fn quote_into(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let bytes = text.as_bytes();

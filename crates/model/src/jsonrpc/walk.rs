@@ -1,7 +1,7 @@
-//! Steps over JSON text that was already checked, without looking at its grammar again.
+//! Steps over JSON text that was already checked, without checking its grammar again.
 //!
-//! On text that was not checked the steps may be nonsense, but they always end, never panic, and
-//! only ever stop at ASCII bytes; the salvage of ids relies on that.
+//! On unchecked text the results may be meaningless, but the steps always end, never panic, and
+//! only stop at ASCII bytes; the salvage of ids relies on that.
 
 use super::text::next_special;
 
@@ -14,7 +14,7 @@ pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the index behind the string whose opening quote is at `at`.
+/// Returns the index after the string whose opening quote is at `at`.
 #[inline]
 pub(super) fn skip_string(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
@@ -28,7 +28,7 @@ pub(super) fn skip_string(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Returns the index behind the value that begins at `at`.
+/// Returns the index after the value that begins at `at`.
 #[inline]
 pub(super) fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(at)? {
@@ -65,20 +65,20 @@ fn skip_container(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Where a member of an object stands.
+/// The position of an object's member.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MemberSpan {
     /// The index of the key's opening quote.
     pub(super) key: usize,
-    /// The index behind the key's closing quote.
+    /// The index after the key's closing quote.
     pub(super) key_end: usize,
     /// The index of the value's first byte.
     pub(super) value: usize,
-    /// The index behind the value.
+    /// The index after the value.
     pub(super) value_end: usize,
 }
 
-/// Returns the member that begins at or after `at`, or nothing at the end of the object.
+/// Returns the member that begins at or after `at`; `None` at the end of the object.
 #[inline]
 pub(super) fn next_member(bytes: &[u8], at: usize) -> Option<MemberSpan> {
     let mut key = skip_space(bytes, at);

@@ -1,15 +1,15 @@
-//! Writes messages: the envelope is always ours, params and results go in byte for byte.
+//! Writes messages: the envelope is always new, params and results are copied byte for byte.
 //!
-//! These writers are for links with their own framing (HTTP bodies); line-framed links take
-//! [`OneLine`](super::OneLine) instead, which cannot hold a line break.
+//! These writers are for links with their own framing (HTTP bodies); line-framed links use
+//! [`OneLine`](super::OneLine) instead, which cannot contain a line break.
 
 use super::text::quote_into;
 use super::{Edit, Raw, RawBuf, RequestId};
 
-/// What goes into a message: a raw value, or an object that is changed on the way.
+/// The content of a message: a raw value, or an object that is changed while it is written.
 #[derive(Debug, Clone, Copy)]
 pub enum Payload<'a> {
-    /// A value as it is.
+    /// An unchanged value.
     Raw(Raw<'a>),
     /// An object with changes.
     Edit(&'a Edit<'a>),
@@ -57,7 +57,7 @@ impl<'a> From<&'a Edit<'a>> for Payload<'a> {
     }
 }
 
-/// Appends a request with an id of our own.
+/// Appends a request with an id of the gateway.
 pub fn write_request(out: &mut Vec<u8>, id: u64, method: &str, params: Option<Payload<'_>>) {
     reserve(out, method.len() + 80, params);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -77,7 +77,7 @@ pub fn write_notification(out: &mut Vec<u8>, method: &str, params: Option<Payloa
     out.push(b'}');
 }
 
-/// Appends an answer with a result; the id is the asker's, byte for byte.
+/// Appends a response with a result; the id is the requester's, byte for byte.
 pub fn write_result(out: &mut Vec<u8>, id: RequestId<'_>, result: Payload<'_>) {
     reserve(out, id.raw().len() + 40, Some(result));
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -86,7 +86,7 @@ pub fn write_result(out: &mut Vec<u8>, id: RequestId<'_>, result: Payload<'_>) {
     out.push(b'}');
 }
 
-/// Appends an answer with an error; the id is `null` if the asker's could not be read.
+/// Appends a response with an error; the id is `null` if the requester's could not be read.
 pub fn write_error(
     out: &mut Vec<u8>,
     id: Option<RequestId<'_>>,

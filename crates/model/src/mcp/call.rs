@@ -1,6 +1,6 @@
 //! The params and the result of a tool call.
 //!
-//! Read in one pass over the members; arguments and content are never looked into.
+//! Reads the top-level members in one pass; arguments and content are not parsed.
 
 use std::borrow::Cow;
 
@@ -12,15 +12,15 @@ use crate::jsonrpc::{Raw, RequestId};
 pub struct CallParams<'a> {
     /// The tool's name as the caller wrote it.
     pub name: Cow<'a, str>,
-    /// The arguments, always an object.
+    /// The arguments, always an object if present.
     pub arguments: Option<Raw<'a>>,
-    /// The metadata, always an object.
+    /// The metadata, always an object if present.
     pub meta: Option<Raw<'a>>,
-    /// The token under which the caller wants progress.
+    /// The caller's token for progress notifications.
     pub progress_token: Option<RequestId<'a>>,
-    /// Whether the caller wants the call to run as a task of protocol version 2025-11-25.
+    /// The request to run the call as a task of protocol version 2025-11-25.
     pub task: Option<Raw<'a>>,
-    /// What the caller sends back from an earlier `input_required` result.
+    /// The state that the caller returns from an earlier `input_required` result.
     pub request_state: Option<Raw<'a>>,
 }
 
@@ -76,25 +76,25 @@ fn object<'a>(member: &'static str, value: Raw<'a>) -> Result<Raw<'a>, ShapeErro
     }
 }
 
-/// What a result says it is.
+/// The declared type of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultType<'a> {
-    /// The final result; also if nothing is said.
+    /// The final result; also the default.
     Complete,
-    /// The server wants something from the client first.
+    /// The server needs input from the client first.
     InputRequired,
-    /// A type of an extension's, or nonsense.
+    /// A type of an extension, or an invalid one.
     Other(Cow<'a, str>),
 }
 
 /// A view of the result of `tools/call`.
 #[derive(Debug, Clone)]
 pub struct CallResult<'a> {
-    /// What the result says it is.
+    /// The declared type.
     pub result_type: ResultType<'a>,
-    /// Whether the tool itself reports a failure.
+    /// Whether the tool reports a failure.
     pub is_error: bool,
-    /// The structured content, of any kind of value.
+    /// The structured content, any JSON value.
     pub structured_content: Option<Raw<'a>>,
     /// The content blocks.
     pub content: Option<Raw<'a>>,

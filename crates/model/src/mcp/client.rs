@@ -1,4 +1,4 @@
-//! The capabilities of a client: sampling, elicitation, roots; and its log level. Only reads and
+//! The capabilities of a client (sampling, elicitation, roots) and its log level. Only reads and
 //! compares them. Entry point: [`ClientCapabilities::read`].
 
 use std::str::FromStr;
@@ -6,27 +6,27 @@ use std::str::FromStr;
 use super::Method;
 use crate::jsonrpc::{Edit, Raw, RawBuf};
 
-/// What a client declared that it can do for servers, as far as we interpret it.
+/// The capabilities a client declared to servers, as far as Gantry interprets them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientCapabilities {
-    /// Samples from its model.
+    /// Can sample from its model.
     pub sample: bool,
-    /// Samples with tools.
+    /// Can sample with tools.
     pub sample_with_tools: bool,
-    /// Adds context of other servers to what it samples.
+    /// Can add context of other servers to what it samples.
     pub sample_with_context: bool,
-    /// Has a person fill in a form.
+    /// Can show a form to a person.
     pub elicit_form: bool,
-    /// Sends a person to a URL.
+    /// Can send a person to a URL.
     pub elicit_url: bool,
-    /// Lists its roots.
+    /// Can list its roots.
     pub list_roots: bool,
-    /// Says when its roots change.
+    /// Notifies servers when its roots change.
     pub tell_roots: bool,
 }
 
 impl ClientCapabilities {
-    /// Nothing.
+    /// No capabilities.
     pub const NOTHING: Self = Self {
         sample: false,
         sample_with_tools: false,
@@ -37,7 +37,7 @@ impl ClientCapabilities {
         tell_roots: false,
     };
 
-    /// Reads the capabilities of a client; what is no object says nothing.
+    /// Reads the capabilities of a client; a value that is not an object declares none.
     pub fn read(capabilities: Raw<'_>) -> Self {
         let mut can = Self::NOTHING;
         let objects = capabilities.members();
@@ -49,7 +49,7 @@ impl ClientCapabilities {
                 can.sample_with_context = has("context");
             } else if member.is("elicitation") {
                 can.elicit_url = has("url");
-                // Without a mode it is the one that there was first.
+                // Without a mode, the original one (forms) is meant.
                 can.elicit_form = has("form") || !can.elicit_url;
             } else if member.is("roots") {
                 can.list_roots = true;
@@ -60,12 +60,12 @@ impl ClientCapabilities {
         can
     }
 
-    /// Tells whether there is anything that a server could ask for.
+    /// Returns whether a server could request anything from the client.
     pub fn anything(self) -> bool {
         self != Self::NOTHING
     }
 
-    /// Tells whether a server may ask this of the client.
+    /// Returns whether a server may send this request to the client.
     pub fn may_be_asked(self, method: Method, params: Option<Raw<'_>>) -> bool {
         let member = |name| params.and_then(|params| params.get(name));
         if method == Method::SamplingCreateMessage {
@@ -114,7 +114,7 @@ impl ClientCapabilities {
     }
 }
 
-/// Returns the method of a request that a server may ask of its client.
+/// Returns the method if it is a request from a server to its client.
 pub fn asking_method(method: &str) -> Option<Method> {
     Method::parse(method).filter(|method| {
         matches!(
@@ -124,34 +124,34 @@ pub fn asking_method(method: &str) -> Option<Method> {
     })
 }
 
-/// Tells whether a server that is asked this may ask the client something first.
+/// Returns whether a server may send requests to the client while it handles this method.
 pub fn may_ask_back(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")
 }
 
-/// How grave a log message is, from the least to the most.
+/// The severity of a log message, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// For who looks for a fault.
+    /// Detailed information for debugging.
     Debug,
-    /// What happens in general.
+    /// Normal operation.
     Info,
-    /// What happens seldom and is well.
+    /// Normal but significant events.
     Notice,
-    /// What may become a fault.
+    /// Warnings.
     Warning,
-    /// What failed.
+    /// Errors.
     Error,
-    /// A part that failed.
+    /// Failure of a component.
     Critical,
-    /// What somebody must act on at once.
+    /// Immediate action is required.
     Alert,
-    /// Nothing works.
+    /// The system is unusable.
     Emergency,
 }
 
 impl LogLevel {
-    /// All levels, the least first.
+    /// All levels, least severe first.
     pub const ALL: [Self; 8] = [
         Self::Debug,
         Self::Info,
@@ -178,7 +178,7 @@ impl LogLevel {
     }
 }
 
-/// A level that the protocol does not have.
+/// The error of an unknown level name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unknown log level")]
 pub struct UnknownLevel;

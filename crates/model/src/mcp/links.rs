@@ -1,6 +1,7 @@
-//! The resources that a result names: links, embedded resources, and what a read returned.
+//! The resources that a result names: links, embedded resources, and the results of reads.
 //!
-//! A client may ask for any of them afterwards, though no list has them. Entry point: [`linked`].
+//! A client may read any of them afterwards, even if no list contains them. Entry point:
+//! [`linked`].
 
 use std::borrow::Cow;
 
@@ -14,7 +15,7 @@ pub fn linked(method: Method, result: Raw<'_>, mut each: impl FnMut(Cow<'_, str>
         member("content").filter_map(of_block).for_each(&mut each);
     } else if method == Method::PromptsGet {
         for content in member("messages").filter_map(|message| message.get("content")) {
-            // One block, or several.
+            // One block, or an array of blocks.
             of_block(content).into_iter().for_each(&mut each);
             content.items().filter_map(of_block).for_each(&mut each);
         }

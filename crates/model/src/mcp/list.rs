@@ -1,7 +1,7 @@
 //! Pages of the four lists a server offers.
 //!
-//! A page is read, never judged: how many pages and items are taken, and what happens to a bad
-//! item, is the catalog's business.
+//! Only reads pages: the catalog decides how many pages and items to accept, and what to do with an
+//! invalid item.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub enum ListKind {
     Prompts,
     /// Resources.
     Resources,
-    /// Templates of resources.
+    /// Resource templates.
     ResourceTemplates,
 }
 
@@ -40,7 +40,7 @@ impl ListKind {
         }
     }
 
-    /// Returns the notification that says the list has changed.
+    /// Returns the notification that the list has changed.
     pub fn changed(self) -> Method {
         match self {
             Self::Tools => Method::ToolsListChanged,
@@ -59,7 +59,7 @@ impl ListKind {
         }
     }
 
-    /// Returns the member of an item by which it is asked for.
+    /// Returns the member that identifies an item.
     pub fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
@@ -68,7 +68,7 @@ impl ListKind {
         }
     }
 
-    /// Returns the capability of a server that offers the list.
+    /// Returns the server capability for the list.
     pub fn capability(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -77,7 +77,7 @@ impl ListKind {
         }
     }
 
-    /// Returns what an item is asked for by.
+    /// Returns the identifier of an item.
     pub fn identity<'a>(self, item: Raw<'a>) -> Result<Cow<'a, str>, ShapeError> {
         if !item.is_object() {
             return Err(ShapeError::NotAnObject);
@@ -95,12 +95,12 @@ impl ListKind {
 #[derive(Debug, Clone)]
 pub struct Page<'a> {
     items: Raw<'a>,
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page, if there is one.
     pub next_cursor: Option<Cow<'a, str>>,
 }
 
 impl<'a> Page<'a> {
-    /// Reads the result of a list's method.
+    /// Reads the result of a list method.
     pub fn read(kind: ListKind, result: Raw<'a>) -> Result<Self, ShapeError> {
         if !result.is_object() {
             return Err(ShapeError::NotAnObject);
@@ -134,7 +134,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Returns the params that ask for the page at `cursor`.
+/// Returns the params that request the page at `cursor`.
 pub fn next_cursor_params(cursor: &str) -> RawBuf {
     let mut edit = Edit::new(Raw::EMPTY_OBJECT);
     edit.set_buf("cursor", RawBuf::string(cursor));

@@ -1,6 +1,6 @@
 //! The methods and notifications of all protocol versions, by name.
 //!
-//! A method that is not listed is not an error here; it passes or is refused elsewhere.
+//! A method that is not listed is not an error here; other modules forward or refuse it.
 
 use std::fmt;
 
@@ -119,10 +119,10 @@ impl Method {
         Self::ResourcesUpdated,
     ];
 
-    /// Returns the method of this name, if it is one of MCP.
+    /// Returns the method with this name, if it is part of MCP.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
-            // The method of nearly all traffic goes first.
+            // The most frequent method first.
             "tools/call" => Some(Self::ToolsCall),
             _ => Self::ALL.into_iter().find(|method| method.as_str() == name),
         }
@@ -169,7 +169,7 @@ impl Method {
         }
     }
 
-    /// Returns whether it is a notification, which nobody answers.
+    /// Returns whether it is a notification, which has no response.
     pub fn is_notification(self) -> bool {
         self.as_str().starts_with("notifications/")
     }

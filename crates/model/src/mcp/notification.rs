@@ -1,6 +1,6 @@
-//! The two notifications that speak of a request in flight.
+//! The two notifications about a request in flight: progress and cancellation.
 //!
-//! Tokens and ids are the sender's; whoever forwards them maps them first.
+//! Tokens and ids are the sender's; they must be mapped before forwarding.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use crate::jsonrpc::{Raw, RequestId};
 /// A view of the params of `notifications/progress`.
 #[derive(Debug, Clone)]
 pub struct Progress<'a> {
-    /// The token the asker gave.
+    /// The token of the requester.
     pub token: RequestId<'a>,
-    /// How far it is.
+    /// The progress so far.
     pub progress: Raw<'a>,
-    /// How far it will go, if known.
+    /// The total, if known.
     pub total: Option<Raw<'a>>,
-    /// What is being done.
+    /// A description of the current step.
     pub message: Option<Cow<'a, str>>,
 }
 
@@ -40,9 +40,9 @@ impl<'a> Progress<'a> {
 /// A view of the params of `notifications/cancelled`.
 #[derive(Debug, Clone)]
 pub struct Cancelled<'a> {
-    /// The id of the request nobody waits for any more.
+    /// The id of the cancelled request.
     pub request_id: RequestId<'a>,
-    /// Why.
+    /// The reason.
     pub reason: Option<Cow<'a, str>>,
 }
 

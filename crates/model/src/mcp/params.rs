@@ -1,11 +1,11 @@
-//! The params of a request, walked once: long ones are not searched again for each member.
+//! The params of a request, parsed once: long ones are not searched again for each member.
 
 use crate::jsonrpc::Raw;
 
-/// Params, and the members of them that anybody looks at. Of others only the whole knows.
+/// Params and their interpreted members. Other members are only in `whole`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Params<'a> {
-    /// All of them, a JSON object.
+    /// The whole JSON object.
     pub whole: Option<Raw<'a>>,
     /// `name`: a tool or a prompt.
     pub name: Option<Raw<'a>>,
@@ -13,15 +13,15 @@ pub struct Params<'a> {
     pub uri: Option<Raw<'a>>,
     /// `arguments`.
     pub arguments: Option<Raw<'a>>,
-    /// `ref`: what a completion completes.
+    /// `ref`: the subject of a completion.
     pub reference: Option<Raw<'a>>,
-    /// `cursor`: where a list goes on.
+    /// `cursor`: the position in a list.
     pub cursor: Option<Raw<'a>>,
     /// `_meta`.
     pub meta: Option<Raw<'a>>,
-    /// `requestState`: the state of a call that waits for its client.
+    /// `requestState`: the state of a call that waits for client input.
     pub request_state: Option<Raw<'a>>,
-    /// `inputResponses`: what the client says to what it was asked.
+    /// `inputResponses`: the client's responses to the server's requests.
     pub input_responses: Option<Raw<'a>>,
 }
 

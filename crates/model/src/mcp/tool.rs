@@ -1,7 +1,7 @@
 //! A tool as its server defines it, and the rules for tool names.
 //!
-//! The definition is kept byte for byte; its hash covers every byte, so that any later change of
-//! it can be seen (fault L3).
+//! The definition is kept byte for byte; its hash covers every byte, so that any later change can
+//! be detected (fault L3).
 
 use std::borrow::Cow;
 
@@ -15,17 +15,17 @@ use crate::jsonrpc::Raw;
 pub struct ToolDef<'a> {
     /// The whole definition.
     pub raw: Raw<'a>,
-    /// The name at its server.
+    /// The name as the server defines it.
     pub name: Cow<'a, str>,
-    /// The name for people.
+    /// The display name.
     pub title: Option<Cow<'a, str>>,
-    /// What it does, for models.
+    /// The description for models.
     pub description: Option<Cow<'a, str>>,
     /// The schema of the arguments, always an object.
     pub input_schema: Raw<'a>,
     /// The schema of the structured result.
     pub output_schema: Option<Raw<'a>>,
-    /// Hints about its behaviour, which are not to be trusted.
+    /// Hints about its behaviour; not trustworthy.
     pub annotations: Option<Raw<'a>>,
     /// Whether it runs as a task of protocol version 2025-11-25.
     pub task_support: TaskSupport,
@@ -37,9 +37,9 @@ pub enum TaskSupport {
     /// Never.
     #[default]
     Forbidden,
-    /// If asked to.
+    /// If the caller requests it.
     Optional,
-    /// Only so.
+    /// Always.
     Required,
 }
 
@@ -113,10 +113,10 @@ fn read_task_support(execution: Raw<'_>) -> TaskSupport {
     }
 }
 
-/// The most characters a tool's name should have.
+/// The recommended maximum length of a tool's name.
 pub const LONGEST_TOOL_NAME: usize = 128;
 
-/// How a tool's name departs from what the specification recommends.
+/// How a tool's name violates the specification's recommendation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolNameFault {
     /// It has no characters.
@@ -125,10 +125,10 @@ pub enum ToolNameFault {
     /// It is too long.
     #[error("the tool's name has {length} characters, at most {LONGEST_TOOL_NAME} are allowed")]
     TooLong {
-        /// How many it has.
+        /// Its length in characters.
         length: usize,
     },
-    /// It holds a character outside the set.
+    /// It contains a character that is not allowed.
     #[error("the tool's name contains `{}`; allowed are letters, digits, `_`, `-` and `.`", character.escape_debug())]
     Character {
         /// The first such character.

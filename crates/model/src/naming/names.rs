@@ -1,7 +1,7 @@
 //! The names of one view, in both directions.
 //!
-//! Built once per view from its tools in configuration order, then only read. It never renames a tool
-//! because of an unrelated one, and whoever loses a name is told in `warnings`.
+//! Built once per view from its tools in configuration order, then only read. A tool is never
+//! renamed because of an unrelated one; lost names are reported in `warnings`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,38 +9,38 @@ use std::sync::Arc;
 
 use super::{Expose, Form, OnCollision, ToolId, encode, encode_bare};
 
-/// By which rules a view names its tools.
+/// The naming rules of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// Whose rules the names obey, and how long they may be.
+    /// The requirements for names.
     pub form: Form,
-    /// Whether they name the server too.
+    /// Whether names include the server.
     pub expose: Expose,
-    /// Who gets a name that two tools have.
+    /// The policy for two tools with the same name.
     pub on_collision: OnCollision,
 }
 
-/// What became of a tool that met another under its name.
+/// The outcome for a tool whose name collides with another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It is not exposed, because another had the name first.
     Refused,
     /// It is no longer exposed, because one later in the configuration took the name.
     Shadowed,
-    /// Its server listed it twice; the first is exposed.
+    /// Its server listed it twice; only the first is exposed.
     Repeated,
 }
 
-/// Two tools that met under one name, and what became of the loser.
+/// Two tools with one name, and the outcome for the loser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collision {
-    /// The name that both would have.
+    /// The name of both.
     pub name: Arc<str>,
-    /// Who lost it.
+    /// The tool that lost the name.
     pub loser: ToolId,
-    /// Who kept or took it.
+    /// The tool that has the name.
     pub winner: ToolId,
-    /// What became of the loser.
+    /// The outcome for the loser.
     pub outcome: Outcome,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Collision {
             winner,
             outcome,
         } = self;
-        // A tool's own name may hold anything, and this goes into logs and onto terminals.
+        // A tool's own name may contain anything, and this text goes to logs and terminals.
         let loser = loser.to_string();
         let winner = winner.to_string();
         let (loser, winner) = (loser.escape_debug(), winner.escape_debug());
@@ -77,7 +77,7 @@ impl fmt::Display for Collision {
 #[derive(Debug, Clone)]
 struct Entry {
     id: ToolId,
-    /// None once the name was lost to another.
+    /// `None` if the name was lost to another tool.
     exposed: Option<Arc<str>>,
     aliased: bool,
 }
@@ -99,10 +99,10 @@ impl Names {
         Self::build_aliased(rules, tools.into_iter().map(|id| (id, None)))
     }
 
-    /// Names the tools, some of which have an alias instead of the name that the rules would give.
+    /// Names the tools, some of which have an alias instead of the usual name.
     ///
-    /// An alias was chosen by a person for this view, so it comes before every other name. One that
-    /// the target does not accept is changed like a tool's own name would be.
+    /// An alias was chosen for this view, so it takes precedence over other names. If the target
+    /// does not accept it, it is changed like a tool's own name.
     pub fn build_aliased(
         rules: Rules,
         tools: impl IntoIterator<Item = (ToolId, Option<Arc<str>>)>,
@@ -145,9 +145,9 @@ impl Names {
         names
     }
 
-    /// Returns the tool that a client means by an exposed name or by an identity.
+    /// Returns the tool with this exposed name or identity.
     ///
-    /// An identity is never ambiguous, so it also reaches a tool that lost its exposed name.
+    /// An identity is never ambiguous, so it also finds a tool that lost its exposed name.
     pub fn resolve(&self, name: &str) -> Option<&ToolId> {
         self.by_text.get(name).map(|index| &self.entries[*index].id)
     }
@@ -166,7 +166,7 @@ impl Names {
             .filter_map(|entry| Some((entry.exposed.as_deref()?, &entry.id)))
     }
 
-    /// Returns who lost a name to whom.
+    /// Returns the collisions.
     pub fn warnings(&self) -> &[Collision] {
         &self.warnings
     }
@@ -175,7 +175,7 @@ impl Names {
         if let Some(&holder) = self.by_text.get(name) {
             let replace = match on_collision {
                 OnCollision::Refuse => false,
-                // An alias only yields to another alias.
+                // An alias yields only to another alias.
                 OnCollision::LastWins => {
                     self.entries[holder].aliased == self.entries[index].aliased
                         && self.means_the_same(holder, index)
@@ -201,8 +201,8 @@ impl Names {
         self.entries[index].exposed = Some(Arc::clone(name));
     }
 
-    /// Tells whether two tools share a name because they have the same, not because their digits
-    /// happen to be equal: a server can search for such a name, and must win nothing by it.
+    /// Returns whether two tools really have the same name, as opposed to equal hash digits: a
+    /// server could search for such a collision, and must not gain from it.
     fn means_the_same(&self, holder: usize, index: usize) -> bool {
         let (holder, entry) = (&self.entries[holder], &self.entries[index]);
         entry.aliased || holder.id.tool == entry.id.tool

@@ -1,14 +1,14 @@
-//! Detects secrets that nobody declared: by the name they stand under, and by their own form.
+//! Detects undeclared secrets: by the name of their variable or flag, and by their own form.
 //!
-//! A heuristic for command lines and variables, not a promise. A detected value is redacted from
-//! everything the server sends, so a value that may well be an ordinary word or number is not a
-//! secret, whatever its name. Entry points: [`is_given_secret`], [`looks_secret`], [`hide_arguments`]
-//! and [`secret_arguments`].
+//! A heuristic for command lines and variables, without guarantee. A detected value is redacted
+//! from everything the server sends, so a value that may well be an ordinary word or number does
+//! not count as a secret, whatever its name. Entry points: [`is_given_secret`], [`looks_secret`],
+//! [`hide_arguments`] and [`secret_arguments`].
 
 use super::names::{Hint, hint_of, is_harmless};
 use super::{ADMIN_KEY, AGENT_KEY, is_credential};
 
-/// How keys of well-known makers begin.
+/// Prefixes of keys of well-known providers.
 const BEGINNINGS: [&str; 38] = [
     ADMIN_KEY,
     AGENT_KEY,
@@ -50,25 +50,24 @@ const BEGINNINGS: [&str; 38] = [
     "AGE-SECRET-KEY-",
 ];
 
-/// The shortest word that is taken for a key because of its beginning.
+/// The shortest word that counts as a key because of its prefix.
 const SHORTEST_KEY: usize = 16;
-/// The shortest word that is taken for a key because it is no word of any language.
+/// The shortest word that counts as a key because it is not a natural word.
 const SHORTEST_NOISE: usize = 24;
-/// The shortest value that is taken for a secret because it looks random, under a name that leaves
-/// it open.
+/// The shortest value that counts as a secret because it looks random, if its name is ambiguous.
 const SHORTEST_RANDOM: usize = 16;
-/// The longest word of a language.
+/// The longest natural word.
 const LONGEST_WORD: usize = 20;
-/// The most digits that a word has at an end, such as a year.
+/// The most digits at the end of a word, such as a year.
 const MOST_DIGITS: usize = 4;
-/// The shortest value that is taken for a secret because of its name.
+/// The shortest value that counts as a secret because of its name.
 const SHORTEST_NAMED: usize = 6;
-/// A number, or words of letters alone, must be as long as this.
+/// The minimum length of a number, or of words of letters alone.
 const SHORTEST_PLAIN: usize = 12;
-/// How many bits a value must hold, by how often each of its characters occurs.
+/// The minimum entropy of a value in bits.
 const LEAST_BITS: f64 = 12.0;
 
-/// Tells whether what a server is given under this name is a secret.
+/// Returns whether a value under this name is a secret.
 pub fn is_given_secret(name: &str, value: &str) -> bool {
     has_known_look(value)
         || (is_noise(value) && !is_harmless(name))
@@ -80,19 +79,20 @@ pub fn is_given_secret(name: &str, value: &str) -> bool {
         }
 }
 
-/// Tells whether a value looks like a key: by its beginning, or because it is long and no word.
+/// Returns whether a value looks like a key: by its prefix, or because it is long and not a natural
+/// word.
 pub fn looks_secret(value: &str) -> bool {
     has_known_look(value) || is_noise(value)
 }
 
-/// Tells whether a value that somebody declared a secret is looked for in what servers send: short
-/// words, numbers and repetitions would turn up everywhere by accident.
+/// Returns whether a declared secret is searched in the output of servers: short words, numbers and
+/// repetitions would match by accident.
 pub fn is_redactable(value: &str) -> bool {
     is_plausible(value) || looks_secret(value)
 }
 
-/// Tells whether a value can be a secret, and is not likely to be found elsewhere by accident: words,
-/// numbers, repetitions and the names of files are.
+/// Returns whether a value can be a secret and is unlikely to occur elsewhere by accident, unlike
+/// words, numbers, repetitions and file names.
 pub(crate) fn is_plausible(value: &str) -> bool {
     let value = value.trim();
     let length = value.chars().count();
@@ -109,7 +109,7 @@ pub(crate) fn is_plausible(value: &str) -> bool {
     length >= SHORTEST_NAMED && !is_plain && !is_path(value) && bits(value) >= LEAST_BITS
 }
 
-/// Tells whether a value is long and made of anything but words: no sort order, path or address.
+/// Returns whether a value is long and does not consist of words: no sort order, path or address.
 fn is_random(value: &str) -> bool {
     let value = value.trim();
     let is_place = value.contains("://")
@@ -123,13 +123,14 @@ fn is_random(value: &str) -> bool {
         && !value.split(signs).all(is_word_like)
 }
 
-/// Tells whether a text is words with these signs between them: `created_at`, `oauth2`, `X-Api-Key`.
+/// Returns whether a text is words separated by these signs: `created_at`, `oauth2`, `X-Api-Key`.
 pub(super) fn is_words(text: &str, signs: &str) -> bool {
     text.split(|letter| signs.contains(letter))
         .all(is_word_like)
 }
 
-/// Tells whether letters and digits may be a word, a number or both: `tenantId`, `HTTP`, `2026`, `v2`.
+/// Returns whether letters and digits may be a word, a number or both: `tenantId`, `HTTP`, `2026`,
+/// `v2`.
 fn is_word_like(text: &str) -> bool {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let is_digit = |letter: char| letter.is_ascii_digit();
@@ -149,17 +150,17 @@ fn is_word_like(text: &str) -> bool {
     !mixed || is_camel_case(letters)
 }
 
-/// Tells whether capitals stand where words begin, or at the end as in `userID`, and no word is a
-/// single letter.
+/// Returns whether upper-case letters are at the start of words, or at the end as in `userID`, and
+/// no word is a single letter.
 fn is_camel_case(letters: &str) -> bool {
     let letters = letters.trim_end_matches(char::is_uppercase);
     let mut small = letters.split(char::is_uppercase);
-    // What stands before the first capital may be nothing.
+    // The part before the first upper-case letter may be empty.
     let first = small.next().unwrap_or_default();
     first.chars().count() != 1 && small.all(|rest| !rest.is_empty())
 }
 
-/// Returns how much a value can hold: its length times the entropy of its characters.
+/// Returns the information content of a value: its length times the entropy of its characters.
 fn bits(value: &str) -> f64 {
     let mut counts: std::collections::BTreeMap<char, f64> = std::collections::BTreeMap::new();
     for character in value.chars() {
@@ -172,7 +173,7 @@ fn bits(value: &str) -> f64 {
         .sum()
 }
 
-/// Tells whether a value is the name of a file rather than a key that happens to begin with `/`.
+/// Returns whether a value is a file name rather than a key that happens to begin with `/`.
 fn is_path(value: &str) -> bool {
     let is_rooted = ["/", "./", "../", "~/"]
         .iter()
@@ -192,7 +193,7 @@ fn has_known_look(value: &str) -> bool {
     known && value.len() >= SHORTEST_KEY && value.chars().all(is_plain)
 }
 
-/// Tells whether what stands before the host of a URL is more than a name.
+/// Returns whether the part before the host of a URL is more than a user name.
 fn is_login(userinfo: &str) -> bool {
     let password = userinfo.split_once(':').map(|(_, password)| password);
     password.is_some_and(|password| !password.is_empty()) || is_noise(userinfo)
@@ -200,7 +201,7 @@ fn is_login(userinfo: &str) -> bool {
 
 fn is_noise(value: &str) -> bool {
     let value = value.trim();
-    // Names of packages, files and hosts have these.
+    // These characters occur in names of packages, files and hosts.
     if value.len() < SHORTEST_NOISE || value.contains(['/', '.']) || !value.chars().all(is_plain) {
         return false;
     }
@@ -218,14 +219,14 @@ fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_-+/=.".contains(letter)
 }
 
-/// Returns who a URL logs in as, often with a password: what stands before the `@` of its host.
+/// Returns the user information of a URL (before the `@` of its host), which often has a password.
 pub fn userinfo(value: &str) -> Option<&str> {
     let (_, rest) = value.split_once("://")?;
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     host.rsplit_once('@').map(|(userinfo, _)| userinfo)
 }
 
-/// Returns a command's arguments with `stand_in` for what seems secret: `--token=x`, `--api-key x`,
+/// Returns a command's arguments with `stand_in` for apparent secrets: `--token=x`, `--api-key x`,
 /// a word that looks like a key, the password of a URL.
 pub fn hide_arguments(arguments: &[String], stand_in: &str) -> Vec<String> {
     let secrets = secret_arguments(arguments);
@@ -237,13 +238,13 @@ pub fn hide_arguments(arguments: &[String], stand_in: &str) -> Vec<String> {
     shown.collect()
 }
 
-/// Returns of each argument the part that seems secret.
+/// Returns the part of each argument that seems secret.
 pub fn secret_arguments(arguments: &[String]) -> Vec<Option<&str>> {
     let mut named = false;
     let found = arguments.iter().map(|argument| {
         let argument = argument.as_str();
         let after_name = std::mem::take(&mut named);
-        // `--token=x`, and `Authorization: x` as headers are given.
+        // `--token=x`, and `Authorization: x` as in headers.
         let pair = argument
             .split_once(['=', ':'])
             .map(|(name, value)| (name, value.trim_start()));
@@ -263,7 +264,8 @@ pub fn secret_arguments(arguments: &[String]) -> Vec<Option<&str>> {
     found.collect()
 }
 
-/// Tells whether a text is variables and little else, such as `Bearer ${TOKEN}`: names are no secrets.
+/// Returns whether a text consists mainly of variables, such as `Bearer ${TOKEN}`: names are not
+/// secrets.
 fn is_reference(text: &str) -> bool {
     let mut words = text.split_whitespace();
     let is_scheme = |word: &str| matches!(word, "Bearer" | "Basic" | "token");

@@ -1,7 +1,7 @@
-//! Hides what looks like a credential in JSON, by the names of its members.
+//! Hides apparent credentials in JSON, by the names of its members.
 //!
-//! Reads the text once, without parsing it into values, so that it may be cut off anywhere. It is a
-//! net for what nobody declared as a secret, not a promise.
+//! Scans the text once, without parsing it into values, so that it may be truncated anywhere. A
+//! heuristic for undeclared secrets, without guarantee.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use memchr::memchr2;
 use super::names::mentions_credential;
 use super::{REDACTED, is_credential};
 
-/// How deep JSON inside of JSON strings is followed.
+/// How deep JSON inside JSON strings is followed.
 const DEEPEST: u32 = 2;
 
-/// Returns the JSON text, which may be cut off, with the string values of credentials masked.
+/// Returns the JSON text, which may be truncated, with the string values of credentials masked.
 ///
 /// Strings inside an array or object under such a name are masked too, and so are members of JSON
-/// inside a string, as tools like to answer. Numbers stay: `max_tokens` is no credential.
+/// inside a string, as many tools return it. Numbers stay: `max_tokens` is not a credential.
 pub fn mask_members(json: &str) -> Cow<'_, str> {
     mask(json, 0)
 }
@@ -74,7 +74,7 @@ fn mask(json: &str, nesting: u32) -> Cow<'_, str> {
     edits.finish()
 }
 
-/// What was copied and changed so far; nothing is copied before the first change.
+/// The changed copy so far; nothing is copied before the first change.
 struct Edits<'a> {
     text: &'a str,
     done: String,
@@ -100,8 +100,8 @@ impl<'a> Edits<'a> {
     }
 }
 
-/// Returns where the string that starts here ends, at its quote or where the text was cut off, and
-/// whether there are quotes inside of it.
+/// Returns where the string that starts here ends (at its quote or where the text is truncated),
+/// and whether it contains escaped quotes.
 fn string_end(bytes: &[u8], start: usize) -> (usize, bool) {
     let (mut place, mut has_quotes) = (start, false);
     while let Some(step) = bytes
@@ -126,7 +126,7 @@ fn colon_after(bytes: &[u8], place: usize) -> Option<usize> {
     (bytes.get(place + blank) == Some(&b':')).then_some(place + blank)
 }
 
-/// Tells whether the name of a member, as it is written in JSON, tells a credential.
+/// Returns whether the name of a member, as written in JSON, names a credential.
 fn names_credential(name: &str) -> bool {
     match name.contains('\\').then(|| unescape(name)).flatten() {
         Some(plain) => is_credential(&plain),
@@ -134,7 +134,7 @@ fn names_credential(name: &str) -> bool {
     }
 }
 
-/// Masks JSON that is itself the content of a string, and escapes it again.
+/// Masks JSON that is the content of a string, and escapes it again.
 fn mask_inside(content: &str, nesting: u32) -> Option<String> {
     if nesting >= DEEPEST || !mentions_credential(content.as_bytes()) {
         return None;
@@ -149,7 +149,7 @@ fn mask_inside(content: &str, nesting: u32) -> Option<String> {
     }
 }
 
-/// Returns what a JSON string means; an escape that was cut off at its end is dropped.
+/// Decodes a JSON string; a truncated escape at its end is dropped.
 fn unescape(content: &str) -> Option<String> {
     let parse = |text: &str| serde_json::from_str::<String>(&format!("\"{text}\"")).ok();
     parse(content).or_else(|| content.rfind('\\').and_then(|cut| parse(&content[..cut])))

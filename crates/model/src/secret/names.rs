@@ -1,10 +1,10 @@
-//! Which names stand for secrets: of variables, headers, flags and members of JSON.
+//! Which names indicate secrets: of variables, headers, flags and members of JSON.
 //!
-//! A name is split into words, at signs and where small letters meet capitals, and judged by whole
-//! words: `KEYCLOAK_REALM`, `MAX_TOKENS` and `GIT_AUTHOR_NAME` name no secrets. `KEY` and `AUTH` mean
-//! too much to tell a secret alone. Entry points: [`is_secret_name`], [`is_credential`] and [`hint_of`].
+//! A name is split into words, at signs and at changes of letter case, and only whole words count:
+//! `KEYCLOAK_REALM`, `MAX_TOKENS` and `GIT_AUTHOR_NAME` are not secrets. `KEY` and `AUTH` alone are
+//! too ambiguous. Entry points: [`is_secret_name`], [`is_credential`] and [`hint_of`].
 
-/// Words that tell a credential wherever they stand.
+/// Words that always indicate a credential.
 const CREDENTIALS: [&str; 24] = [
     "PASSWORD",
     "PASSWORDS",
@@ -32,7 +32,7 @@ const CREDENTIALS: [&str; 24] = [
     "ENCRYPTIONKEY",
 ];
 
-/// What every name of a credential has in it.
+/// Every name of a credential contains one of these.
 const STEMS: [&[u8]; 14] = [
     b"pass",
     b"pwd",
@@ -50,10 +50,10 @@ const STEMS: [&[u8]; 14] = [
     b"encryptionkey",
 ];
 
-/// Words that may tell a secret in the name of a variable, and mostly mean something else.
+/// Words that may indicate a secret in the name of a variable, but mostly mean something else.
 const AMBIGUOUS: [&str; 6] = ["KEY", "KEYS", "AUTH", "PRIVATE", "PAT", "DSN"];
 
-/// Words that make a secret of the `KEY` behind them.
+/// Words that make a following `KEY` a secret.
 const QUALIFIERS: [&str; 22] = [
     "API",
     "ACCESS",
@@ -79,10 +79,10 @@ const QUALIFIERS: [&str; 22] = [
     "WEBHOOK",
 ];
 
-/// More words that make a login of the `AUTH` behind them.
+/// More words that make a following `AUTH` a login.
 const LOGINS: [&str; 6] = ["BASIC", "PROXY", "REGISTRY", "DOCKER", "NPM", "CONFIG"];
 
-/// Ends of words that were written together: `PGPASSWORD`, `DBPASS`, `authtoken`.
+/// Suffixes of words without separators: `PGPASSWORD`, `DBPASS`, `authtoken`.
 const ENDINGS: [&str; 10] = [
     "PASSWORD",
     "PASSWD",
@@ -96,10 +96,10 @@ const ENDINGS: [&str; 10] = [
     "PWD",
 ];
 
-/// Words that end so and mean something else.
+/// Words with such a suffix that mean something else.
 const NOT_ENDINGS: [&str; 5] = ["BYPASS", "COMPASS", "TRESPASS", "ENCOMPASS", "OLDPWD"];
 
-/// Last words of names that speak about a secret and do not hold it.
+/// Last words of names that describe a secret but do not contain it.
 const ABOUT: [&str; 77] = [
     "URL",
     "URI",
@@ -180,7 +180,7 @@ const ABOUT: [&str; 77] = [
     "FLOW",
 ];
 
-/// Words of names whose values look like keys and are none.
+/// Words in names whose values look like keys but are not.
 const HARMLESS: [&str; 20] = [
     "SHA",
     "SHA1",
@@ -204,29 +204,29 @@ const HARMLESS: [&str; 20] = [
     "FINGERPRINT",
 ];
 
-/// How much the name of a variable or a header says of its value.
+/// What the name of a variable or a header indicates about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hint {
     /// The value is a secret.
     Secret,
-    /// It is a login of some kind, or the name of one: `BASIC_AUTH`, `ODBC_DSN`.
+    /// It is a login of some kind, or its name: `BASIC_AUTH`, `ODBC_DSN`.
     Login,
     /// It may be a secret: `SORT_KEY`, `STRIPE_KEY`.
     Ambiguous,
-    /// Nothing speaks for a secret.
+    /// Nothing indicates a secret.
     Nothing,
 }
 
-/// Returns what a name says of its value.
+/// Returns what a name indicates about its value.
 pub(crate) fn hint_of(name: &str) -> Hint {
     let words = words(name);
-    // A folder, not a password.
+    // `PWD` alone is a folder, not a password.
     if (words.len() == 1 && words[0] == "PWD") || is_about(&words) {
         return Hint::Nothing;
     }
     let is_credential = is_told(&words, |word| CREDENTIALS.contains(&word));
     let is_ambiguous = words.iter().any(|word| AMBIGUOUS.contains(&word.as_str()));
-    // The id of a key is not the key, and some ids are as good as one.
+    // The id of a key is not the key, but some ids are as good as one.
     if matches!(words.last().map(String::as_str), Some("ID" | "IDS")) {
         return if is_credential || is_ambiguous {
             Hint::Ambiguous
@@ -252,19 +252,19 @@ pub(crate) fn hint_of(name: &str) -> Hint {
     }
 }
 
-/// Tells whether the name of a variable or a header says that its value is a secret.
+/// Returns whether the name of a variable or a header indicates a secret.
 pub fn is_secret_name(name: &str) -> bool {
     hint_of(name) == Hint::Secret
 }
 
-/// Tells whether a member or a flag of this name holds a credential, as far as names tell.
+/// Returns whether the name of a member or a flag indicates a credential.
 pub fn is_credential(name: &str) -> bool {
     mentions_credential(name.as_bytes())
         && is_told(&words(name), |word| CREDENTIALS.contains(&word))
 }
 
-/// Tells whether a text has the letters of a credential's name in it, `-` and `_` between them or not:
-/// a quick look before a close one.
+/// Returns whether a text contains the letters of a credential's name, ignoring `-` and `_`: a
+/// quick check before an exact one.
 pub(super) fn mentions_credential(text: &[u8]) -> bool {
     let begins = |text: &[u8], stem: &[u8]| {
         let mut letters = text.iter().filter(|byte| !matches!(byte, b'-' | b'_'));
@@ -277,7 +277,7 @@ pub(super) fn mentions_credential(text: &[u8]) -> bool {
     starts.any(|(start, byte)| {
         let first = byte.to_ascii_lowercase();
         let is_first = |stem: &&[u8]| stem[0] == first;
-        // Few letters begin a stem, and most texts are through here.
+        // Few letters start a stem, so most texts are rejected here.
         matches!(first, b'a'..=b'c' | b'e' | b'j' | b'p' | b's' | b't')
             && STEMS
                 .iter()
@@ -285,13 +285,13 @@ pub(super) fn mentions_credential(text: &[u8]) -> bool {
     })
 }
 
-/// Tells whether a value of this name may look like a key without being one.
+/// Returns whether a value of this name may look like a key without being one.
 pub(super) fn is_harmless(name: &str) -> bool {
     let is_one = |word: &String| HARMLESS.contains(&word.as_str());
     hint_of(name) == Hint::Nothing && words(name).iter().any(is_one)
 }
 
-/// Tells whether a name says where or how rather than what: `PRIVATE_KEY_PATH`.
+/// Returns whether a name describes where or how rather than what: `PRIVATE_KEY_PATH`.
 fn is_about(words: &[String]) -> bool {
     let last = words.last().filter(|_| words.len() > 1);
     last.is_some_and(|last| ABOUT.contains(&last.as_str()))
@@ -305,7 +305,7 @@ fn is_told(words: &[String], is_one: impl Fn(&str) -> bool) -> bool {
         ENDINGS.iter().any(|ending| word.ends_with(ending)) && !NOT_ENDINGS.contains(&word)
     };
     let is_single = |word: &String| is_one(word) || has_ending(word);
-    // `api_key`, `pass-word`, and `access_tokens`, of which there are more than one.
+    // `api_key`, `pass-word`, and plurals such as `access_tokens`.
     let is_pair = |pair: &[String]| {
         let joined = pair.concat();
         let plural = matches!(
@@ -317,7 +317,7 @@ fn is_told(words: &[String], is_one: impl Fn(&str) -> bool) -> bool {
     words.iter().any(is_single) || words.windows(2).any(is_pair)
 }
 
-/// Splits a name into words in capitals; digits at a word's end are not part of it.
+/// Splits a name into upper-case words; digits at the end of a word are dropped.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();

@@ -1,8 +1,9 @@
-//! Gantry's own keys, detected by their format and redacted for everybody.
+//! Gantry's own keys, detected by their format and redacted everywhere.
 //!
-//! A key is a prefix and 32 random bytes in base64. It is found as it is, and inside base64, since a
-//! file that holds one comes back as a blob: there the prefix has three spellings, depending on its
-//! offset. One search for each. Entry points: [`find`] and, for a first look, [`beginnings`].
+//! A key is a prefix and 32 random bytes in base64. It is found as plain text, and inside base64,
+//! since a file with a key may be returned as a blob: there the prefix has three spellings,
+//! depending on its offset. One search for each. Entry points: [`find`] and, for a quick check,
+//! [`beginnings`].
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -13,32 +14,32 @@ use memchr::memmem::Finder;
 
 use super::detect::is_words;
 
-/// How keys of administrators begin.
+/// The prefix of administrators' keys.
 pub const ADMIN_KEY: &str = "gantry_admin_";
-/// How keys of agents begin.
+/// The prefix of agents' keys.
 pub const AGENT_KEY: &str = "gantry_agent_";
 
-/// What both begin with.
+/// The common prefix.
 const COMMON: &str = "gantry_a";
-/// The letters behind the prefix: 32 bytes in base64.
+/// The length of the part after the prefix: 32 bytes in base64.
 const LETTERS: usize = 43;
-/// How many of them make a key that was cut off.
+/// How many characters of it identify a truncated key.
 const FEWEST_LETTERS: usize = 20;
-/// The most letters that a key has in base64.
+/// The length of a key in base64.
 const ENCODED_LETTERS: usize = (ADMIN_KEY.len() + LETTERS) * 4 / 3 + 3;
-/// The longest break between two lines of base64: an escape in JSON inside of JSON, and blanks.
+/// The longest line break inside base64: an escape in JSON inside JSON, and blanks.
 const LONGEST_BREAK: usize = 16;
-/// The longest form in which a key is found.
+/// The longest form of a key.
 pub(super) const LONGEST: usize = ENCODED_LETTERS + 2 * LONGEST_BREAK;
 
 static PLAIN: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(COMMON));
 static IN_BASE64: LazyLock<[Encoded; 3]> = LazyLock::new(|| [0, 1, 2].map(Encoded::new));
 
-/// The prefix in base64, behind a number of bytes that begin the same three.
+/// The prefix in base64, at one of three byte offsets.
 struct Encoded {
-    /// What does not depend on what stands around it. Text has the same letters in both alphabets.
+    /// The part that does not depend on neighbouring bytes. It is the same in both alphabets.
     middle: Finder<'static>,
-    /// The bits of the prefix's first letter that the middle begins with, if not with all of them.
+    /// How many bits of the prefix's first character precede the middle.
     skipped: u32,
 }
 
@@ -50,12 +51,12 @@ impl Encoded {
         let middle = &letters.as_bytes()[first..last];
         Self {
             middle: Finder::new(middle).into_owned(),
-            // Of a letter that begins before the middle the rest is skipped.
+            // The rest of a character that begins before the middle is skipped.
             skipped: [0, 4, 6][before],
         }
     }
 
-    /// Returns where the base64 is that has a key in it, of which the middle was found at `start`.
+    /// Returns the range of the base64 text with a key whose middle was found at `start`.
     fn around(&self, text: &str, start: usize) -> Option<Range<usize>> {
         let rest = &text[start..];
         let (bytes, ends) = decode(rest, self.skipped);
@@ -65,7 +66,7 @@ impl Encoded {
             .iter()
             .find_map(|prefix| key.strip_prefix(&prefix[first..]))?;
         let end = is_key(letters).then(|| ends.last().copied()).flatten()?;
-        // With a hole in it nobody can decode the rest, so all of it goes.
+        // The rest of the base64 could not be decoded, so all of it is redacted.
         let before = text[..start].bytes().rev();
         let before = before.take_while(|byte| value_of(*byte).is_some()).count();
         let after = rest[end..].bytes();
@@ -76,13 +77,13 @@ impl Encoded {
     }
 }
 
-/// Returns what every text with a key in it has in it one of.
+/// Returns byte strings of which every text with a key contains one.
 pub(super) fn beginnings<'a>() -> impl Iterator<Item = &'a [u8]> {
     let encoded = IN_BASE64.iter().map(|form| form.middle.needle());
     std::iter::once(PLAIN.needle()).chain(encoded)
 }
 
-/// Returns where keys are in a text.
+/// Returns the ranges of keys in a text.
 pub(super) fn find(text: &str) -> impl Iterator<Item = Range<usize>> {
     let plain = |text: &str, start: usize| {
         let rest = &text[start..];
@@ -99,8 +100,8 @@ pub(super) fn find(text: &str) -> impl Iterator<Item = Range<usize>> {
     each(text, &PLAIN, plain).chain(encoded)
 }
 
-/// Returns what is found of one kind: `around` tells where it is from where its beginning was found.
-/// The search goes on behind it, so that all of it takes time linear in the text.
+/// Returns the matches of one kind; `around` computes the range of a match from its start. The
+/// search continues after each match, so the total time is linear.
 fn each<'t>(
     text: &'t str,
     beginning: &'static Finder<'static>,
@@ -120,14 +121,14 @@ fn each<'t>(
     })
 }
 
-/// Tells whether these letters behind a prefix make a key, or most of one, and no name of something.
+/// Returns whether these characters after a prefix are a key, or most of one, and not a name.
 fn is_key(letters: &str) -> bool {
     let is_name =
         || is_words(letters, "-_") && !letters.bytes().any(|byte| byte.is_ascii_uppercase());
     letters.len() >= LETTERS || (letters.len() >= FEWEST_LETTERS && !is_name())
 }
 
-/// Returns the letters, digits and signs of keys that a text begins with.
+/// Returns the key characters at the start of a text.
 fn run(text: &str) -> &str {
     let length = text.bytes().take_while(|byte| is_letter(*byte)).count();
     &text[..length]
@@ -137,8 +138,8 @@ fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
-/// Decodes the beginning of a text, over the ends of its lines, as long as it may be a key: the bytes
-/// behind the first `skipped` bits, and where in the text each of them ends.
+/// Decodes base64 at the start of a text, across line breaks, up to the length of a key: the bytes
+/// after the first `skipped` bits, and where in the text each of them ends.
 fn decode(text: &str, skipped: u32) -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut ends) = (Vec::new(), Vec::new());
     let (mut bits, mut held, mut skip) = (0_u32, 0_u32, skipped);
@@ -167,7 +168,7 @@ fn decode(text: &str, skipped: u32) -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// Returns how long the end of a line is that a text begins with, as it is or escaped as in JSON.
+/// Returns the length of a line break at the start of a text, plain or escaped as in JSON.
 fn line_break(text: &[u8]) -> usize {
     let mut length = 0;
     while let Some(rest) = text.get(length..) {
@@ -186,7 +187,7 @@ fn line_break(text: &[u8]) -> usize {
     length
 }
 
-/// Returns what a letter of base64 stands for, in either alphabet.
+/// Returns the value of a base64 character, in either alphabet.
 fn value_of(letter: u8) -> Option<u8> {
     match letter {
         b'A'..=b'Z' => Some(letter - b'A'),

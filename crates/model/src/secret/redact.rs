@@ -1,8 +1,8 @@
 //! Redacts known secrets, and Gantry's own keys, in every form in which they occur (`forms`).
 //!
-//! One pass over a text finds the first bytes of any form; what begins there is compared. It is a net,
-//! not a promise: short values are not looked for, and what a server encodes in a way of its own is
-//! not found. Works on a whole text: a value that is split over two texts is not found in either.
+//! One pass over a text finds the first bytes of any form, which is then compared. Without
+//! guarantee: short values are not searched, and unusual encodings are not found. Works on a whole
+//! text: a value that is split over two texts is not found in either.
 
 mod forms;
 
@@ -17,7 +17,7 @@ use memchr::memchr_iter;
 use self::forms::Form;
 use super::{REDACTED, SecretText, own};
 
-/// Shorter values are not looked for: they would turn up everywhere by accident.
+/// Shorter values are not searched: they would match by accident.
 const SHORTEST: usize = 6;
 
 /// The longest JSON escape, `\u` and four digits, after its backslash.
@@ -25,27 +25,27 @@ const LONGEST_ESCAPE: usize = 5;
 
 static OWN_KEYS: LazyLock<Arc<Redactor>> = LazyLock::new(|| Arc::new(Redactor::new([])));
 
-/// How much of each form the pass over a text compares: enough to be rare, little enough to be small.
+/// How many bytes of each form the first pass compares: enough to be rare, few enough to be small.
 const FIRST_LOOK: usize = 8;
 
-/// With so many beginnings a table of all transitions is still small, and the fastest.
+/// Up to this many prefixes, a full transition table is still small, and the fastest.
 const MOST_IN_TABLE: usize = 1024;
 
-/// Finds and replaces the values of one server's secrets, and keys of our own.
+/// Finds and replaces the values of one server's secrets, and Gantry's own keys.
 #[derive(Clone)]
 pub struct Redactor {
     forms: Vec<Form>,
-    /// Finds the beginning of any of the forms, numbered like them, or of a key of our own.
+    /// Finds the prefix of any of the forms, numbered like them, or of one of Gantry's own keys.
     beginnings: Option<AhoCorasick>,
 }
 
 impl Redactor {
-    /// Prepares to find these values; those of fewer than six characters are left out.
+    /// Prepares the search for these values; values of fewer than six characters are ignored.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a SecretText>) -> Self {
         let mut forms = Vec::new();
         for value in values {
             let value = value.expose();
-            // Files end in a line break that programs drop before they use, and echo, the value.
+            // Programs drop the final line break of a file before they use, and echo, the value.
             for value in [value, value.trim()] {
                 if value.chars().count() >= SHORTEST {
                     forms::collect(value, &mut forms);
@@ -60,26 +60,26 @@ impl Redactor {
             &form[..end]
         });
         let kind = (forms.len() <= MOST_IN_TABLE).then_some(AhoCorasickKind::DFA);
-        // Without one every text is searched closely.
+        // Without it every text is searched in full.
         let beginnings = AhoCorasick::builder().kind(kind).build(beginnings).ok();
         Self { forms, beginnings }
     }
 
-    /// Returns what removes keys of our own and nothing else, for what no server has secrets in.
+    /// Returns a redactor for Gantry's own keys only.
     pub fn own_keys() -> &'static Arc<Self> {
         &OWN_KEYS
     }
 
-    /// Returns the length of the longest form in which something is found. Who cuts a text must look
-    /// at as much behind the cut, or the beginning of a secret stays.
+    /// Returns the length of the longest form. Code that cuts a text must examine this many bytes
+    /// after the cut, or the beginning of a secret may remain.
     pub fn longest(&self) -> usize {
         let lengths = self.forms.iter().map(|form| form.text.len());
         lengths.fold(own::LONGEST, usize::max)
     }
 
-    /// Returns the text without the secrets; it is copied only if there are any in it.
+    /// Returns the text without secrets; copied only if it contains any.
     ///
-    /// The text may be plain or the inside of a JSON string, whose escapes stay whole. Use
+    /// The text may be plain or the content of a JSON string, whose escapes stay intact. Use
     /// `redact_json` for a JSON document.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if !self.may_hide(text) {
@@ -92,7 +92,7 @@ impl Redactor {
         Cow::Owned(replace(text, found))
     }
 
-    /// Returns the JSON text, which may be cut off, without the secrets, and as valid as it was.
+    /// Returns the JSON text, which may be truncated, without secrets, and as valid as before.
     pub fn redact_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
         match self.redact_counted(json) {
             Some((clean, _)) => Cow::Owned(clean),
@@ -100,12 +100,11 @@ impl Redactor {
         }
     }
 
-    /// Returns the JSON text without the secrets and how many places were redacted; nothing if there
-    /// are none.
+    /// Returns the JSON text without secrets and the number of redactions; `None` if there are
+    /// none.
     ///
-    /// Only strings are touched: a number stays the number that it is, and a member keeps its name, or
-    /// nobody would find it; only a key of our own is taken out of that, too. What only looks like a
-    /// secret because it reaches from one string into the next stays, since no value does that.
+    /// Only strings are changed: numbers stay, and members keep their names, except for Gantry's
+    /// own keys in them. A match that spans two strings is kept, since no value does that.
     pub fn redact_counted(&self, json: &str) -> Option<(String, usize)> {
         if !self.may_hide(json) {
             return None;
@@ -124,13 +123,13 @@ impl Redactor {
         (count > 0).then(|| (replace(json, found), count))
     }
 
-    /// Tells whether there may be something to hide in a text: a quick look before a close one.
+    /// Returns whether a text may contain a secret: a quick check before an exact one.
     pub fn may_hide(&self, text: impl AsRef<[u8]>) -> bool {
         let beginnings = self.beginnings.as_ref();
         beginnings.is_none_or(|beginnings| beginnings.is_match(text.as_ref()))
     }
 
-    /// Returns where known values are, in no order, widened to whole escapes.
+    /// Returns the ranges of known values, unsorted, extended to whole escapes.
     fn find(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
         let bytes = text.as_bytes();
         let found: Vec<Range<usize>> = match &self.beginnings {
@@ -151,7 +150,7 @@ impl Redactor {
     }
 }
 
-/// Returns where keys of our own are, widened to whole escapes.
+/// Returns the ranges of Gantry's own keys, extended to whole escapes.
 fn own_in(text: &str) -> impl Iterator<Item = Range<usize>> {
     own::find(text).map(move |range| widen(text, range))
 }
@@ -168,7 +167,7 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// Sorts ranges and joins those that overlap.
+/// Sorts ranges and merges overlapping ones.
 fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, kept| {
@@ -193,16 +192,17 @@ fn replace(text: &str, ranges: Vec<Range<usize>>) -> String {
     clean
 }
 
-/// Widens a range so that it begins and ends outside of JSON escapes.
+/// Extends a range so that it begins and ends outside of JSON escapes.
 ///
-/// Half an escape would break the JSON around it; in plain text a character or two more are lost.
+/// Half an escape would break the JSON around it; in plain text this removes one or two more
+/// characters.
 fn widen(text: &str, range: Range<usize>) -> Range<usize> {
     let start = escape_around(text, range.start).map_or(range.start, |escape| escape.start);
     let end = escape_around(text, range.end).map_or(range.end, |escape| escape.end);
     start..end
 }
 
-/// Returns the escape that this place is inside of: after its backslash and before its end.
+/// Returns the escape that contains this position: after its backslash and before its end.
 fn escape_around(text: &str, place: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let earliest = place.saturating_sub(LONGEST_ESCAPE);
@@ -231,7 +231,7 @@ fn escape_around(text: &str, place: usize) -> Option<Range<usize>> {
     (place < end).then_some(backslash..end)
 }
 
-/// Where the strings of a JSON text begin and end.
+/// The positions of the quotes of a JSON text.
 struct Quotes(Vec<usize>);
 
 impl Quotes {
@@ -256,7 +256,7 @@ impl Quotes {
         self.0.partition_point(|quote| *quote < place) % 2 == 1
     }
 
-    /// Tells whether the string that goes on here is the name of a member.
+    /// Returns whether the string at this position is the name of a member.
     fn is_name(&self, json: &str, place: usize) -> bool {
         let next = self.0.partition_point(|quote| *quote < place);
         let after = self.0.get(next).and_then(|quote| json.get(quote + 1..));

@@ -1,5 +1,5 @@
-//! A text with `${NAME}` in it, which stands for a secret of the project. Filled in one pass: what a
-//! secret holds is not looked through again (fault K2). Anything else in `${…}` is text.
+//! A text with references `${NAME}` to secrets of the project. Filled in one pass: the values are
+//! not searched for references (fault K2). Any other `${…}` is plain text.
 //!
 //! Entry points: [`Template::parse`] and [`Template::fill`].
 
@@ -19,7 +19,7 @@ const LONGEST: usize = 128;
 #[serde(try_from = "String", into = "String")]
 pub struct SecretName(String);
 
-/// A text that is no name of a secret.
+/// The error of an invalid secret name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a secret's name is a letter or `_` and then letters, digits and `_`, at most 128 characters"
@@ -74,7 +74,7 @@ fn is_name(text: &str) -> bool {
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == b'_')
 }
 
-/// A text in which secrets are named.
+/// A text with references to secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template(Vec<Part>);
 
@@ -85,13 +85,13 @@ enum Part {
 }
 
 impl Template {
-    /// Reads every `${NAME}` of a text; nothing if there is none.
+    /// Parses every `${NAME}` of a text; `None` if there is none.
     pub fn parse(text: &str) -> Option<Self> {
         let places: Vec<Range<usize>> = places(text).collect();
         Self::at(text, &places)
     }
 
-    /// Reads only those `${NAME}` of a text that stand at these places; the rest is literal.
+    /// Parses only the `${NAME}` at these positions; the rest is literal.
     pub fn at(text: &str, places: &[Range<usize>]) -> Option<Self> {
         let (mut parts, mut copied) = (Vec::new(), 0);
         for place in places {
@@ -114,7 +114,7 @@ impl Template {
         Some(Self(parts))
     }
 
-    /// Returns the secrets that are named.
+    /// Returns the names of the referenced secrets.
     pub fn names(&self) -> impl Iterator<Item = &SecretName> {
         self.0.iter().filter_map(|part| match part {
             Part::Secret(name) => Some(name),
@@ -122,7 +122,7 @@ impl Template {
         })
     }
 
-    /// Puts the values in; the error is the first name that `value` knows nothing of.
+    /// Inserts the values; the error is the first name without a value.
     pub fn fill<'v>(
         &self,
         value: impl Fn(&SecretName) -> Option<&'v SecretText>,
@@ -146,7 +146,7 @@ impl fmt::Debug for Template {
     }
 }
 
-/// Returns where `${NAME}` stands in a text.
+/// Returns the positions of `${NAME}` in a text.
 fn places(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut from = 0;
     std::iter::from_fn(move || {

@@ -1,28 +1,194 @@
-//! Which packages a command downloads and runs: `npx`, `uvx` and their like. A flag that is not known
-//! may change the answer, so that with one the answer is unclear. Entry point: [`packages`].
+//! Which packages a command downloads and runs: `npx`, `uvx` and similar. The result is unclear for
+//! an unknown flag, which may change it, and for every other use of a package manager. Entry
+//! points: [`packages`], [`Package::of`], [`runs_engine`].
 
-/// What a command runs.
+/// The packages that a command runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Packages<'a> {
-    /// It is not known to run packages.
+    /// It is not a known package runner.
     NoRunner,
     /// These packages, as they are written.
     Named(Vec<&'a str>),
-    /// It runs packages, and which cannot be told.
+    /// It runs packages, but which ones is unclear.
     Unclear,
+}
+
+/// A package by its name, with a version or without.
+pub(super) struct Package<'a> {
+    pub(super) name: &'a str,
+}
+
+impl<'a> Package<'a> {
+    /// Parses a package that is fetched from its registry by name. `None` for URLs, files,
+    /// repositories and aliases, whose source does not depend on the name.
+    pub(super) fn of(text: &'a str) -> Option<Self> {
+        let (scope, rest) = match text.strip_prefix('@') {
+            Some(scoped) => scoped
+                .split_once('/')
+                .map(|(scope, rest)| (Some(scope), rest))?,
+            None => (None, text),
+        };
+        let end = rest.find(|letter: char| !is_in_name(letter));
+        let (name, version) = rest.split_at(end.unwrap_or(rest.len()));
+        let is_name = |name: &str| !name.is_empty() && !name.starts_with('.') && !is_file(name);
+        let is_version = |letter: char| is_in_name(letter) || "@[]=<>~!^*+,| ".contains(letter);
+        let is_whole = is_name(name)
+            && scope.is_none_or(|scope| is_name(scope) && scope.chars().all(is_in_name))
+            && version.chars().all(is_version);
+        let name = &text[..text.len() - version.len()];
+        is_whole.then_some(Self { name })
+    }
+}
+
+fn is_in_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-')
+}
+
+/// Returns whether a package manager takes a name for a file.
+fn is_file(name: &str) -> bool {
+    const ENDS: [&str; 7] = [".tgz", ".gz", ".tar", ".zip", ".whl", ".py", ".js"];
+    let name = name.to_ascii_lowercase();
+    ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Package managers, which can run packages in more ways than their arguments show.
+const MANAGERS: &[&str] = &[
+    "npm",
+    "npx",
+    "pnpm",
+    "pnpx",
+    "yarn",
+    "yarnpkg",
+    "corepack",
+    "bun",
+    "bunx",
+    "deno",
+    "uv",
+    "uvx",
+    "pip",
+    "pip3",
+    "pipx",
+    "poetry",
+    "pdm",
+    "hatch",
+    "rye",
+    "conda",
+    "mamba",
+    "go",
+    "cargo",
+    "gem",
+    "bundle",
+    "dotnet",
+    "dnx",
+    "jbang",
+    "nix",
+    "nix-shell",
+    "brew",
+];
+
+/// Programs that run images.
+const ENGINES: &[&str] = &[
+    "docker",
+    "docker-compose",
+    "podman",
+    "podman-compose",
+    "nerdctl",
+    "finch",
+    "ctr",
+    "crictl",
+    "buildah",
+    "runc",
+    "crun",
+    "runsc",
+    "apptainer",
+    "singularity",
+    "lima",
+    "kubectl",
+];
+
+/// Programs that run the program in their arguments.
+const WRAPPERS: &[&str] = &[
+    "env",
+    "nice",
+    "ionice",
+    "chrt",
+    "taskset",
+    "nohup",
+    "setsid",
+    "timeout",
+    "time",
+    "stdbuf",
+    "unbuffer",
+    "script",
+    "sudo",
+    "doas",
+    "su",
+    "runuser",
+    "setpriv",
+    "chroot",
+    "unshare",
+    "nsenter",
+    "xargs",
+    "find",
+    "strace",
+    "ltrace",
+    "busybox",
+    "toybox",
+    "flock",
+    "systemd-run",
+    "firejail",
+    "bwrap",
+    "dumb-init",
+    "tini",
+    "watch",
+    "parallel",
+];
+
+/// Returns a program's name without its folder and extension.
+fn program_of(command: &str) -> &str {
+    let program = command.rsplit('/').next().unwrap_or_default();
+    program.split('.').next().unwrap_or_default()
+}
+
+/// Returns whether one of these programs is run, directly or by a wrapper.
+fn runs(programs: &[&str], command: &str, args: &[String]) -> bool {
+    let program = program_of(command);
+    let is_one = |word: &str| programs.contains(&program_of(word));
+    let mut words = args.iter().flat_map(|arg| arg.split([' ', '\t', '=']));
+    match program {
+        _ if programs.contains(&program) => true,
+        wrapper if WRAPPERS.contains(&wrapper) => words.any(is_one),
+        // `python -m uv`, `node …/npx-cli.js`.
+        host if host.starts_with("python") || matches!(host, "node" | "nodejs") => {
+            let is_cli = |word: &str| {
+                let name = program_of(word).trim_end_matches("-cli");
+                programs.contains(&name)
+            };
+            words
+                .next()
+                .is_some_and(|first| is_cli(first) || first == "-m")
+                && args.iter().take(2).any(|word| is_cli(word))
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether a container engine is run, which could run any image.
+pub(super) fn runs_engine(command: &str, args: &[String]) -> bool {
+    runs(ENGINES, command, args)
 }
 
 /// A command that runs packages.
 struct Runner {
-    /// What stands before the flags.
+    /// The words before the flags.
     words: &'static [&'static str],
-    /// Flags without a value that change nothing here.
+    /// Flags without a value that do not matter here.
     plain: &'static [&'static str],
     /// Flags whose value is a package.
     package: &'static [&'static str],
     /// Flags with any other value.
     valued: &'static [&'static str],
-    /// Of `package`, those that replace the first argument: what follows is a command of the package.
+    /// Those of `package` that replace the first argument, which is then a command of the package.
     instead: &'static [&'static str],
 }
 
@@ -86,8 +252,7 @@ const UVX: Runner = Runner {
 
 /// Returns the packages that a command runs.
 pub(super) fn packages<'a>(command: &str, args: &'a [String]) -> Packages<'a> {
-    let program = command.rsplit('/').next().unwrap_or_default();
-    let program = program.split('.').next().unwrap_or_default();
+    let program = program_of(command);
     let runner = RUNNERS.iter().find(|runner| {
         let words = runner.words.iter().skip(1);
         runner.words.first() == Some(&program)
@@ -96,6 +261,7 @@ pub(super) fn packages<'a>(command: &str, args: &'a [String]) -> Packages<'a> {
     });
     match runner {
         Some(runner) => runner.named(&args[runner.words.len() - 1..]),
+        None if runs(MANAGERS, command, args) => Packages::Unclear,
         None => Packages::NoRunner,
     }
 }

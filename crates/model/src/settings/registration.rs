@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::package::{Packages, packages};
+use super::package::{Package, Packages, packages, runs_engine};
 use crate::diagnose::{Diagnose, Fault};
 use crate::grant::Pattern;
 use crate::spec::{Launch, Profile, Rung, ServerSpec};
@@ -15,9 +15,9 @@ use crate::spec::{Launch, Profile, Rung, ServerSpec};
 /// What may be registered. A list that is absent allows everything, an empty one nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RegistrationPolicy {
-    /// Commands, as they are written.
+    /// Commands, as they are written; a path that goes back is none that a `*` stands for.
     pub commands: Option<Patterns>,
-    /// Packages that `npx`, `uvx` and the like are told to run.
+    /// Packages that `npx`, `uvx` and the like are told to run: by name, or with their version.
     pub packages: Option<Patterns>,
     /// References of images.
     pub images: Option<Patterns>,
@@ -82,12 +82,42 @@ impl From<Patterns> for Vec<String> {
 }
 
 impl Patterns {
-    fn match_text(&self, text: &str) -> bool {
+    /// Returns the patterns.
+    pub fn patterns(&self) -> &[Pattern] {
+        &self.0
+    }
+
+    /// Tells whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Tells whether a text is meant.
+    pub(crate) fn match_text(&self, text: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches(text))
     }
 
-    /// Tells whether a URL is meant. Scheme, host and the rest are matched one by one, so that a `*` in
-    /// the host never reaches into the path.
+    /// Returns whether a command matches. `/opt/*` does not match `/opt/../bin/sh`.
+    fn match_command(&self, command: &str) -> bool {
+        let is_settled = !goes_back(command);
+        let mut patterns = self.0.iter();
+        patterns.any(|pattern| {
+            pattern.matches(command) && (is_settled || !matches!(pattern, Pattern::Glob(_)))
+        })
+    }
+
+    /// Returns whether a package matches: by its name with any version, or literally. A name with
+    /// another source (`@acme/x@npm:other`, a URL, a file) only matches literally.
+    fn match_package(&self, text: &str) -> bool {
+        let package = Package::of(text);
+        self.0.iter().any(|pattern| match &package {
+            Some(package) => pattern.matches(package.name) || pattern.matches(text),
+            None => pattern.matches(text) && !matches!(pattern, Pattern::Glob(_)),
+        })
+    }
+
+    /// Returns whether a URL matches. Scheme, host and the rest are matched separately, so that a
+    /// `*` in the host never matches part of the path.
     fn match_url(&self, url: &str) -> bool {
         let Some(url) = Url::of(url) else {
             return false;
@@ -98,7 +128,8 @@ impl Patterns {
             };
             wanted.scheme == url.scheme
                 && Pattern::new(&wanted.host).matches(&url.host)
-                && (wanted.rest.is_empty() || Pattern::new(wanted.rest).matches(url.rest))
+                && (wanted.rest.is_empty()
+                    || (!goes_back(url.path()) && Pattern::new(wanted.rest).matches(url.rest)))
         })
     }
 }
@@ -114,14 +145,46 @@ struct Url<'u> {
 impl<'u> Url<'u> {
     fn of(text: &'u str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
+        // Clients treat `\` as `/`, so the host ends there.
+        if rest.contains('\\') {
+            return None;
+        }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (host, rest) = rest.split_at(end);
+        let (authority, rest) = rest.split_at(end);
+        let scheme = scheme.to_ascii_lowercase();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        let host = host.to_ascii_lowercase();
+        let own_port = match scheme.as_str() {
+            "http" => ":80",
+            _ => ":443",
+        };
         Some(Self {
-            scheme: scheme.to_ascii_lowercase(),
-            host: host.to_ascii_lowercase(),
+            host: host.strip_suffix(own_port).unwrap_or(&host).to_owned(),
+            scheme,
             rest: if rest == "/" { "" } else { rest },
         })
     }
+
+    fn path(&self) -> &'u str {
+        self.rest.split(['?', '#']).next().unwrap_or_default()
+    }
+}
+
+/// Returns whether a path has segments that are resolved before use, such as `..`.
+fn goes_back(path: &str) -> bool {
+    let plain = path.to_ascii_lowercase().replace("%2e", ".");
+    let plain = plain.replace("%2f", "/").replace("%5c", "/");
+    let mut parts = plain
+        .strip_prefix('/')
+        .unwrap_or(&plain)
+        .split('/')
+        .peekable();
+    let mut is_back = false;
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        is_back |= matches!(part, "." | "..") || (part.is_empty() && !is_last);
+    }
+    is_back
 }
 
 impl RegistrationPolicy {
@@ -152,7 +215,11 @@ impl RegistrationPolicy {
 
     fn command(&self, command: &str, args: &[String]) -> Result<(), PolicyError> {
         let commands = self.commands.as_ref();
-        allowed(commands, Policed::Command, command, Patterns::match_text)?;
+        allowed(commands, Policed::Command, command, Patterns::match_command)?;
+        if self.images.is_some() && runs_engine(command, args) {
+            let command = shown(command);
+            return Err(PolicyError::UnclearImage { command });
+        }
         if self.packages.is_none() {
             return Ok(());
         }
@@ -163,7 +230,7 @@ impl RegistrationPolicy {
             }),
             Packages::Named(named) => named.iter().try_for_each(|package| {
                 let packages = self.packages.as_ref();
-                allowed(packages, Policed::Package, package, Patterns::match_text)
+                allowed(packages, Policed::Package, package, Patterns::match_package)
             }),
         }
     }
@@ -188,8 +255,8 @@ impl RegistrationPolicy {
         hosting.isolation_floor = hosting.isolation_floor.max(self.isolation_floor);
     }
 
-    /// Returns why a second person must approve a server; nothing if nobody must, or if what is
-    /// sensitive about it is as it was.
+    /// Returns why a second person must approve a server; empty if none is needed, or if its
+    /// sensitive parts are unchanged.
     pub fn reasons(&self, spec: &ServerSpec, before: Option<&ServerSpec>) -> Vec<Sensitive> {
         let is_same =
             before.is_some_and(|before| before.launch == spec.launch && before.allow == spec.allow);
@@ -209,7 +276,7 @@ impl RegistrationPolicy {
     }
 }
 
-/// What a list is about.
+/// The subject of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policed {
     /// A command.
@@ -257,9 +324,13 @@ fn allowed(
     }
 }
 
-/// Cuts what is shown of a value, and escapes what a terminal would obey. A query may hold a secret.
+/// Truncates and escapes a value for display. A query may contain a secret.
 fn shown(text: &str) -> String {
     let text = text.split('?').next().unwrap_or_default();
+    let text = match crate::secret::userinfo(text) {
+        Some(login) => &text.replacen(login, crate::secret::REDACTED, 1),
+        None => text,
+    };
     let cut = text.chars().take(100);
     cut.flat_map(char::escape_debug).collect()
 }
@@ -267,7 +338,7 @@ fn shown(text: &str) -> String {
 /// Why the project does not allow a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// It is on no list.
+    /// It matches no entry of the list.
     #[error("the project does not allow the {} `{given}`", what.as_str())]
     NotAllowed {
         /// What it is.
@@ -275,18 +346,24 @@ pub enum PolicyError {
         /// As it was given.
         given: String,
     },
-    /// Which package is run cannot be told from the arguments.
-    #[error("which package `{command}` runs cannot be told from its arguments")]
+    /// The arguments do not show which package is run.
+    #[error("the arguments of `{command}` do not show which package it runs")]
     UnclearPackage {
         /// The command.
         command: String,
     },
-    /// It would be less isolated than the project demands.
-    #[error("the project demands at least the isolation `{floor}`, and this is {given}")]
+    /// A container engine would run an image without a check against the list.
+    #[error("which image `{command}` runs is not checked by the project")]
+    UnclearImage {
+        /// The command.
+        command: String,
+    },
+    /// It would be less isolated than the project requires.
+    #[error("the project requires at least the isolation `{floor}`, but this is {given}")]
     Isolation {
-        /// What is demanded.
+        /// The required isolation.
         floor: &'static str,
-        /// What it would have.
+        /// Its isolation.
         given: &'static str,
     },
 }
@@ -305,6 +382,9 @@ impl Diagnose for PolicyError {
             Self::NotAllowed { what, .. } => what.setting(),
             Self::UnclearPackage { .. } => {
                 return Some("write the package first, or behind `--package` or `--from`".into());
+            }
+            Self::UnclearImage { .. } => {
+                return Some("name the image in `image`, so that Gantry runs it itself".into());
             }
             Self::Isolation { .. } => "registration.isolation_floor",
         };
@@ -342,6 +422,19 @@ mod tests {
         ] {
             assert!(!list.match_url(wrong), "{wrong}");
         }
+        for wrong in [
+            r"https://evil.net\.example.com/mcp/x",
+            "https://a.example.com@evil.net/mcp/x",
+            "https://a.example.com/mcp/../admin",
+            "https://a.example.com/mcp/%2E%2e/admin",
+            "https://a.example.com/mcp/..%2fadmin",
+        ] {
+            assert!(!list.match_url(wrong), "{wrong}");
+        }
+        assert!(list.match_url("https://a.example.com:443/mcp/x?y=../z"));
+        assert!(list.match_url("http://127.0.0.1/"));
+        let open = patterns(&["https://a.example.com"]).unwrap();
+        assert!(open.match_url("https://a.example.com/x/../y"));
         assert!(patterns(&["*"]).unwrap().match_url("https://x"));
         assert!(!patterns(&[]).unwrap().match_url("https://x"));
     }
@@ -354,6 +447,23 @@ mod tests {
         assert!(policy.command("anything", &[]).is_err());
         policy.commands = patterns(&["npx", "/opt/tools/*"]);
         assert!(policy.command("/opt/tools/x", &[]).is_ok());
+        for around in [
+            "/opt/tools/../../bin/sh",
+            "/opt/tools/./../x",
+            "/opt/tools//x",
+        ] {
+            assert!(policy.command(around, &[]).is_err(), "{around}");
+        }
+        policy.images = patterns(&["registry.example/*"]);
+        policy.commands = None;
+        let run = ["run", "-i", "registry.example/x"].map(str::to_owned);
+        for engine in ["docker", "/usr/bin/podman"] {
+            let refused = policy.command(engine, &run).unwrap_err();
+            assert!(refused.hint().unwrap().contains("`image`"), "{refused}");
+        }
+        let wrapped = ["-i", "docker", "run", "x"].map(str::to_owned);
+        assert!(policy.command("/usr/bin/env", &wrapped).is_err());
+        policy.commands = patterns(&["npx", "/opt/tools/*"]);
         let refused = policy.command("sh", &[]).unwrap_err();
         assert_eq!(
             refused.to_string(),
@@ -382,6 +492,40 @@ mod tests {
         ));
         assert!(!run("uvx", &["--with=left-pad", "ruff"]));
         assert!(!run("npx", &["--strange", "@acme/server"]));
+        // By name whatever the version; what leads elsewhere under that name is another package.
+        assert!(run("npx", &["@acme/server@1.2.3"]) && run("npx", &["@acme/server@latest"]));
+        assert!(run("uvx", &["ruff[lsp]==0.4.1"]) && run("uvx", &["ruff@latest"]));
+        for elsewhere in [
+            "@acme/server@npm:left-pad",
+            "@acme/server@git+https://evil.net/x.git",
+            "@acme/server@evil/x",
+            "@acme/server@file:../x",
+            "@acme/x/../../evil",
+            "@acme/evil.tgz",
+        ] {
+            assert!(!run("npx", &["-y", elsewhere]), "{elsewhere}");
+            assert!(!run("npx", &["--package", elsewhere, "x"]), "{elsewhere}");
+        }
+        assert!(!run("uvx", &["ruff @ https://evil.net/x.whl"]));
+        assert!(!run("uvx", &["--from", "git+https://evil.net/x", "ruff"]));
+        for (command, args) in [
+            ("npm", &["x", "left-pad"][..]),
+            ("npm", &["--yes", "exec", "left-pad"]),
+            ("bun", &["x", "left-pad"]),
+            ("pnpx", &["left-pad"]),
+            ("uv", &["run", "--with", "left-pad", "x"]),
+            ("deno", &["run", "npm:left-pad"]),
+            ("env", &["npx", "left-pad"]),
+            ("/usr/bin/env", &["-S", "npx left-pad"]),
+            ("python3", &["-m", "uv", "tool", "run", "left-pad"]),
+            (
+                "node",
+                &["/usr/lib/node_modules/npm/bin/npx-cli.js", "left-pad"],
+            ),
+        ] {
+            assert!(!run(command, args), "{command} {args:?}");
+        }
+        assert!(run("env", &["A=1", "my-server"]) && run("python3", &["-m", "my_server"]));
         assert!(!run("npx", &["-c", "left-pad"]));
         assert!(!run("npx", &[]));
     }

@@ -1,14 +1,14 @@
 //! The result of `tools/call` in the format of a model's API.
 //!
-//! A failure is a result too: in a form that a model can repair its call from, and marked as an error
-//! where the format allows that.
+//! A failure is a result, too: worded so that a model can repair its call, and marked as an error
+//! if the format allows that.
 
 use super::block::{Block, structured, words};
 use super::object::{Object, array};
 use super::{ModelCall, Shape};
 use crate::jsonrpc::{Raw, RawBuf};
 
-/// Makes the MCP result of a call that failed, of what the model is to read.
+/// Creates the MCP result of a failed call, with a text for the model.
 pub fn failure(text: &str) -> RawBuf {
     let block = Object::of_type("text").text("text", text).done();
     Object::new()
@@ -25,7 +25,7 @@ pub fn answer(shape: Shape, call: &ModelCall, result: Raw<'_>) -> RawBuf {
         Shape::Mcp => result.to_buf(),
         Shape::Anthropic => {
             let blocks = Block::all(result);
-            // An empty text is refused, together with the whole message.
+            // An empty text would make the API refuse the whole message.
             let is_told = |block: &&Block<'_>| !block.words().is_empty();
             let blocks = array(blocks.iter().filter(is_told).map(anthropic));
             let answer = Object::of_type("tool_result")
@@ -56,7 +56,7 @@ pub fn answer(shape: Shape, call: &ModelCall, result: Raw<'_>) -> RawBuf {
     }
 }
 
-/// OpenAI has no mark for a failure, so that the text must say it.
+/// OpenAI has no error mark, so the text must say it.
 fn marked(text: String, is_error: bool) -> String {
     if is_error {
         format!("Error: {text}")
@@ -81,7 +81,7 @@ fn anthropic(block: &Block<'_>) -> RawBuf {
     }
 }
 
-/// Renders text alone as a text, and pieces as soon as there is an image or a file.
+/// Renders text only as a string, and a list of parts if there is an image or a file.
 fn output(blocks: &[Block<'_>], is_error: bool) -> RawBuf {
     let has_data = blocks
         .iter()

@@ -18,7 +18,7 @@ pub(super) enum Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Reads the content of a result; the structured result stands in for one that is empty.
+    /// Reads the content of a result; if it is empty, the structured result is used.
     pub(super) fn all(result: Raw<'a>) -> Vec<Self> {
         let content = result.get("content");
         let blocks: Vec<_> = content
@@ -72,7 +72,7 @@ impl<'a> Block<'a> {
         matches!(self, Self::Data { media_type, .. } if media_type == "application/pdf")
     }
 
-    /// Returns the piece in words.
+    /// Returns the block as text.
     pub(super) fn words(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
@@ -95,7 +95,7 @@ fn resource(resource: Raw<'_>) -> Option<Block<'_>> {
     text("blob").map(|data| Block::Data { media_type, data })
 }
 
-/// Joins all pieces in words.
+/// Joins all blocks as text.
 pub(super) fn words(blocks: &[Block<'_>]) -> String {
     let words: Vec<_> = blocks.iter().map(Block::words).collect();
     words.join("\n")

@@ -1,7 +1,7 @@
-//! Calls as models make them: one, a list, or a whole message of the assistant's.
+//! Calls as models make them: one, a list, or a whole assistant message.
 //!
-//! Arguments that a model wrote as broken JSON do not spoil the rest: the call carries the reason,
-//! for the model to read. Entry point: `Calls::read`.
+//! Arguments that are invalid JSON do not affect the rest: the call carries the error, for the
+//! model to read. Entry point: `Calls::read`.
 
 use std::borrow::Cow;
 
@@ -12,23 +12,23 @@ use crate::jsonrpc::{self, Limits, Raw, RawBuf, RawKind};
 /// The most calls in one message.
 pub const MOST_CALLS: usize = 128;
 
-/// Why a value is no call of a tool.
+/// Why a value is not a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
-    /// It has the form of no call that is known.
-    #[error("this is no tool call in a shape that is known")]
+    /// It matches no known format.
+    #[error("this is not a tool call in a known format")]
     Unknown,
-    /// It does not have the form that was announced.
-    #[error("this is no tool call in the shape `{shape}`")]
+    /// It does not match the declared format.
+    #[error("this is not a tool call in the format `{shape}`")]
     Other {
-        /// What was announced.
+        /// The declared format.
         shape: Shape,
     },
     /// It is a message or a list without any call.
-    #[error("there is no tool call in it")]
+    #[error("it contains no tool call")]
     NoCall,
     /// It has too many calls.
-    #[error("there are {count} tool calls in it, at most {MOST_CALLS} are taken")]
+    #[error("it contains {count} tool calls, at most {MOST_CALLS} are allowed")]
     TooMany {
         /// How many there are.
         count: usize,
@@ -64,37 +64,37 @@ impl Diagnose for FormError {
 /// One call of a tool, as a model made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCall {
-    /// The model's own id of the call, put back into the answer.
+    /// The model's id of the call, repeated in the response.
     pub id: Option<String>,
     /// The tool, by exposed name or identity.
     pub name: String,
-    /// The arguments, always an object if they can be read.
+    /// The arguments: an object, or why they are unreadable.
     pub arguments: Result<RawBuf, Unreadable>,
 }
 
-/// Arguments that are no object.
+/// Arguments that are not an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// What is wrong with them, for the model.
+    /// The error, for the model.
     pub why: String,
-    /// What the model wrote instead.
+    /// What the model wrote.
     pub given: RawBuf,
 }
 
 /// All calls of one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calls {
-    /// Whose form they have.
+    /// Their format.
     pub shape: Shape,
-    /// Whether there was a list or a message, so that the answer is a list too.
+    /// Whether the input was a list or a message, so that the response is a list, too.
     pub is_list: bool,
     /// The calls, in their order.
     pub calls: Vec<ModelCall>,
 }
 
 impl Calls {
-    /// Reads one call, a list of them, or the assistant's whole message; without a shape it is told
-    /// by form. What is no call in a list, such as text or reasoning, is passed over.
+    /// Reads one call, a list of them, or a whole assistant message; without a declared format it
+    /// is detected. Other items in a list, such as text or reasoning, are skipped.
     pub fn read(shape: Option<Shape>, value: Raw<'_>) -> Result<Self, FormError> {
         if let Some((shape, call)) = one(shape, value) {
             return Ok(Self {
@@ -112,7 +112,7 @@ impl Calls {
         let mut calls = Vec::new();
         for item in list.items() {
             if let Some((shape, call)) = one(told, item) {
-                // The first call tells the shape of all.
+                // The first call determines the format of all.
                 told = Some(shape);
                 calls.push(call);
             }
@@ -133,9 +133,9 @@ fn unknown(shape: Option<Shape>) -> FormError {
     shape.map_or(FormError::Unknown, |shape| FormError::Other { shape })
 }
 
-/// Reads a value as a call of the given shape, or of the first that it fits.
+/// Reads a value as a call of the given format, or of the first that matches.
 fn one(shape: Option<Shape>, value: Raw<'_>) -> Option<(Shape, ModelCall)> {
-    // A name alone is MCP's before it is Gemini's, who leaves out empty arguments.
+    // A name alone is read as MCP before Gemini, which omits empty arguments.
     const ORDER: [Shape; 5] = [
         Shape::Anthropic,
         Shape::OpenAiResponses,
@@ -196,7 +196,7 @@ fn call(
     })
 }
 
-/// Takes arguments that stand as an object; none are the same as an empty one.
+/// Reads arguments given as an object; absent ones are an empty object.
 fn object(member: &str, value: Option<Raw<'_>>) -> Result<RawBuf, Unreadable> {
     match value.filter(|value| !value.is_null()) {
         None => Ok(Raw::EMPTY_OBJECT.to_buf()),
@@ -208,7 +208,7 @@ fn object(member: &str, value: Option<Raw<'_>>) -> Result<RawBuf, Unreadable> {
     }
 }
 
-/// Takes arguments that stand as JSON in a text, checked as strictly as any message.
+/// Reads arguments given as JSON in a string, checked as strictly as any message.
 fn written(value: Option<Raw<'_>>) -> Result<RawBuf, Unreadable> {
     let Some(text) = value.and_then(Raw::string) else {
         return object("arguments", value);
@@ -229,7 +229,7 @@ fn first(list: Option<Raw<'_>>) -> Option<Raw<'_>> {
     list.and_then(|list| list.items().next())
 }
 
-/// Returns the list within a whole message or answer of a model's.
+/// Returns the list inside a whole message or response of a model.
 fn message(shape: Option<Shape>, value: Raw<'_>) -> Option<Raw<'_>> {
     let is = |wanted| shape.is_none_or(|shape| shape == wanted);
     let array = |value: Raw<'_>| value.kind() == RawKind::Array;

@@ -2,7 +2,7 @@
 
 use crate::jsonrpc::{Raw, RawBuf, quote_into};
 
-/// An object on its way; members stand in the order in which they are added.
+/// An object under construction; members are in insertion order.
 pub(super) struct Object(Vec<u8>);
 
 impl Object {
@@ -10,7 +10,7 @@ impl Object {
         Self(Vec::from(b"{"))
     }
 
-    /// Begins an object with its `type`.
+    /// Starts an object with its `type`.
     pub(super) fn of_type(kind: &str) -> Self {
         Self::new().text("type", kind)
     }
@@ -33,7 +33,7 @@ impl Object {
         self.buf(key, &RawBuf::string(value))
     }
 
-    /// Adds a text if there is one.
+    /// Adds a text unless it is `None`.
     pub(super) fn some_text(self, key: &str, value: Option<&str>) -> Self {
         match value {
             Some(value) => self.text(key, value),

@@ -1,7 +1,7 @@
-//! Which schemas OpenAI takes with `strict: true`: those that leave nothing open.
+//! Which schemas OpenAI accepts with `strict: true`: those that leave nothing open.
 //!
-//! It only judges and never changes a schema to make it fit: a property that is optional for the
-//! server must stay optional for the model.
+//! Only decides and never changes a schema: a property that is optional for the server must stay
+//! optional for the model.
 
 use crate::jsonrpc::{Raw, RawKind};
 
@@ -10,7 +10,7 @@ const DEEPEST: usize = 10;
 /// The most properties in all.
 const MOST_PROPERTIES: usize = 5000;
 
-/// What may stand in a strict schema beside the members that are looked into.
+/// The keywords of a strict schema that need no further check.
 const PLAIN: [&str; 16] = [
     "$ref",
     "$schema",
@@ -30,7 +30,7 @@ const PLAIN: [&str; 16] = [
     "type",
 ];
 
-/// Tells whether a schema of arguments can be sent with `strict: true`.
+/// Returns whether an arguments schema can be sent with `strict: true`.
 pub(super) fn qualifies(schema: Raw<'_>) -> bool {
     let is_object = schema
         .get("type")
@@ -71,7 +71,7 @@ fn is_closed(schema: Raw<'_>, depth: usize, properties: &mut usize) -> bool {
         }
     }
     *properties += seen_properties.map_or(0, |known| known.members().count());
-    // A schema that says nothing takes anything.
+    // A schema without constraints accepts anything.
     let says_something = ["type", "$ref", "enum", "const", "anyOf"]
         .into_iter()
         .any(|key| schema.get(key).is_some());
@@ -84,7 +84,7 @@ fn may_be_object(schema: Raw<'_>) -> bool {
     })
 }
 
-/// Tells whether an object's schema names every property and demands each.
+/// Returns whether an object's schema lists and requires every property.
 fn is_exact(schema: Raw<'_>, properties: Option<Raw<'_>>) -> bool {
     let (Some(properties), Some(required)) = (properties, schema.get("required")) else {
         return false;

@@ -1,8 +1,8 @@
-//! Tools as they stand in a request to a model.
+//! Tools in a request to a model.
 //!
-//! A schema goes out as its server wrote it, but for what would make an API refuse the whole
-//! request; what is taken out there is told in the description, and the arguments are judged by the
-//! whole schema all the same.
+//! A schema is sent as its server wrote it, except for parts that would make an API refuse the
+//! whole request; these are moved to the description, and the arguments are still checked against
+//! the whole schema.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use super::{Shape, strict};
 use crate::jsonrpc::{Edit, Raw, RawBuf};
 use crate::mcp::{ShapeError, ToolDef};
 
-/// The longest description that OpenAI takes, in characters.
+/// The longest description that OpenAI accepts, in characters.
 const LONGEST_OPENAI: usize = 1024;
 
-/// What Anthropic and OpenAI refuse at the top of a schema of arguments.
+/// Keywords that Anthropic and OpenAI refuse at the top level of an arguments schema.
 const REFUSED_ON_TOP: [&str; 5] = ["oneOf", "anyOf", "allOf", "not", "enum"];
 
 /// Renders the value of a request's `tools`: each tool's exposed name and MCP definition, in order.
@@ -64,7 +64,7 @@ pub fn tool(shape: Shape, name: &str, definition: Raw<'_>) -> Result<RawBuf, Sha
                 .buf("function", &function.done())
                 .done()
         }
-        // Here a member that is absent would mean `true`.
+        // Here an absent member would mean `true`.
         Shape::OpenAiResponses => {
             let (function, is_strict) = function(Object::of_type("function"), name, &view);
             let is_strict = if is_strict { "true" } else { "false" };
@@ -83,7 +83,7 @@ pub fn tool(shape: Shape, name: &str, definition: Raw<'_>) -> Result<RawBuf, Sha
     })
 }
 
-/// Writes what both of OpenAI's shapes say of a function, and tells whether it can be strict.
+/// Writes the common part of OpenAI's two formats, and returns whether it can be strict.
 fn function(object: Object, name: &str, view: &ToolDef<'_>) -> (Object, bool) {
     let description = view.description.as_deref().or(view.title.as_deref());
     let (mut schema, description) = without_refused(view.input_schema, description);
@@ -102,7 +102,7 @@ fn function(object: Object, name: &str, view: &ToolDef<'_>) -> (Object, bool) {
     (object, is_strict)
 }
 
-/// Takes out what would be refused at the top of a schema, and says so in the description.
+/// Removes the refused keywords at the top level of a schema, and adds them to the description.
 fn without_refused<'a>(
     schema: Raw<'_>,
     description: Option<&'a str>,

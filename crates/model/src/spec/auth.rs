@@ -1,5 +1,5 @@
-//! How a remote server is signed in to: part of its spec. Tokens are stored by the engine and never
-//! in a spec. Entry point: [`RemoteAuth::check`].
+//! The sign-in to a remote server: part of its spec. Tokens are stored by the engine and never in a
+//! spec. Entry point: [`RemoteAuth::check`].
 
 use std::fmt;
 
@@ -8,60 +8,60 @@ use serde::{Deserialize, Serialize};
 use super::url::check_url;
 use crate::secret::REDACTED;
 
-/// How a remote server is signed in to.
+/// The sign-in to a remote server.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RemoteAuth {
-    /// Who signs in, if anybody.
+    /// The kind of sign-in.
     pub kind: AuthKind,
-    /// The client that was registered by hand with the authorization server.
+    /// The client that was manually registered with the authorization server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// Its secret, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
-    /// The authorization server that the client is known to; the client is shown to no other.
+    /// The authorization server of the client; the client is used with no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Where the document stands that describes this gateway as a client, for authorization
-    /// servers that take its URL for a client id.
+    /// The URL of this gateway's client metadata document, for authorization servers that accept it
+    /// as a client id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_metadata_url: Option<String>,
-    /// What is asked for; what the server says it needs, if nothing is.
+    /// The scopes to request; those that the server names, if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }
 
-/// Who signs in to a remote server.
+/// The kind of sign-in to a remote server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthKind {
-    /// A person, once, if the server asks for it.
+    /// By a person, once, if the server requires it.
     #[default]
     Auto,
-    /// Nobody: what the server refuses stays refused.
+    /// None: refusals by the server are final.
     None,
-    /// The gateway itself, with a client id and a secret.
+    /// By the gateway itself, with a client id and a secret.
     ClientCredentials,
 }
 
-/// Why a spec's `auth` cannot be taken as it is.
+/// An invalid `auth` of a spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`auth.{field}` {why}")]
 pub struct AuthFieldError {
-    /// Which member.
+    /// The member.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The error.
     pub why: &'static str,
 }
 
 impl RemoteAuth {
-    /// Tells whether nothing is said, so that every default holds.
+    /// Returns whether all members have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Checks what types cannot say.
+    /// Checks the rules that types cannot express.
     pub fn check(&self) -> Result<(), AuthFieldError> {
         let wrong = |field, why| Err(AuthFieldError { field, why });
         if self.kind == AuthKind::ClientCredentials {
@@ -117,13 +117,13 @@ fn is_issuer(url: &str) -> bool {
     scheme == "https" || scheme == "http" && is_loopback(authority)
 }
 
-/// Tells whether the host of an authority is this machine itself.
+/// Returns whether the host of an authority is this machine.
 fn is_loopback(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(address) => address.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
     };
-    // Unusual spellings of addresses were refused before.
+    // Unusual spellings of addresses are refused earlier.
     let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let is_local = host.strip_prefix("127.").is_some_and(is_number);
     host.eq_ignore_ascii_case("localhost") || host == "::1" || is_local

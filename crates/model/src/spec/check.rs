@@ -19,33 +19,33 @@ use crate::secret::{REDACTED, hide_arguments};
 use self::loader::loads_code;
 use self::shell::script_shell;
 
-/// Why a spec cannot be taken as it is.
+/// Why a spec is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpecError {
-    /// No command, or one with a NUL byte.
+    /// The command is missing, or contains a NUL byte.
     #[error("server `{server}`: `command` must name a program")]
     Command {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
     },
-    /// A command and a URL, of which a server has one.
+    /// Both a command and a URL are given.
     #[error("server `{server}`: `command` and `url` exclude each other")]
     Both {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
     },
     /// A shell line where a program and its arguments are expected.
     #[error("server `{server}`: `command` is `{command}`, which is a shell line")]
     Shell {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
-        /// The command as given, without what seems secret in it.
+        /// The command as given, with apparent secrets hidden.
         command: String,
     },
-    /// A shell and a script, which may do anything under an innocent name.
+    /// A shell with a script, which could do anything under a harmless name.
     #[error("server `{server}`: `{command}` runs a script given in `args`")]
     Script {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
         /// The shell.
         command: String,
@@ -53,61 +53,61 @@ pub enum SpecError {
     /// A variable that changes how programs load or run code.
     #[error("server `{server}`: variable `{variable}` is not allowed in `env`")]
     Variable {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
         /// Its name.
         variable: String,
     },
-    /// A text with a NUL byte, which no program can be given.
+    /// A text contains a NUL byte, which cannot be passed to a program.
     #[error("server `{server}`: {place} contains a NUL byte")]
     Nul {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
-        /// Where it stands.
+        /// The position.
         place: String,
     },
     /// A number outside its range.
     #[error("server `{server}`: `{field}` is {given}, allowed is {range}")]
     Range {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What was given.
+        /// The given value.
         given: String,
-        /// What is allowed.
+        /// The allowed range.
         range: String,
     },
-    /// An address, a header or a wait of a remote server that cannot be used.
+    /// A URL, a header or a wait of a remote server is invalid.
     #[error("server `{server}`: {why}")]
     Remote {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
-        /// What is wrong with it.
+        /// The error.
         why: RemoteError,
     },
-    /// An image, or what a hosted server is given beside its program, that cannot be used.
+    /// An image, or a hosting setting, is invalid.
     #[error("server `{server}`: {why}")]
     Hosting {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
-        /// What is wrong with it.
+        /// The error.
         why: HostingError,
     },
-    /// A path that would let a hosted server out of its isolation.
+    /// A path that would let a hosted server escape its isolation.
     #[error("server `{server}`: `cwd` cannot be written to by a hosted server: {why}")]
     Writable {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
-        /// What it meets.
+        /// The conflict.
         why: WritableError,
     },
     /// A restart policy that contradicts itself.
     #[error("server `{server}`: `restart` cannot be used")]
     Restart {
-        /// Whose spec it is.
+        /// The server.
         server: ServerName,
-        /// What is wrong with it.
+        /// The error.
         #[source]
         source: PolicyError,
     },
@@ -129,7 +129,7 @@ impl SpecError {
         }
     }
 
-    /// Returns what to write instead, if that can be said.
+    /// Returns what to write instead, if known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Command { .. } => {
@@ -163,7 +163,8 @@ impl SpecError {
     }
 }
 
-/// Returns the field of a place that holds a NUL byte: `argument 3`, ``variable `X` ``, `` `command` ``.
+/// Returns the field of a position with a NUL byte: `argument 3`, ``variable `X` ``, `` `command`
+/// ``.
 fn nul_field(place: &str) -> String {
     let named = place.split('`').nth(1).unwrap_or(place);
     if let Some(number) = place.strip_prefix("argument ") {
@@ -176,7 +177,7 @@ fn nul_field(place: &str) -> String {
     }
 }
 
-/// Returns a shell line as it may be shown.
+/// Returns a shell line for display.
 fn shown_line(process: &ProcessLaunch) -> String {
     let line = process.shown_command();
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -184,7 +185,7 @@ fn shown_line(process: &ProcessLaunch) -> String {
 }
 
 impl ServerSpec {
-    /// Checks what the types cannot say.
+    /// Checks the rules that types cannot express.
     pub fn check(&self) -> Result<(), SpecError> {
         match &self.launch {
             Launch::Process(process) => {
@@ -273,8 +274,8 @@ impl ServerSpec {
         Ok(())
     }
 
-    /// Checks that nothing that a hosted server may write to would let it out. Symbolic links in `cwd`
-    /// are the caller's to resolve.
+    /// Checks that no writable path lets a hosted server escape. The caller resolves symbolic links
+    /// in `cwd`.
     pub fn check_writable(&self, guarded: &Guarded) -> Result<(), SpecError> {
         let Some(process) = self.launch.process() else {
             return Ok(());

@@ -1,50 +1,53 @@
 //! Which tools of a server are offered: names and patterns to include and exclude.
 //!
-//! Applies to everybody, before any grant: an excluded tool is neither listed nor called.
+//! Applies to all callers, before any grant: an excluded tool is neither listed nor called.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::calls::OutputCheck;
 use super::options::{Kind, ServerOption, option, plain};
 use super::period;
 use crate::grant::Pattern;
 
-/// Which tools of a server are offered; all of them if nothing is said.
+/// Which tools of a server are offered; by default all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolFilter {
-    /// Only tools that one of these names; `*` stands for any run of characters.
+    /// Only tools that match one of these; `*` matches any characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include: Option<Vec<String>>,
-    /// None of these, whatever `include` says.
+    /// No tools that match one of these, even if included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
-    /// What an administrator says of single tools, by their own names.
+    /// Settings of single tools, by the server's own names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, ToolSettings>,
 }
 
-/// What an administrator says of one tool. row 3.4
+/// The settings of one tool. row 3.4
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolSettings {
-    /// Its longest silence, in the place of the server's.
+    /// Its timeout, instead of the server's.
     #[serde(with = "period::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Whether calling it twice does no more than calling it once, so that a call that was cut off
-    /// may be made again.
+    /// Whether repeating a call has no further effect, so that an interrupted call may be retried.
     pub idempotent: bool,
+    /// What happens to results that do not fit its output schema, in the place of the server's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_check: Option<OutputCheck>,
 }
 
 impl ToolFilter {
-    /// Tells whether nothing is said of any tool.
+    /// Returns whether everything has its default.
     pub fn is_empty(&self) -> bool {
         self.include.is_none() && self.exclude.is_empty() && self.settings.is_empty()
     }
 
-    /// Returns why a tool is left out, or nothing if it is offered.
+    /// Returns why a tool is excluded; `None` if it is offered.
     pub fn leaves_out(&self, tool: &str) -> Option<String> {
         let names = |pattern: &&String| Pattern::new(pattern).matches(tool);
         if let Some(pattern) = self.exclude.iter().find(names) {
@@ -78,8 +81,8 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "tools.settings",
         Kind::Tools,
-        "Settings of single tools, by their own names: `timeout` in the place of the server's, and \
-         `idempotent`: whether a call that was cut off may be made once more.",
+        "Settings of single tools, by their own names: `timeout` and `output_check` in the place of the \
+         server's, and `idempotent`: whether a call that was cut off may be made once more.",
         |spec| plain(&mut spec.tools.settings),
     )
     .absent("none"),
@@ -113,7 +116,7 @@ mod tests {
     #[test]
     fn settings_of_tools_survive_their_stored_form() {
         // row 3.4
-        let text = r#"{"settings":{"search":{"timeout":"5s","idempotent":true},"x":{"idempotent":false}}}"#;
+        let text = r#"{"settings":{"search":{"timeout":"5s","idempotent":true},"x":{"idempotent":false,"output_check":"warn"}}}"#;
         let filter: ToolFilter = serde_json::from_str(text).unwrap();
         let search = &filter.settings["search"];
         assert_eq!(

@@ -1,5 +1,5 @@
-//! What hosted servers are given beside their program, be it a command or an image: volumes, network, a
-//! port, and which isolation they run in. Their options are here, too.
+//! Settings of hosted servers, commands and images: volumes, network, a port, and their isolation.
+//! Their options are here, too.
 //!
 //! Entry points: [`Hosting`], and [`Hosting::bridge`] for how messages reach the server.
 
@@ -19,57 +19,57 @@ pub(super) use self::check::{check_image, check_process};
 pub use self::egress::{EgressRule, EgressRuleError};
 pub use self::paths::{Guarded, GuardedPath, WritableError};
 
-/// The path that most HTTP servers answer at.
+/// The usual path of HTTP servers.
 const PATH: &str = "/mcp";
 
-/// What a hosted server is given beside its program.
+/// The hosting settings of a server.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hosting {
-    /// Paths inside that are volumes: they keep their content over restarts. row 1.19
+    /// Paths inside that are volumes: their content survives restarts. row 1.19
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<PathBuf>,
-    /// What it may reach; nothing for a hosted server if nothing is said.
+    /// Its network access; none for a hosted server by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkGrant>,
-    /// Which isolation it runs in.
+    /// The isolation provider.
     pub provider: Provider,
-    /// The weakest isolation in which it may run at all.
+    /// The weakest isolation in which it may run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolation_floor: Option<Rung>,
-    /// Whether messages travel over stdin and stdout; without a word they do unless there is a port.
+    /// Whether messages use stdin and stdout; by default they do unless there is a port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdio_bridge: Option<bool>,
-    /// The port inside at which it answers over HTTP. row 1.2
+    /// The port inside of its HTTP endpoint. row 1.2
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The port of this machine's loopback address that leads there past grants and audit.
+    /// A loopback port of this machine that forwards to it and bypasses grants and audit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_port: Option<u16>,
-    /// The path at that port; `/mcp` if nothing is said.
+    /// The path at that port; `/mcp` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_path: Option<String>,
-    /// How messages travel over the port.
+    /// The transport at the port.
     #[serde(skip_serializing_if = "is_auto")]
     pub transport: TransportPreference,
 }
 
-/// What a hosted server may reach.
+/// The network access of a hosted server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkGrant {
-    /// Nothing but itself.
+    /// No network.
     None,
-    /// These hosts and ports, through the gateway's own dialler.
+    /// These hosts and ports only, through the gateway.
     Egress(Vec<EgressRule>),
-    /// Whatever this machine reaches.
+    /// The network of this machine.
     Full,
 }
 
-/// Which isolation is wanted. row 1.18
+/// The isolation provider. row 1.18
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provider {
-    /// The first of the ladder that this host has: gVisor, Firecracker, E2B, own namespaces.
+    /// The strongest that this host has, in this order: gVisor, Firecracker, E2B, namespaces.
     #[default]
     Auto,
     /// gVisor.
@@ -78,19 +78,19 @@ pub enum Provider {
     Firecracker,
     /// E2B.
     E2b,
-    /// Namespaces of its own on the image's root, with an allow list of system calls.
+    /// Namespaces on the image's root, with an allow list of system calls.
     Namespaces,
-    /// A sandboxed process: how commands are hosted.
+    /// A sandboxed process, for commands.
     Process,
 }
 
-/// A rung of the isolation ladder; a greater one isolates better.
+/// A level of isolation; a greater one isolates better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rung {
     /// A sandboxed process on parts of the host's root.
     Process,
-    /// Own namespaces on the image's root.
+    /// Namespaces on the image's root.
     Namespaces,
     /// E2B.
     E2b,
@@ -109,7 +109,7 @@ pub enum Bridge {
     Http {
         /// The port inside.
         port: u16,
-        /// The loopback port of this machine that leads there, if there is one.
+        /// The loopback port of this machine that forwards to it, if there is one.
         published: Option<u16>,
         /// The path, with its leading slash.
         path: String,
@@ -117,7 +117,7 @@ pub enum Bridge {
 }
 
 impl Provider {
-    /// Returns the provider as it is written everywhere.
+    /// Returns the provider's name in all inputs and outputs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -129,7 +129,7 @@ impl Provider {
         }
     }
 
-    /// Returns the rung that is asked for; nothing for `auto`.
+    /// Returns the requested level; `None` for `auto`.
     pub const fn rung(self) -> Option<Rung> {
         match self {
             Self::Auto => None,
@@ -143,10 +143,10 @@ impl Provider {
 }
 
 impl Rung {
-    /// The rungs that an image is tried on, the best first. row 1.18
+    /// The levels for an image, the best first. row 1.18
     pub const LADDER: [Self; 4] = [Self::Gvisor, Self::Firecracker, Self::E2b, Self::Namespaces];
 
-    /// Returns the rung as it is written everywhere.
+    /// Returns the level's name in all inputs and outputs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -175,12 +175,12 @@ impl Hosting {
         }
     }
 
-    /// Returns what the server may reach: as set, else nothing.
+    /// Returns the effective network access: as set, else none.
     pub fn network_in_force(&self) -> NetworkGrant {
         self.network.clone().unwrap_or(NetworkGrant::None)
     }
 
-    /// Fills in what holds where nothing is said.
+    /// Fills in the defaults for display.
     pub(super) fn show(&mut self, network: NetworkGrant) {
         self.network.get_or_insert(network);
         let is_stdio = self.bridge() == Bridge::Stdio;

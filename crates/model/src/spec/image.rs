@@ -1,7 +1,7 @@
-//! A server that is an OCI image, run by Gantry itself: which image, what is overridden of its
-//! configuration, and its options.
+//! A server that is an OCI image, run by Gantry itself: the image, overrides of its configuration,
+//! and its options.
 //!
-//! What holds for hosted commands as well (volumes, network, provider) is in `hosting`. Entry point:
+//! Settings shared with hosted commands (volumes, network, provider) are in `hosting`. Entry point:
 //! [`ImageLaunch`].
 
 mod reference;
@@ -18,50 +18,49 @@ use super::{Bridge, Written};
 
 pub(super) use self::reference::check_reference;
 
-/// An image and what is overridden of its configuration.
+/// An image and the overrides of its configuration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageLaunch {
     /// The reference: `registry/repository[:tag][@sha256:…]`.
     pub image: String,
-    /// The entry point in the place of the image's; empty leaves the image's. With one, the image's own
-    /// arguments are not used.
+    /// Replaces the image's entry point, unless empty. The image's own arguments are then not used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entrypoint: Vec<String>,
-    /// The arguments in the place of the image's; empty leaves the image's.
+    /// Replaces the image's arguments, unless empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Variables on top of the image's.
+    /// Variables in addition to the image's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// The working folder inside the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
-    /// Who it runs as inside: `name`, `uid`, `uid:gid`.
+    /// The user inside: `name`, `uid`, `uid:gid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// When the registry is asked for the image.
+    /// When the image is pulled.
     #[serde(default)]
     pub pull: Pull,
-    /// What it may use at most; the defaults of hosted servers where nothing is said.
+    /// Resource limits; the defaults of hosted servers apply to missing ones.
     #[serde(default)]
     pub limits: ResourceLimits,
     /// Volumes, network, port and isolation.
     #[serde(default)]
     pub hosting: Hosting,
-    /// What stands in the file where variables were filled; never stored beside what they hold.
+    /// The texts before variables were expanded; never stored together with their values.
     #[serde(skip)]
     pub written: Written,
 }
 
-/// When the registry is asked for an image. fault C6
+/// When an image is pulled. fault C6
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pull {
-    /// If it is not in the store: the digest that a tag had when it was pulled first is kept.
+    /// If it is not in the store: a tag keeps the digest of its first pull.
     #[default]
     Missing,
-    /// At every start: an image that changed under its tag is taken.
+    /// At every start: an image that changed under its tag is used.
     Always,
     /// Never: the image must have been pulled or imported.
     Never,
@@ -76,7 +75,7 @@ impl ImageLaunch {
         }
     }
 
-    /// Returns the limits in force: as set, else those of hosted servers. row 1.16
+    /// Returns the effective limits: as set, else those of hosted servers. row 1.16
     pub fn limits_in_force(&self) -> ResourceLimits {
         self.limits.or(Profile::Hosted.limits())
     }

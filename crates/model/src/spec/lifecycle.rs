@@ -12,19 +12,20 @@ use crate::restart::{PolicyError, RestartPolicy};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LifecyclePolicy {
-    /// Longest wait for `initialize` and the first listing: a first `npx` downloads.
+    /// Time limit for `initialize` and the first listing: a first `npx` downloads.
     #[serde(with = "period")]
     pub handshake: Duration,
-    /// How long `server/discover` may stay unanswered before `initialize` follows it.
+    /// How long to wait for a response to `server/discover` before `initialize` is sent.
     #[serde(with = "period")]
     pub probe: Duration,
-    /// How often a quiet server is asked whether it is there.
+    /// The interval of health checks of a quiet server.
     #[serde(with = "period")]
     pub health_every: Duration,
-    /// How long it may take to answer that.
+    /// The timeout of a health check.
     #[serde(with = "period")]
     pub health_timeout: Duration,
-    /// What follows when it does not answer; hosted servers are kept, others reconnected, if nothing is said.
+    /// The policy for an unresponsive server; by default hosted servers are kept, others
+    /// reconnected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when_unresponsive: Option<WhenUnresponsive>,
     /// Time between SIGTERM and SIGKILL when it is stopped or restarted.
@@ -33,28 +34,28 @@ pub struct LifecyclePolicy {
     /// How long a lazy server may go without a call before it is stopped.
     #[serde(with = "period::option", skip_serializing_if = "Option::is_none")]
     pub idle_stop: Option<Duration>,
-    /// After which ends it is started again.
+    /// After which exits it is restarted.
     #[serde(skip_serializing_if = "RestartWhen::is_always")]
     pub restart_when: RestartWhen,
-    /// When and how fast it is started again.
+    /// When and how fast it is restarted.
     pub restart: RestartSpec,
 }
 
-/// After which ends a server is started again. row 1.1
+/// After which exits a server is restarted. row 1.1
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartWhen {
-    /// After every end, whatever the exit code.
+    /// After every exit, whatever its code.
     #[default]
     Always,
-    /// After every end but one with exit code 0.
+    /// After every exit except those with code 0.
     OnFailure,
-    /// Never; the next start is by hand or with the gateway.
+    /// Never; the next start is manual or with the gateway.
     Never,
 }
 
 impl RestartWhen {
-    /// Tells whether a server that ended with this exit code, or without one, is started again.
+    /// Returns whether a server that ended with this exit code, or without one, is restarted.
     pub const fn restarts(self, code: Option<i32>) -> bool {
         match self {
             Self::Always => true,
@@ -68,16 +69,16 @@ impl RestartWhen {
     }
 }
 
-/// When and how fast a server is started again, as stored; `policy` turns it into decisions.
+/// When and how fast a server is restarted, as stored; `policy` turns it into decisions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RestartSpec {
-    /// How many ends within the window are followed by a start at once.
+    /// How many exits within the window are followed by an immediate restart.
     pub at_once: u32,
-    /// The time within which ends are counted.
+    /// The time within which exits are counted.
     #[serde(with = "period")]
     pub window: Duration,
-    /// The waits after that, one after the other; the last repeats.
+    /// The waits before further restarts; the last repeats.
     #[serde(rename = "ladder", with = "period::list")]
     pub backoff: Vec<Duration>,
     /// How long a server must have been healthy for the count to reset.
@@ -126,8 +127,8 @@ impl Default for LifecyclePolicy {
 }
 
 impl LifecyclePolicy {
-    /// Returns the defaults for a server of this kind: one that is somewhere else runs already, and
-    /// nothing has to be fetched before it can answer.
+    /// Returns the defaults for a kind of server: a remote server is already running, so nothing
+    /// has to be downloaded before it responds.
     pub fn of(launch: &Launch) -> Self {
         let handshake = match launch {
             Launch::Process(_) | Launch::Image(_) => Duration::from_secs(60),
@@ -140,13 +141,13 @@ impl LifecyclePolicy {
     }
 }
 
-/// What follows when a running server does not answer.
+/// The policy for a running server that does not respond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenUnresponsive {
-    /// It is marked and left alone: it may be doing long work.
+    /// It is marked and left running: it may be doing long work.
     Keep,
-    /// It is marked, ended and started again.
+    /// It is marked, stopped and restarted.
     Reconnect,
 }
 

@@ -1,10 +1,10 @@
-//! The options of a server, each defined once, beside the field that it sets (`calls`, `lifecycle`,
-//! `process`, `image`, `hosting`, `remote`, `filter`): its name, what may be written, what it means.
+//! The options of a server, each defined once, next to its field (`calls`, `lifecycle`, `process`,
+//! `image`, `hosting`, `remote`, `filter`): its name, its allowed values, its meaning.
 //!
-//! Everything else derives from [`options`]: the reader of files and of REST bodies, the view, `gantry
-//! config explain`, the JSON Schema, the OpenAPI document and the reference page. Which drivers an
-//! option applies to follows from `field`, which finds it in the specs of those alone. To add one, see
-//! docs/howto/add-a-config-key.md.
+//! Everything else is derived from [`options`]: the parser of files and REST bodies, the view,
+//! `gantry config explain`, the JSON Schema, the OpenAPI document and the reference page. `field`
+//! determines which drivers an option applies to: it finds the option only in their specs. To add
+//! one, see docs/howto/add-a-config-key.md.
 
 mod definition;
 mod field;
@@ -22,9 +22,9 @@ pub use self::definition::{Drivers, ServerOption, document, named, put};
 pub use self::field::{Field, Plain};
 pub use self::kind::Kind;
 
-/// A time that may be none at all.
+/// A duration that may be zero.
 pub(super) const ANY_TIME: Kind = Kind::Period(Duration::ZERO);
-/// A time that must be some.
+/// A duration that must not be zero.
 pub(super) const SOME_TIME: Kind = Kind::Period(Duration::from_millis(1));
 
 /// Returns every option, in the order in which they are explained.
@@ -59,7 +59,7 @@ static GENERAL: &[ServerOption] = &[
     ),
 ];
 
-/// Returns what a command is given, if the server is one.
+/// Returns the launch of a command, if the server is one.
 pub(super) fn process(spec: &mut ServerSpec) -> Option<&mut ProcessLaunch> {
     match &mut spec.launch {
         Launch::Process(process) => Some(process),
@@ -75,7 +75,7 @@ pub(super) fn image(spec: &mut ServerSpec) -> Option<&mut ImageLaunch> {
     }
 }
 
-/// Returns what a server that runs here is given beside its program.
+/// Returns the hosting settings of a server that runs here.
 pub(super) fn hosting(spec: &mut ServerSpec) -> Option<&mut Hosting> {
     match &mut spec.launch {
         Launch::Process(process) => Some(&mut process.hosting),
@@ -93,7 +93,7 @@ pub(super) fn limits(spec: &mut ServerSpec) -> Option<&mut ResourceLimits> {
     }
 }
 
-/// Returns how a remote server is reached, if the server is one.
+/// Returns the launch of a remote server, if the server is one.
 pub(super) fn remote(spec: &mut ServerSpec) -> Option<&mut RemoteLaunch> {
     match &mut spec.launch {
         Launch::Remote(remote) => Some(remote),
@@ -101,7 +101,7 @@ pub(super) fn remote(spec: &mut ServerSpec) -> Option<&mut RemoteLaunch> {
     }
 }
 
-/// Returns a field that has a stored form of its own.
+/// Returns a field with its own stored form.
 pub(super) fn plain(field: &mut dyn Plain) -> Option<Field<'_>> {
     Some(Field::Plain(field))
 }

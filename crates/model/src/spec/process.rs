@@ -9,42 +9,42 @@ use super::hosting::Hosting;
 use super::options::{Kind, ServerOption, limits, option, plain, process};
 use super::{Launch, Written};
 
-/// A command and what it is given.
+/// A command, its environment and its limits.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessLaunch {
     /// The program, looked up on the gateway's `PATH` unless it contains a slash.
     pub command: String,
-    /// Its arguments, passed as they are; no shell is involved.
+    /// Its arguments, passed unchanged, without a shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Variables on top of the short documented list that every child gets.
+    /// Variables in addition to the short documented list that every server gets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The working folder; a folder of its own under the data folder if none is given.
+    /// The working folder; by default a separate one under the data folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
-    /// How strictly it is held.
+    /// Its isolation profile.
     #[serde(default)]
     pub profile: Profile,
-    /// What it may use at most; the profile's own limits where nothing is said.
+    /// Its resource limits; the profile's limits apply to missing ones.
     #[serde(default)]
     pub limits: ResourceLimits,
     /// Volumes, network, port and isolation of a hosted one.
     #[serde(default, skip_serializing_if = "Hosting::is_default")]
     pub hosting: Hosting,
-    /// What stands in the file where variables were filled; never stored beside what they hold.
+    /// The texts before variables were expanded; never stored together with their values.
     #[serde(skip)]
     pub written: Written,
 }
 
-/// How strictly a process is held.
+/// The isolation profile of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
-    /// A server from a person's own files: network and home allowed, and the status says so.
+    /// A server from the user's own files: may use network and home, which the status shows.
     Local,
-    /// A server hosted for others: strict.
+    /// A server hosted for others: strictly isolated.
     #[default]
     Hosted,
 }
@@ -68,7 +68,7 @@ pub struct ResourceLimits {
 }
 
 impl ResourceLimits {
-    /// Returns these limits, and others where nothing is said.
+    /// Returns these limits, completed by others.
     pub fn or(self, others: Self) -> Self {
         Self {
             cpu: self.cpu.or(others.cpu),
@@ -80,7 +80,7 @@ impl ResourceLimits {
 }
 
 impl Profile {
-    /// Returns the name as it is written everywhere.
+    /// Returns its name in all inputs and outputs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -88,7 +88,7 @@ impl Profile {
         }
     }
 
-    /// Returns the limits of a server that sets none of its own.
+    /// Returns the default limits.
     pub const fn limits(self) -> ResourceLimits {
         match self {
             Self::Local => ResourceLimits {
@@ -108,13 +108,13 @@ impl Profile {
 }
 
 impl ProcessLaunch {
-    /// Returns the limits in force: as set, else the profile's.
+    /// Returns the effective limits: as set, else the profile's.
     pub fn limits_in_force(&self) -> ResourceLimits {
         self.limits.or(self.profile.limits())
     }
 }
 
-/// What is refused for safety's sake unless a person allows it by name.
+/// What is refused for safety unless the user explicitly allows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Allowances {

@@ -1,7 +1,7 @@
-//! A remote server: its address, its transport, and how it is reconnected to.
+//! A remote server: its URL, its transport, and how to reconnect to it.
 //!
-//! Addresses are checked here as text; what a name resolves to is checked by the transport when it
-//! connects. Entry point: [`RemoteLaunch`].
+//! URLs are checked here as text; the transport checks what a name resolves to when it connects.
+//! Entry point: [`RemoteLaunch`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use super::options::{Field, Kind, SOME_TIME, ServerOption, option, plain, remote
 use super::url::{UrlError, check_url, is_plain_proxy};
 use super::{Launch, Written, hosting, period};
 
-/// The longest value of a header.
+/// The maximum length of a header value.
 const LONGEST_VALUE: usize = 16 << 10;
 
-/// Headers that are the transport's own to write. faults H10, H12
+/// Headers that only the transport may set. faults H10, H12
 const OWN_HEADERS: [&str; 14] = [
     "accept",
     "accept-encoding",
@@ -35,43 +35,43 @@ const OWN_HEADERS: [&str; 14] = [
     "upgrade",
 ];
 
-/// A server at a URL, and how it is reached.
+/// The URL and connection settings of a remote server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteLaunch {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// How its messages travel.
+    /// Its transport.
     #[serde(default)]
     pub transport: TransportPreference,
-    /// Headers that go with every request to it, and to nobody else.
+    /// Headers of every request to it, and of no other request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The HTTP proxy on the way to it.
+    /// The HTTP proxy for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
-    /// Whether its name may stand for a private address.
+    /// Whether its host name may resolve to a private address.
     #[serde(default)]
     pub allow_private: bool,
-    /// Certificates, in a PEM file, that are trusted beside the system's.
+    /// A PEM file with certificates that are trusted in addition to the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// How it is signed in to.
+    /// How to sign in to it.
     #[serde(default, skip_serializing_if = "RemoteAuth::is_default")]
     pub auth: RemoteAuth,
-    /// When it is reached for again after the connection was lost.
+    /// When to reconnect after the connection was lost.
     #[serde(default)]
     pub reconnect: ReconnectSpec,
-    /// What stands in the file where variables were filled; never stored beside what they hold.
+    /// The texts before variables were expanded; never stored together with their values.
     #[serde(skip)]
     pub written: Written,
 }
 
-/// How the messages of a remote server are to travel.
+/// The preferred transport of a remote server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransportPreference {
-    /// As the server wants it: streamable HTTP, else HTTP with SSE.
+    /// Whichever the server supports: streamable HTTP, else HTTP with SSE.
     #[default]
     Auto,
     /// Streamable HTTP, of either era.
@@ -81,7 +81,7 @@ pub enum TransportPreference {
 }
 
 impl TransportPreference {
-    /// Returns the wish as it is written everywhere.
+    /// Returns its name in all inputs and outputs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -90,7 +90,7 @@ impl TransportPreference {
         }
     }
 
-    /// Reads a wish in any of the spellings that clients use.
+    /// Parses the name in any of the spellings that clients use.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "auto" => Some(Self::Auto),
@@ -103,22 +103,22 @@ impl TransportPreference {
     }
 }
 
-/// When a remote server is reached for again. rows 0.7 and 0.12
+/// When to reconnect to a remote server. rows 0.7 and 0.12
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReconnectSpec {
-    /// The longest first wait; each wait is drawn between nothing and its bound.
+    /// The upper bound of the first wait; each wait is random between zero and its bound.
     #[serde(with = "period")]
     pub first: Duration,
-    /// The longest wait of all, to which the first doubles.
+    /// The maximum bound, up to which it doubles.
     #[serde(with = "period")]
     pub longest: Duration,
-    /// How many failed connects in a row keep everybody away for a while.
+    /// After how many consecutive failed connects all attempts pause for a while.
     pub failures: u32,
-    /// How long that is; then one try decides.
+    /// How long they pause; then a single attempt decides.
     #[serde(with = "period")]
     pub away: Duration,
-    /// How long a connection must hold for its predecessors to be forgotten.
+    /// How long a connection must last for earlier failures to be forgotten.
     #[serde(with = "period")]
     pub steady: Duration,
 }
@@ -135,27 +135,27 @@ impl Default for ReconnectSpec {
     }
 }
 
-/// What is wrong with a remote launch.
+/// An invalid setting of a remote server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
-    /// The URL cannot be that of a server.
+    /// The URL is not valid for a server.
     #[error("`url` cannot be used: {0}")]
     Url(UrlError),
-    /// The URL of the proxy cannot be used.
+    /// The URL of the proxy is invalid.
     #[error("`proxy` cannot be used: it must be `http://host:port` and nothing else")]
     Proxy,
-    /// A header's name or value cannot be sent, or is not for the configuration to set.
+    /// A header's name or value is invalid, or reserved for the transport.
     #[error("header `{name}` cannot be used: {why}")]
     Header {
-        /// Its name, escaped and cut.
+        /// Its name, escaped and truncated.
         name: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// What is said of signing in does not fit together.
+    /// The sign-in settings contradict each other.
     #[error(transparent)]
     Auth(#[from] AuthFieldError),
-    /// A wait of `reconnect` that makes no sense.
+    /// An invalid wait of `reconnect`.
     #[error("`reconnect` cannot be used: {0}")]
     Reconnect(&'static str),
 }
@@ -208,7 +208,7 @@ impl RemoteLaunch {
         }
     }
 
-    /// Returns the proxy without who it is logged in to as.
+    /// Returns the proxy without its credentials.
     pub fn shown_proxy(&self) -> Option<String> {
         let proxy = self.proxy.as_deref()?;
         let (scheme, rest) = proxy.split_once("://")?;
@@ -216,7 +216,7 @@ impl RemoteLaunch {
         Some(format!("{scheme}://{host}"))
     }
 
-    /// Checks what the types cannot say.
+    /// Checks the rules that types cannot express.
     pub fn check(&self) -> Result<(), RemoteError> {
         check_url(&self.url).map_err(RemoteError::Url)?;
         if let Some(proxy) = &self.proxy
@@ -262,7 +262,7 @@ fn check_header(name: &str, value: &str) -> Result<(), RemoteError> {
     Err(RemoteError::Header { name, why })
 }
 
-/// Tells whether a header repeats parts of a request's body.
+/// Returns whether a header repeats parts of a request's body.
 fn is_mirrored(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     matches!(name.as_str(), "mcp-method" | "mcp-name") || name.starts_with("mcp-param-")

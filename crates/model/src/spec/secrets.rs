@@ -1,5 +1,5 @@
-//! The secrets that a spec names: `${NAME}` in the values of its environment or headers and nowhere
-//! else, and what they are bound to. row 0.4
+//! The secrets that a spec refers to: `${NAME}` in the values of its environment or headers only,
+//! and what they are bound to. row 0.4
 //!
 //! Entry points: [`ServerSpec::templates`], [`ServerSpec::fill`], [`ServerSpec::destination`].
 
@@ -7,27 +7,38 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Launch, ServerSpec, Source};
-use crate::secret::{SecretName, SecretText, Template, is_given_secret, is_redactable};
+use crate::secret::{
+    Hint, SecretName, SecretText, Template, hint_of, is_given_secret, is_redactable,
+    secret_arguments,
+};
 
-/// Where the value of a secret goes.
+/// Where the value of a secret is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretPlace {
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
     /// A header of every request.
     Header(String),
+    /// An option that contains a secret literally, without `${NAME}`.
+    Option(&'static str),
 }
+
+/// The options besides variables and headers that may contain secrets.
+const ARGS: &str = "args";
+const URL: &str = "url";
+const CLIENT_SECRET: &str = "auth.client_secret";
 
 impl fmt::Display for SecretPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "env.{name}"),
             Self::Header(name) => write!(f, "headers.{name}"),
+            Self::Option(name) => f.write_str(name),
         }
     }
 }
 
-/// Why secrets cannot be put in.
+/// Why secrets cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FillError {
     /// A secret has no value.
@@ -35,20 +46,34 @@ pub enum FillError {
     Missing {
         /// Where it is needed.
         place: SecretPlace,
-        /// Which one.
+        /// The secret.
         name: SecretName,
     },
     /// A value cannot be sent in a header.
     #[error("the value of `{place}` has line breaks or other characters that no header may have")]
     Header {
-        /// Which header.
+        /// The header.
         place: SecretPlace,
     },
 }
 
 impl ServerSpec {
-    /// Returns the texts in which secrets are named. Files have filled theirs from the environment
-    /// already, and say which names were left for the project's secrets.
+    /// Returns the position of the text that refers to secrets in its file, as `FILE:LINE:COLUMN`.
+    pub fn place_in_file(&self, place: &SecretPlace) -> Option<&str> {
+        let written = match &self.launch {
+            Launch::Process(process) => &process.written,
+            Launch::Image(image) => &image.written,
+            Launch::Remote(remote) => &remote.written,
+        };
+        let name = match place {
+            SecretPlace::Variable(name) | SecretPlace::Header(name) => name.as_str(),
+            SecretPlace::Option(name) => name,
+        };
+        written.places.0.get(name).map(String::as_str)
+    }
+
+    /// Returns the texts that refer to secrets. Files have already expanded environment variables,
+    /// and mark the remaining names as secrets of the project.
     pub fn templates(&self) -> Vec<(SecretPlace, Template)> {
         let (pairs, written) = match &self.launch {
             Launch::Process(process) => (&process.env, &process.written),
@@ -99,9 +124,9 @@ impl ServerSpec {
         Ok(spec)
     }
 
-    /// Returns the hash of everything that decides where a secret goes: command, arguments, image, URL,
-    /// proxy, headers, environment, folders and network; not of limits. A secret that is bound to it
-    /// cannot be read by who moves the server.
+    /// Returns the hash of everything that determines where a secret goes: command, arguments,
+    /// image, URL, proxy, headers, environment, folders and network; not limits. A secret bound to
+    /// it is not passed to a server that was changed.
     pub fn destination(&self) -> String {
         use sha2::{Digest, Sha256};
         let mut launch =
@@ -117,38 +142,71 @@ impl ServerSpec {
         crate::hex::hex(&Sha256::digest(&text))
     }
 
-    /// Returns the values that a change would take along to where `changed` leads, though nobody has given
-    /// them again: those that may be secrets and stay as they are, while anything else decides about
-    /// them. `given` tells what stands in the change.
+    /// Returns the secret values that a change would send to another destination, although the
+    /// change does not contain them: values that may be secrets and stay the same, while the
+    /// settings that decide where they go change. `given` returns whether the change contains a
+    /// value. Covers everything that no view shows: variables, headers, arguments, the client
+    /// secret, a URL with a key in it.
     pub fn carried_secrets(
         &self,
         changed: &Self,
         given: impl Fn(&SecretPlace) -> bool,
     ) -> Vec<SecretPlace> {
-        let values = self.values().into_iter();
-        let (again, kept): (Vec<_>, Vec<_>) = values
-            .filter(|(place, value)| {
-                let (SecretPlace::Variable(name) | SecretPlace::Header(name)) = place;
-                let is_secret = is_given_secret(name, value) || is_redactable(value);
-                is_secret && Template::parse(value).is_none()
-            })
-            .map(|(place, _)| place)
-            .partition(|place| given(place));
+        let (again, kept): (Vec<_>, Vec<_>) =
+            self.hidden().into_iter().partition(|place| given(place));
         let (mut before, mut after) = (self.clone(), changed.clone());
         for place in &again {
             before.clear(place);
             after.clear(place);
         }
-        match before.destination() == after.destination() {
-            true => Vec::new(),
-            false => {
-                let mut values = changed.values();
-                values.retain(|(place, value)| self.values().contains(&(place.clone(), *value)));
-                let is_carried =
-                    |place: &SecretPlace| values.iter().any(|(known, _)| known == place);
-                kept.into_iter().filter(is_carried).collect()
+        let is_elsewhere = before.destination() != after.destination();
+        let is_moved = |place: &SecretPlace| match place {
+            SecretPlace::Option(CLIENT_SECRET) => self.sign_in() != changed.sign_in(),
+            SecretPlace::Option(URL) => self.route() != changed.route(),
+            SecretPlace::Variable(_) | SecretPlace::Header(_) | SecretPlace::Option(_) => {
+                is_elsewhere
             }
-        }
+        };
+        let is_carried = |place: &SecretPlace| changed.text(place) == self.text(place);
+        let mut carried = kept;
+        carried.retain(|place| is_moved(place) && is_carried(place));
+        carried
+    }
+
+    /// Returns the places of values that no view shows and that may be secrets.
+    fn hidden(&self) -> Vec<SecretPlace> {
+        let is_secret = |name: &str, value: &str| {
+            // Its name indicates a secret, whatever its value looks like.
+            let is_named = hint_of(name) == Hint::Secret && !value.trim().is_empty();
+            is_named || is_given_secret(name, value) || is_redactable(value)
+        };
+        let values = self.values().into_iter();
+        let values = values.filter(|(place, value)| {
+            let (SecretPlace::Variable(name) | SecretPlace::Header(name)) = place else {
+                return false;
+            };
+            is_secret(name, value) && Template::parse(value).is_none()
+        });
+        let mut hidden: Vec<SecretPlace> = values.map(|(place, _)| place).collect();
+        let (args, remote) = match &self.launch {
+            Launch::Process(process) => (process.args.as_slice(), None),
+            Launch::Image(image) => (image.args.as_slice(), None),
+            Launch::Remote(remote) => (&[][..], Some(remote)),
+        };
+        let options = [
+            (ARGS, secret_arguments(args).iter().any(Option::is_some)),
+            (
+                URL,
+                remote.is_some_and(|remote| remote.shown_url() != remote.url),
+            ),
+            (
+                CLIENT_SECRET,
+                remote.is_some_and(|remote| remote.auth.client_secret.is_some()),
+            ),
+        ];
+        let options = options.into_iter().filter(|(_, is_hidden)| *is_hidden);
+        hidden.extend(options.map(|(name, _)| SecretPlace::Option(name)));
+        hidden
     }
 
     fn values(&self) -> Vec<(SecretPlace, &str)> {
@@ -164,23 +222,64 @@ impl ServerSpec {
         values.collect()
     }
 
+    /// Returns the value at a place.
+    fn text(&self, place: &SecretPlace) -> Option<String> {
+        match (&self.launch, place) {
+            (Launch::Process(process), SecretPlace::Variable(name)) => {
+                process.env.get(name).cloned()
+            }
+            (Launch::Image(image), SecretPlace::Variable(name)) => image.env.get(name).cloned(),
+            (Launch::Remote(remote), SecretPlace::Header(name)) => {
+                remote.headers.get(name).cloned()
+            }
+            (Launch::Process(process), SecretPlace::Option(ARGS)) => Some(process.args.join("\0")),
+            (Launch::Image(image), SecretPlace::Option(ARGS)) => Some(image.args.join("\0")),
+            (Launch::Remote(remote), SecretPlace::Option(URL)) => Some(remote.url.clone()),
+            (Launch::Remote(remote), SecretPlace::Option(CLIENT_SECRET)) => {
+                remote.auth.client_secret.clone()
+            }
+            _ => None,
+        }
+    }
+
+    /// Clears a value that the change contains. Arguments and URLs stay: they decide where other
+    /// values go.
     fn clear(&mut self, place: &SecretPlace) {
         let value = match (&mut self.launch, place) {
             (Launch::Process(process), SecretPlace::Variable(name)) => process.env.get_mut(name),
             (Launch::Image(image), SecretPlace::Variable(name)) => image.env.get_mut(name),
             (Launch::Remote(remote), SecretPlace::Header(name)) => remote.headers.get_mut(name),
+            (Launch::Remote(remote), SecretPlace::Option(CLIENT_SECRET)) => {
+                remote.auth.client_secret.as_mut()
+            }
             _ => None,
         };
         value.into_iter().for_each(String::clear);
     }
 
-    /// Returns scheme, host and port of a remote server, as they are compared.
+    /// Returns the settings that decide where the client secret is sent.
+    fn sign_in(&self) -> Option<impl PartialEq + use<'_>> {
+        let remote = self.launch.remote()?;
+        let auth = super::RemoteAuth {
+            client_secret: None,
+            ..remote.auth.clone()
+        };
+        Some((&remote.url, self.route(), auth))
+    }
+
+    /// Returns the settings that decide who sees the URL of a remote server, besides the server.
+    fn route(&self) -> Option<impl PartialEq + use<'_>> {
+        let remote = self.launch.remote()?;
+        Some((&remote.proxy, &remote.ca_file, remote.allow_private))
+    }
+
+    /// Returns scheme, host and port of a remote server, for comparison.
     pub fn origin(&self) -> Option<String> {
         origin(&self.launch.remote()?.url)
     }
 }
 
-/// Returns scheme, host and port of a URL in lower case; the port also where it is the scheme's own.
+/// Returns scheme, host and port of a URL in lower case; includes a default port.
 pub fn origin(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
@@ -245,7 +344,7 @@ mod tests {
             refused.contains("`headers.X`") && !refused.contains("v$1"),
             "{refused}"
         );
-        // What a file brings was expanded there.
+        // A file's values were already expanded.
         let mut file = process;
         file.source = Source::File;
         assert_eq!(file.templates(), []);
@@ -316,6 +415,49 @@ mod tests {
             both
         );
         assert_eq!(carried("limits", json!({"cpu": 0.5}), &[]), [""; 0]);
+        // Secrets in arguments are not shown either, and a short password is one by its name.
+        let known = spec(
+            json!({"process": {"command": "x", "args": ["--token", "hunter22-x"],
+            "env": {"DB_PASSWORD": "admin"}}}),
+        );
+        let moved = spec(
+            json!({"process": {"command": "y", "args": ["--token", "hunter22-x"],
+            "env": {"DB_PASSWORD": "admin"}}}),
+        );
+        let both = known.carried_secrets(&moved, |_| false);
+        let both: Vec<String> = both.iter().map(ToString::to_string).collect();
+        assert_eq!(both, ["env.DB_PASSWORD", "args"]);
+        // Other arguments in the change do not mean that it contains the variables.
+        let other = spec(json!({"process": {"command": "x", "args": ["--send-home"],
+            "env": {"DB_PASSWORD": "admin"}}}));
+        let kept = known.carried_secrets(&other, |place| *place == SecretPlace::Option("args"));
+        assert_eq!(kept, [SecretPlace::Variable("DB_PASSWORD".to_owned())]);
+    }
+
+    // fault K4: the secret of a client goes to the authorization server that the URL leads to
+    #[test]
+    fn the_secret_of_a_client_is_asked_for_again_when_its_server_moves() {
+        let base = json!({"remote": {"url": "https://x/mcp?key=0123456789abcdefABCDEF", "headers": {"A": "b"},
+            "auth": {"kind": "client_credentials", "client_id": "me", "client_secret": "hunter22"}}});
+        let known = spec(base.clone());
+        let carried = |path: &str, value: Value| {
+            let mut changed = base.clone();
+            changed["remote"][path] = value;
+            let carried = known.carried_secrets(&spec(changed), |_| false);
+            carried.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            carried("url", json!("https://evil/mcp")),
+            ["auth.client_secret"]
+        );
+        let auth = json!({"kind": "client_credentials", "client_id": "me", "client_secret": "hunter22",
+            "issuer": "https://evil"});
+        assert_eq!(carried("auth", auth), ["auth.client_secret"]);
+        assert_eq!(
+            carried("proxy", json!("http://evil:1")),
+            ["url", "auth.client_secret"]
+        );
+        assert_eq!(carried("headers", json!({"A": "c"})), [""; 0]);
     }
 
     #[test]

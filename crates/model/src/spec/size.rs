@@ -1,6 +1,6 @@
 //! Sizes as people write them: `512M`, `512MB`, `512MiB`, `1G`, or a number of bytes.
 
-/// Parses a size in bytes, all units powers of 1024; `None` if it is none.
+/// Parses a size in bytes, all units powers of 1024; `None` if it is invalid.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text

@@ -1,12 +1,12 @@
 //! Which URLs a remote server may have. fault G7
 
-/// Why a URL cannot be that of a server.
+/// Why a URL is not valid for a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme than `http` and `https`.
     #[error("the scheme `{scheme}` is not allowed")]
     Scheme {
-        /// The scheme, escaped and cut.
+        /// The scheme, escaped and truncated.
         scheme: String,
     },
     /// No scheme at all.
@@ -21,10 +21,10 @@ pub enum UrlError {
     /// A part after `#`, which is never sent.
     #[error("it has a part after `#`")]
     Fragment,
-    /// A blank or a control character.
-    #[error("it contains a blank or a control character")]
+    /// A blank, a control character or a backslash.
+    #[error("it contains a blank, a backslash or a control character")]
     Character,
-    /// An address in another spelling than its usual one, which hides where it leads. fault H4
+    /// An IP address in an unusual spelling, which hides its value. fault H4
     #[error("its host is an address in an unusual spelling")]
     Spelling,
 }
@@ -44,9 +44,12 @@ impl UrlError {
     }
 }
 
-/// Checks that a text is the URL of a server: `http` or `https`, a host, nothing hidden.
+/// Checks that a text is the URL of a server: `http` or `https`, with a host and without hidden
+/// parts.
 pub fn check_url(url: &str) -> Result<(), UrlError> {
-    if url.contains(|letter: char| letter.is_control() || letter.is_whitespace()) {
+    // Clients read `\` as `/`, which would hide the real host.
+    if url.contains(|letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\')
+    {
         return Err(UrlError::Character);
     }
     let (scheme, rest) = url.split_once(':').ok_or(UrlError::NoScheme)?;
@@ -80,8 +83,8 @@ pub fn check_url(url: &str) -> Result<(), UrlError> {
     Ok(())
 }
 
-/// Tells whether a host would be read as an IPv4 address without being spelled as one: browsers
-/// and libraries take `0x7f.1`, `2130706433` and `127.1` for `127.0.0.1`.
+/// Returns whether a host would be read as an IPv4 address without looking like one: browsers and
+/// libraries read `0x7f.1`, `2130706433` and `127.1` as `127.0.0.1`.
 fn hides_an_address(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let last = host.rsplit('.').next().unwrap_or_default();
@@ -93,7 +96,7 @@ fn hides_an_address(host: &str) -> bool {
     is_encoded || is_number && !usual()
 }
 
-/// Tells whether a text is the URL of a proxy: `http`, perhaps a login, a host, and no path.
+/// Returns whether a text is the URL of a proxy: `http`, an optional login, a host, and no path.
 pub(super) fn is_plain_proxy(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("http://") else {
         return false;

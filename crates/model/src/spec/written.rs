@@ -1,7 +1,7 @@
-//! A command as its file has it, `${NAME}` where a variable was filled: what is shown and stored, while
-//! what the variables hold goes to the process alone.
+//! The texts of a command before expansion, with `${NAME}` in place of values: these are shown and
+//! stored, while the values go only to the process.
 //!
-//! Entry points: [`ProcessLaunch::shown_command`] and its neighbours.
+//! Entry points: [`ProcessLaunch::shown_command`] and its siblings.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,42 @@ use crate::secret::{
     looks_secret, secret_arguments, userinfo,
 };
 
-/// What stands in a file where variables were filled.
+/// The texts of a file before its variables were expanded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Written {
-    /// The command, if variables stand in it.
+    /// The command, if it has variables.
     pub command: Option<String>,
-    /// The arguments in which variables stand, by their place.
+    /// The arguments with variables, by index.
     pub args: BTreeMap<usize, String>,
-    /// The working folder, if variables stand in it.
+    /// The working folder, if it has variables.
     pub cwd: Option<String>,
-    /// The URL, if variables stand in it.
+    /// The URL, if it has variables.
     pub url: Option<String>,
-    /// What the variables of all texts held, by name.
+    /// The values of all variables, by name.
     pub variables: BTreeMap<String, SecretText>,
-    /// What a person was asked for, by id.
+    /// The values that a user entered, by id.
     pub inputs: BTreeMap<String, SecretText>,
-    /// The values, by variable or header, in which names are left for the project's secrets.
+    /// The values, by variable or header, with references to the project's secrets.
     pub templates: BTreeMap<String, Template>,
+    /// The positions of those values.
+    pub places: FilePlaces,
 }
 
+/// The positions of values in their file, as `FILE:LINE:COLUMN`, by variable or header. Not part of
+/// the spec's identity: all positions are equal, so that moved lines do not change a server.
+#[derive(Debug, Clone, Default)]
+pub struct FilePlaces(pub BTreeMap<String, String>);
+
+impl PartialEq for FilePlaces {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for FilePlaces {}
+
 impl Launch {
-    /// Returns everything that the server is given and that seems to be a secret.
+    /// Returns all apparent secrets that are passed to the server.
     pub fn secrets(&self) -> Vec<SecretText> {
         match self {
             Self::Process(process) => process.secrets(),
@@ -40,7 +55,7 @@ impl Launch {
         }
     }
 
-    /// Replaces each secret by what `mask` makes of it, and every other text by how it may be shown.
+    /// Replaces each secret by the result of `mask`, and every other text by its form for display.
     pub fn mask(&mut self, mask: impl Fn(&str) -> String) {
         match self {
             Self::Process(process) => {
@@ -65,8 +80,8 @@ impl Launch {
 }
 
 impl ServerSpec {
-    /// Returns the spec as it may be shown: variables by name, no secret, and every default that depends
-    /// on the kind of server.
+    /// Returns the spec for display: variables by name, no secrets, and all defaults of its kind of
+    /// server.
     pub fn shown(&self) -> Self {
         let mut spec = self.clone();
         spec.calls.concurrency = Some(self.concurrency());
@@ -104,36 +119,36 @@ impl ServerSpec {
 }
 
 impl ProcessLaunch {
-    /// Returns the command as it may be shown.
+    /// Returns the command for display.
     pub fn shown_command(&self) -> String {
         let command = self.written.command.as_ref();
         command.unwrap_or(&self.command).clone()
     }
 
-    /// Returns the arguments as they may be shown: variables by name, other secrets not at all.
+    /// Returns the arguments for display: variables by name, other secrets hidden.
     pub fn shown_args(&self) -> Vec<String> {
         shown_args(&self.args, &self.written)
     }
 
-    /// Returns the working folder as it may be shown.
+    /// Returns the working folder for display.
     pub fn shown_cwd(&self) -> Option<String> {
         let written = self.written.cwd.clone();
         written.or_else(|| self.cwd.as_ref().map(|cwd| cwd.display().to_string()))
     }
 
-    /// Returns everything that the process is given and that seems to be a secret of its own.
+    /// Returns all apparent secrets that are passed to the process.
     pub fn secrets(&self) -> Vec<SecretText> {
         program_secrets(&self.env, &self.args, &self.written)
     }
 }
 
 impl ImageLaunch {
-    /// Returns the arguments as they may be shown: variables by name, other secrets not at all.
+    /// Returns the arguments for display: variables by name, other secrets hidden.
     pub fn shown_args(&self) -> Vec<String> {
         shown_args(&self.args, &self.written)
     }
 
-    /// Returns everything that the server is given and that seems to be a secret of its own.
+    /// Returns all apparent secrets that are passed to the server.
     pub fn secrets(&self) -> Vec<SecretText> {
         program_secrets(&self.env, &self.args, &self.written)
     }
@@ -156,7 +171,7 @@ fn program_secrets(
     let mut secrets = given(env);
     for secret in secret_arguments(args).into_iter().flatten() {
         take(&mut secrets, secret);
-        // Of a login the password, of `Bearer x` the last word.
+        // The password of a login, the last word of `Bearer x`.
         if let Some(part) = secret.rsplit([':', ' ']).next() {
             take(&mut secrets, part);
         }
@@ -166,19 +181,19 @@ fn program_secrets(
 }
 
 impl RemoteLaunch {
-    /// Returns the URL as it may be shown: variables by name, and without its query, which may hold a
+    /// Returns the URL for display: variables by name, and without its query, which may contain a
     /// secret.
     pub fn shown_url(&self) -> String {
         let url = self.written.url.as_ref().unwrap_or(&self.url);
         url.split('?').next().unwrap_or_default().to_owned()
     }
 
-    /// Returns everything that is sent to the server and seems to be a secret.
+    /// Returns all apparent secrets that are sent to the server.
     pub fn secrets(&self) -> Vec<SecretText> {
         let mut secrets = given(&self.headers);
         let logins = self.headers.iter();
         for (_, value) in logins.filter(|(name, value)| is_login(name, value)) {
-            // Of `Bearer TOKEN` the second word alone is as good.
+            // The token alone of `Bearer TOKEN` is a secret, too.
             if let Some((_, token)) = value.split_once(' ') {
                 take(&mut secrets, token);
             }
@@ -203,7 +218,7 @@ impl RemoteLaunch {
 }
 
 impl Written {
-    /// Returns what was filled in and seems to be a secret.
+    /// Returns the expanded values that appear to be secrets.
     fn secrets(&self) -> impl Iterator<Item = SecretText> {
         let variables = self.variables.iter();
         let secret = variables.filter(|(name, value)| is_given_secret(name, value.expose()));
@@ -212,10 +227,10 @@ impl Written {
     }
 }
 
-/// Returns what seems to be secret of variables or headers, by their names and by their values.
+/// Returns the apparent secrets of variables or headers, by their names and by their values.
 fn given(pairs: &BTreeMap<String, String>) -> Vec<SecretText> {
     let mut secrets = Vec::new();
-    // A name that stands for a secret is none.
+    // A reference to a secret is not one.
     let given = pairs
         .iter()
         .filter(|(_, value)| Template::parse(value).is_none());
@@ -231,7 +246,7 @@ fn given(pairs: &BTreeMap<String, String>) -> Vec<SecretText> {
     secrets
 }
 
-/// Tells whether a header logs in: by its name, or by a scheme under a name that leaves it open.
+/// Returns whether a header contains a login: by its name, or by a scheme under an ambiguous name.
 fn is_login(name: &str, value: &str) -> bool {
     let scheme = value.split(' ').next().unwrap_or_default();
     let has_scheme = ["bearer", "basic", "token"]
@@ -244,7 +259,7 @@ fn is_login(name: &str, value: &str) -> bool {
     }
 }
 
-/// Takes up what seems to be a secret, unless it is likely to be found elsewhere by accident.
+/// Adds an apparent secret, unless it is likely to occur elsewhere by accident.
 fn take(secrets: &mut Vec<SecretText>, value: &str) {
     if is_plausible(value) || looks_secret(value) {
         secrets.push(SecretText::new(value.to_owned()));

@@ -1,4 +1,4 @@
-//! The layers of an image put together by the kernel's overlay, each shown by the tree's own owners.
+//! Mounts the layers of an image as an overlay, each id-mapped to the tree's own ids.
 
 use core::ffi::CStr;
 
@@ -10,10 +10,11 @@ use crate::sys::{self, Attributes, Beneath};
 use crate::text::Text;
 
 impl Building<'_> {
-    /// Mounts the layers over the place of a step.
+    /// Mounts the layers at the target of a step.
     ///
-    /// There is always something above them to write to, as mount points are made there that the image
-    /// lacks: the scratch if the tree may change its root, else a little memory that is sealed later.
+    /// There is always a writable upper layer, in which missing mount points are created: the
+    /// scratch space if the tree may change its root, else a little memory that is made read-only
+    /// later.
     pub(super) fn layers(&self, step: &Step<'_>) -> sys::Result<()> {
         let base = sys::open_beneath(
             self.host,
@@ -59,9 +60,10 @@ impl Building<'_> {
     }
 }
 
-/// Mounts the layers, their owners as a user namespace numbers them or as the disk does.
+/// Mounts the layers, with owners mapped by a user namespace or as on the disk.
 ///
-/// Each has a number for a name: the kernel takes no more than a page of names, and shows them to the tree.
+/// Layers are named by numbers: the kernel accepts only one page of names, and shows them to the
+/// tree.
 fn mounted(
     step: &Step<'_>,
     base: i32,
@@ -103,7 +105,7 @@ fn mounted(
     sys::mount(c"overlay", step.target, c"overlay", flags, options.as_c_str()).map(drop)
 }
 
-/// Shows what is at a path of the host, with all below it, over an open place.
+/// Bind-mounts a path of the host, with all mounts below it, over an open path.
 pub(super) fn attach_layer(
     directory: i32,
     path: &CStr,

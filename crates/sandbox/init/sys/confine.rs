@@ -1,4 +1,4 @@
-//! The system calls that take rights away: capabilities, limits, users, seccomp, Landlock.
+//! The system calls that drop privileges: capabilities, limits, users, seccomp, Landlock.
 
 use super::{Result, call, nr};
 
@@ -33,12 +33,12 @@ pub(crate) fn drop_groups() -> Result<usize> {
     call(nr::SETGROUPS, &[0, 0])
 }
 
-/// Enters a namespace that an open descriptor stands for.
+/// Enters the namespace of an open descriptor.
 pub(crate) fn enter_namespace(fd: i32) -> Result<usize> {
     call(nr::SETNS, &[fd as usize, 0])
 }
 
-/// Drops the supplementary groups, then becomes another group and user for good.
+/// Drops the supplementary groups, then changes group and user permanently.
 pub(crate) fn become_user(uid: u32, gid: u32) -> Result<usize> {
     let (uid, gid) = (uid as usize, gid as usize);
     drop_groups()?;
@@ -59,7 +59,7 @@ pub(crate) fn install_filter(instructions: &[u8]) -> Result<usize> {
     )
 }
 
-/// Asks for the Landlock ABI of the kernel.
+/// Returns the Landlock ABI of the kernel.
 pub(crate) fn landlock_abi() -> Result<usize> {
     call(nr::LANDLOCK_CREATE_RULESET, &[0, 0, 1])
 }

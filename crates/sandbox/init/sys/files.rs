@@ -1,4 +1,4 @@
-//! The system calls that make a root: opening below a directory, mounts that hang nowhere yet, owners.
+//! The system calls for building a root: opening below a directory, detached mounts, owners.
 
 use core::ffi::CStr;
 
@@ -8,22 +8,22 @@ const AT_EMPTY_PATH: usize = 0x1000;
 const AT_SYMLINK_NOFOLLOW: usize = 0x100;
 const AT_RECURSIVE: usize = 0x8000;
 
-/// How a path below a directory is followed.
+/// How a path below a directory is resolved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beneath {
-    /// As if the directory were the root: links lead nowhere else.
+    /// As if the directory were the root: links cannot leave it.
     InRoot,
-    /// The same, and no link at all.
+    /// The same, and links are refused.
     NoLinks,
 }
 
-/// The attributes of a mount that are set.
+/// Mount attributes to set.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Attributes {
     pub(crate) set: u64,
-    /// The user namespace whose map it shows its owners by.
+    /// The user namespace that the mount's owners are mapped by.
     pub(crate) user_namespace: Option<i32>,
-    /// Those mounted below it, too.
+    /// Whether they apply to mounts below it, too.
     pub(crate) recursive: bool,
 }
 
@@ -35,7 +35,7 @@ impl Attributes {
     const ID_MAP: u64 = 0x0010_0000;
 }
 
-/// What is known of a file.
+/// The metadata of a file.
 #[derive(Clone, Copy)]
 pub(crate) struct Metadata {
     pub(crate) uid: u32,
@@ -57,7 +57,7 @@ impl Metadata {
     }
 }
 
-/// Opens a path below a directory, never outside of it.
+/// Opens a path below a directory, never outside it.
 pub(crate) fn open_beneath(
     directory: i32,
     path: &CStr,
@@ -96,7 +96,7 @@ pub(crate) fn make_link_at(directory: i32, name: &CStr, text: &CStr) -> Result<u
     call(nr::SYMLINKAT, &[text, directory as usize, name])
 }
 
-/// Gives an entry of a directory, or with an empty name the open file itself, to another owner.
+/// Changes the owner of a directory entry, or with an empty name of the open file itself.
 pub(crate) fn change_owner(directory: i32, name: &CStr, uid: u32, gid: u32) -> Result<usize> {
     let name = name.as_ptr() as usize;
     let flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW;
@@ -106,13 +106,13 @@ pub(crate) fn change_owner(directory: i32, name: &CStr, uid: u32, gid: u32) -> R
     )
 }
 
-/// Sets the mode of an entry of a directory that is no link.
+/// Sets the mode of a directory entry that is not a link.
 pub(crate) fn change_mode(directory: i32, name: &CStr, mode: u32) -> Result<usize> {
     let name = name.as_ptr() as usize;
     call(nr::FCHMODAT, &[directory as usize, name, mode as usize])
 }
 
-/// Tells what an open descriptor stands for.
+/// Returns the metadata of an open descriptor.
 pub(crate) fn metadata(fd: i32) -> Result<Metadata> {
     const STATX_TYPE_MODE_OWNER: usize = 0b1_1011;
     let mut statx = [0u64; 32];
@@ -135,7 +135,7 @@ pub(crate) fn metadata(fd: i32) -> Result<Metadata> {
     })
 }
 
-/// Copies what is mounted at an open path, with all below it, to a mount that hangs nowhere yet.
+/// Clones the mount at an open path, with all mounts below it, as a detached mount.
 pub(crate) fn clone_mount(directory: i32, path: &CStr) -> Result<i32> {
     const OPEN_TREE_CLONE: usize = 1;
     let flags = OPEN_TREE_CLONE | O_CLOEXEC as usize | AT_EMPTY_PATH | AT_RECURSIVE;
@@ -143,7 +143,7 @@ pub(crate) fn clone_mount(directory: i32, path: &CStr) -> Result<i32> {
     call(nr::OPEN_TREE, &[directory as usize, path, flags]).map(|fd| fd as i32)
 }
 
-/// Hangs such a mount up over an open path.
+/// Attaches a detached mount over an open path.
 pub(crate) fn attach(mount: i32, target: i32) -> Result<usize> {
     const BOTH_EMPTY: usize = 0x44;
     let empty = c"".as_ptr() as usize;
@@ -153,7 +153,7 @@ pub(crate) fn attach(mount: i32, target: i32) -> Result<usize> {
     )
 }
 
-/// Sets attributes of a mount and cuts it off from what happens elsewhere.
+/// Sets attributes of a mount and makes it private.
 pub(crate) fn set_attributes(mount: i32, attributes: Attributes) -> Result<usize> {
     const MS_PRIVATE: u64 = 1 << 18;
     let (id_map, namespace) = match attributes.user_namespace {
@@ -176,7 +176,7 @@ pub(crate) fn set_attributes(mount: i32, attributes: Attributes) -> Result<usize
     )
 }
 
-/// Makes a mount the root and hangs the old one up below it.
+/// Makes a mount the root and attaches the old root below it.
 pub(crate) fn pivot_root(new: &CStr, old: &CStr) -> Result<usize> {
     call(
         nr::PIVOT_ROOT,
@@ -184,7 +184,7 @@ pub(crate) fn pivot_root(new: &CStr, old: &CStr) -> Result<usize> {
     )
 }
 
-/// Takes a mount and all below it away, at once to see and in the end for good.
+/// Detaches a mount and all mounts below it; they are freed when no longer in use.
 pub(crate) fn unmount(path: &CStr) -> Result<usize> {
     const MNT_DETACH: usize = 2;
     call(nr::UMOUNT2, &[path.as_ptr() as usize, MNT_DETACH])

@@ -1,4 +1,4 @@
-//! The system calls of sockets that the init makes for the gateway inside the tree's network namespace.
+//! The system calls for sockets that the init creates in the tree's network namespace.
 
 use super::{EINPROGRESS, MSG_DONTWAIT, MSG_NOSIGNAL, O_CLOEXEC, Result, call, close, nr};
 
@@ -9,7 +9,7 @@ const SOCK_NONBLOCK: usize = 0o4000;
 const SOL_SOCKET: usize = 1;
 const SO_REUSEADDR: usize = 2;
 
-/// An address of the loopback device as the kernel takes it: `sockaddr_in` or `sockaddr_in6`.
+/// A loopback address in the kernel's format: `sockaddr_in` or `sockaddr_in6`.
 struct Loopback {
     bytes: [u8; 28],
     length: usize,
@@ -23,7 +23,7 @@ impl Loopback {
         bytes[..2].copy_from_slice(&family.to_ne_bytes());
         bytes[2..4].copy_from_slice(&port.to_be_bytes());
         if version_6 {
-            // Behind four bytes of flow: 15 zeros and a one.
+            // After four bytes of flow information: 15 zeros and a one.
             bytes[23] = 1;
         } else {
             bytes[4..8].copy_from_slice(&[127, 0, 0, 1]);
@@ -35,7 +35,7 @@ impl Loopback {
         }
     }
 
-    /// Opens a socket of this family that never blocks.
+    /// Opens a nonblocking socket of this family.
     fn socket(&self) -> Result<i32> {
         let kind = SOCK_STREAM | SOCK_NONBLOCK | O_CLOEXEC as usize;
         call(nr::SOCKET, &[self.family as usize, kind, 0]).map(|fd| fd as i32)
@@ -47,7 +47,7 @@ impl Loopback {
     }
 }
 
-/// Begins to connect to a port of the loopback device. The socket tells by itself how that went.
+/// Starts connecting to a port of the loopback device. The result is read from the socket.
 pub(crate) fn connect_loopback(version_6: bool, port: u16) -> Result<i32> {
     let address = Loopback::new(version_6, port);
     let socket = address.socket()?;
@@ -67,7 +67,7 @@ pub(crate) fn listen_loopback(version_6: bool, port: u16) -> Result<i32> {
     let socket = address.socket()?;
     let one = 1i32;
     let option = &raw const one as usize;
-    // Best effort: without it a port is taken for a minute after the last listener.
+    // Best effort: without it a port stays in use for a minute after the last listener.
     let _ = call(
         nr::SETSOCKOPT,
         &[socket as usize, SOL_SOCKET, SO_REUSEADDR, option, 4],
@@ -84,7 +84,7 @@ pub(crate) fn listen_loopback(version_6: bool, port: u16) -> Result<i32> {
     }
 }
 
-/// Sends bytes with one descriptor beside them; never waits for a reader.
+/// Sends bytes with one attached descriptor; never blocks.
 pub(crate) fn send_descriptor(socket: i32, bytes: &[u8], descriptor: i32) -> Result<usize> {
     let vector = [bytes.as_ptr() as u64, bytes.len() as u64];
     // struct cmsghdr: u64 length, i32 level (SOL_SOCKET), i32 type (SCM_RIGHTS), then the data.
@@ -106,7 +106,7 @@ pub(crate) fn send_descriptor(socket: i32, bytes: &[u8], descriptor: i32) -> Res
     )
 }
 
-/// Sets the flags of network device `lo` to up and running.
+/// Brings the network device `lo` up.
 pub(crate) fn raise_loopback() -> Result<usize> {
     const SOCK_DGRAM_CLOEXEC: usize = 2 | O_CLOEXEC as usize;
     const SIOCSIFFLAGS: usize = 0x8914;

@@ -1,4 +1,4 @@
-//! The cgroups of one tree: its limits, what it uses, whether it ran into a limit, its end.
+//! The cgroups of one tree: limits, usage, whether a limit was hit, removal.
 
 use std::fs;
 use std::io;
@@ -20,9 +20,10 @@ use super::parent::Parent;
 use crate::command::Limits;
 use crate::exit::Usage;
 
-/// The period processor time is shared out in, in microseconds.
+/// The period of CPU bandwidth control, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
-/// Version 1 counts the buffers of sockets apart: this part of the memory, and no less than so much.
+/// Version 1 limits socket buffers separately: to this fraction of the memory, but at least this
+/// much.
 const SOCKET_SHARE: u64 = 8;
 const LEAST_SOCKET_BYTES: u64 = 4 << 20;
 const SOCKET_LIMIT: &str = "memory.kmem.tcp.limit_in_bytes";
@@ -32,18 +33,20 @@ const SOCKET_USAGE: &str = "memory.kmem.tcp.usage_in_bytes";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     dirs: Vec<Dir>,
-    /// What became of each limit that was asked for or could not be.
+    /// The result of each limit.
     outcomes: Vec<(Controller, Result<String, String>)>,
-    /// The limit of the guest's own processes, which a runtime holds by itself.
+    /// The limit of the guest's processes, which a runtime enforces itself.
     guest_pids: Option<u64>,
-    /// Shared by all clones: whoever reads the counters reads them for the one who asks at the end.
+    /// Shared by all clones, so that the end of the tree sees every earlier reading of the
+    /// counters.
     hits: Arc<Mutex<Hits>>,
 }
 
-/// The processes of gVisor itself, and how many it has for each of its guest's.
+/// The processes of gVisor itself, and how many it has for each guest process.
 const RUNTIME_PROCESSES: u64 = 3;
 const PER_GUEST: u64 = 2;
-/// A guest that is seen to have so many eighths of its processes has reached its limit: threads are not seen.
+/// A guest with this many eighths of its processes counts as having reached its limit: its threads
+/// are not visible.
 const NEARLY: u64 = 6;
 
 #[derive(Clone, Debug)]
@@ -54,7 +57,7 @@ struct Dir {
 }
 
 impl Group {
-    /// Makes the tree's directory in one hierarchy and writes the limits that live there.
+    /// Creates the tree's directory in one hierarchy and writes the limits of its controllers.
     pub(crate) fn add(&mut self, parent: &Parent, name: &str, limits: &Limits) {
         let asked: Vec<Controller> = parent
             .controllers
@@ -92,7 +95,7 @@ impl Group {
         });
     }
 
-    /// Records why a controller is not there at all.
+    /// Records why a controller is not available.
     pub(crate) fn refuse(&mut self, controller: Controller, reason: String) {
         self.outcomes.push((controller, Err(reason)));
     }
@@ -106,14 +109,14 @@ impl Group {
                     *outcome = Err(format!("cannot join `{}`: {error}", dir.path.display()));
                 }
             }
-            // Nobody is in it.
+            // The directory is empty.
             if let Err(error) = fs::remove_dir(&dir.path) {
                 tracing::debug!(cgroup = %dir.path.display(), %error, "cgroup stays");
             }
         }
     }
 
-    /// Returns what became of a limit: how it holds, or why it does not.
+    /// Returns how a limit is enforced, or why it is not.
     pub(crate) fn outcome(&self, controller: Controller) -> Result<&str, &str> {
         let found = self.outcomes.iter().find(|(known, _)| *known == controller);
         match found {
@@ -128,9 +131,9 @@ impl Group {
         self.dirs.iter().map(|dir| dir.path.as_path())
     }
 
-    /// Opens what a process joins through: the directory of version 2, else `tasks`. A process of one
-    /// thread that writes `0` there waits for no lock of the whole host; through `cgroup.procs` the
-    /// first of a while waits about 10 ms.
+    /// Opens the files for joining: the directory of version 2, else `tasks`. A single-threaded
+    /// process that writes `0` to `tasks` waits for no global lock; through `cgroup.procs` the
+    /// first write after a while waits about 10 ms.
     pub(crate) fn join(&self) -> io::Result<Vec<OwnedFd>> {
         let open = |dir: &Dir| match dir.version {
             Version::V2 => {
@@ -142,27 +145,28 @@ impl Group {
         self.dirs.iter().map(open).collect()
     }
 
-    /// Whether the first of [`Self::join`] is a directory. There is at most one, and it is first.
+    /// Returns whether the first of [`Self::join`] is a directory. There is at most one, and it is
+    /// first.
     pub(crate) fn starts_with_v2(&self) -> bool {
         self.dirs
             .first()
             .is_some_and(|dir| dir.version == Version::V2)
     }
 
-    /// Opens the file through which the whole group is ended at once, where there is one.
+    /// Opens the file that kills the whole group at once, if there is one.
     pub(crate) fn kill_switch(&self) -> Option<OwnedFd> {
         let dir = self.dirs.iter().find(|dir| dir.version == Version::V2)?;
         open_for_writing(&dir.path.join("cgroup.kill")).ok()
     }
 
-    /// Ends every member.
+    /// Kills every member.
     pub(crate) fn kill(&self) {
         for dir in &self.dirs {
             kill_members(&dir.path);
         }
     }
 
-    /// Returns what the tree uses; `None` for what no cgroup counts here.
+    /// Returns the usage of the tree; `None` for values that no cgroup counts here.
     pub(crate) fn usage(&self) -> (Option<Duration>, Option<u64>, Option<u64>) {
         let cpu = self.dirs.iter().find_map(|dir| {
             (dir.version == Version::V2)
@@ -186,13 +190,13 @@ impl Group {
         let pids = self
             .holder(Controller::Pids)
             .and_then(|dir| number(&dir.path.join("pids.current")));
-        // So that the end of the tree is not put down to what happened long before it.
+        // So that an old out-of-memory kill is not taken as the cause of a later exit.
         self.out_of_memory();
         self.out_of_processes();
         (cpu, memory, pids)
     }
 
-    /// Whether a member was killed lately for running out of memory.
+    /// Returns whether a member was recently killed for running out of memory.
     pub(crate) fn out_of_memory(&self) -> bool {
         let kills = self.holder(Controller::Memory).and_then(|dir| {
             let file = match dir.version {
@@ -205,12 +209,13 @@ impl Group {
         hits.memory.observe(kills, Instant::now())
     }
 
-    /// Records that a runtime holds its guest to so many processes.
+    /// Records that a runtime limits its guest to this many processes.
     pub(crate) fn hold_guest(&mut self, pids: Option<u64>) {
         self.guest_pids = pids;
     }
 
-    /// Returns how many processes the guest has, if there is one, of a tree with so many.
+    /// Returns how many processes the guest has, given the number in the tree; `None` without a
+    /// guest.
     fn guests(&self, in_tree: u64) -> Option<u64> {
         let most = self.guest_pids?;
         let in_group = self.holder(Controller::Pids).and_then(|dir| {
@@ -219,9 +224,9 @@ impl Group {
         });
         let all = in_group.unwrap_or(in_tree);
         let seen = all.saturating_sub(RUNTIME_PROCESSES) / PER_GUEST;
-        // While there is a tree, there is a guest.
+        // As long as the tree runs, the guest has at least one process.
         let guests = seen.max(all.min(1)).min(most);
-        // The runtime refuses the next one without a word to anybody outside.
+        // The runtime refuses further processes without reporting it.
         let reached = u64::from(guests >= most.saturating_mul(NEARLY) / 8);
         self.hits
             .lock()
@@ -230,7 +235,7 @@ impl Group {
         Some(guests)
     }
 
-    /// Whether the limit of processes was reached lately.
+    /// Returns whether the limit of processes was reached recently.
     pub(crate) fn out_of_processes(&self) -> bool {
         let refusals = self
             .holder(Controller::Pids)
@@ -241,7 +246,7 @@ impl Group {
         hits.pids.observe(refusals, now) || inside
     }
 
-    /// Removes the directories; returns whether all are gone. Whoever still runs there is ended.
+    /// Removes the directories and kills remaining members; returns whether all are removed.
     pub(crate) fn remove(&mut self) -> bool {
         self.dirs.retain(|dir| match fs::remove_dir(&dir.path) {
             Ok(()) => false,
@@ -262,7 +267,7 @@ impl Group {
 }
 
 impl Usage {
-    /// Takes from the cgroups what they count.
+    /// Replaces values by those that the cgroups count.
     pub(crate) fn prefer(&mut self, group: &Group) {
         let (cpu, memory, pids) = group.usage();
         self.cpu = cpu.unwrap_or(self.cpu);
@@ -273,7 +278,7 @@ impl Usage {
     }
 }
 
-/// Writes one limit into a group; returns what is to be said about it beside its number.
+/// Writes one limit into a group; returns a remark for the report.
 pub(super) fn set_limit(
     dir: &Path,
     version: Version,
@@ -294,9 +299,9 @@ pub(super) fn set_limit(
                 ),
             };
             put(limit, bytes.to_string())?;
-            // Absent where the kernel does not count swap.
+            // The file is missing if the kernel does not count swap.
             let unswapped = match put(swap, swap_limit.to_string()) {
-                Err(_) if super::has_swap() => "; what is swapped out does not count",
+                Err(_) if super::has_swap() => "; swap does not count",
                 _ => "",
             };
             match version {
@@ -333,7 +338,7 @@ pub(super) fn set_limit(
     }
 }
 
-/// Ends the members of one group; returns how many there were.
+/// Kills the members of one group; returns how many there were.
 pub(super) fn kill_members(dir: &Path) -> usize {
     let members = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let members: Vec<Pid> = members
@@ -371,7 +376,7 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Reads the number behind a key in a file of `key number` lines.
+/// Reads the number after a key in a file of `key number` lines.
 fn field(path: &Path, key: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.lines().find_map(|line| {
         line.split_once(' ')

@@ -1,34 +1,34 @@
-//! How often a tree ran into its limits, and whether it did so lately.
+//! How often a tree hit its limits, and whether it did so recently.
 //!
-//! The kernel counts from the start of a group on. A worker that was killed for its memory an hour ago
-//! is not why its server ends now, so what counts is when the figure rose.
+//! The kernel counts since the creation of a group. A worker that was killed for its memory an hour
+//! ago is not the reason why its server ends now, so the time of the last increase counts.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long after a limit was hit it may be why a tree ends.
+/// How long after a limit was hit it counts as the cause of an exit.
 const RECENT: Duration = Duration::from_secs(5);
 
-/// What the counters of one group said when they were last read.
+/// The counters of one group as last read.
 #[derive(Debug, Default)]
 pub(super) struct Hits {
     pub(super) memory: Counter,
     pub(super) pids: Counter,
-    /// Whether the guest of a runtime has as many processes as it may.
+    /// Whether the guest of a runtime has reached its process limit.
     pub(super) guests: Counter,
 }
 
-/// One counter of the kernel.
+/// One kernel counter.
 #[derive(Debug, Default)]
 pub(super) struct Counter {
     count: u64,
-    /// When it was first seen to have risen.
+    /// When an increase was first seen.
     risen: Option<Instant>,
 }
 
 impl Counter {
-    /// Takes in what the kernel counts now; returns whether it rose lately.
+    /// Stores the current value; returns whether it rose recently.
     pub(super) fn observe(&mut self, count: Option<u64>, now: Instant) -> bool {
         let count = count.unwrap_or(self.count);
         if count > self.count {
@@ -50,12 +50,12 @@ mod tests {
         let mut counter = Counter::default();
         assert!(!counter.observe(Some(0), start));
         assert!(!counter.observe(None, start));
-        // A worker was killed; the server lives on.
+        // A worker was killed; the server keeps running.
         assert!(counter.observe(Some(1), start));
         assert!(counter.observe(Some(1), start + RECENT));
         assert!(!counter.observe(Some(1), start + 2 * RECENT));
         assert!(!counter.observe(None, start + 2 * RECENT));
-        // Then again, and this time it ends.
+        // Another one is killed, and this time the server ends.
         assert!(counter.observe(Some(2), start + 3 * RECENT));
         // Read for the first time at the end.
         assert!(Counter::default().observe(Some(3), start));

@@ -1,4 +1,4 @@
-//! Where the cgroup hierarchies are mounted and which of their groups is our own. Pure text work.
+//! Finds the mounted cgroup hierarchies and this process's own group. Only parses text.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ pub(crate) enum Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
     pub(crate) version: Version,
-    /// The controllers that live here; for version 2 they must still be enabled.
+    /// The controllers of this hierarchy; in version 2 they must still be enabled.
     pub(crate) controllers: Vec<Controller>,
     pub(crate) mount: PathBuf,
-    /// The directory of the group this process is in.
+    /// The directory of the group that contains this process.
     pub(crate) own: PathBuf,
 }
 
@@ -85,8 +85,8 @@ fn hierarchy(line: &str, cgroup: &str) -> Option<Hierarchy> {
     })
 }
 
-/// Returns the directories to cover so that no cgroup can be seen: outer ones only, and the usual
-/// directory of mount points whole.
+/// Returns the directories to cover so that no cgroup is visible: outermost ones only, and the
+/// whole usual parent directory.
 pub(crate) fn tops(mountinfo: &str) -> Vec<PathBuf> {
     let usual = Path::new("/sys/fs/cgroup");
     let mut tops: Vec<PathBuf> = mountinfo
@@ -107,7 +107,7 @@ pub(crate) fn tops(mountinfo: &str) -> Vec<PathBuf> {
     tops
 }
 
-/// Undoes the octal escapes of mountinfo.
+/// Decodes the octal escapes of mountinfo.
 fn unescape(field: &str) -> String {
     field
         .replace("\\040", " ")

@@ -1,7 +1,7 @@
-//! Our own place in one hierarchy: the directory `gantry-<instance>` that holds one group per tree.
+//! The gateway's directory in one hierarchy, `gantry-<instance>`, which holds one group per tree.
 //!
-//! The directory is locked while we live. One that can be locked belongs to a dead instance: whatever
-//! still runs in it is ended and it is removed.
+//! The directory is locked while the gateway runs. If it can be locked, it belongs to a dead
+//! instance: its processes are killed and it is removed.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,27 +15,27 @@ use super::group::{kill_members, write};
 use super::mounts::{Hierarchy, Version};
 
 const PREFIX: &str = "gantry-";
-/// The leaf this process moves to where version 2 forbids members beside children.
+/// The leaf to which this process moves, since version 2 forbids processes beside child groups.
 const LEAF: &str = "supervisor";
 const ATTEMPTS: usize = 100;
-/// How often, and how long apart, what is still dying is tried again.
+/// How often, and at which interval, the removal is retried while processes are dying.
 const LATER_ATTEMPTS: usize = 200;
 const LATER: Duration = Duration::from_millis(50);
 
-/// Our directory in one hierarchy.
+/// The gateway's directory in one hierarchy.
 #[derive(Debug)]
 pub(crate) struct Parent {
     pub(crate) version: Version,
     pub(crate) dir: PathBuf,
-    /// What can be limited in groups below `dir`.
+    /// The controllers that groups below `dir` can use.
     pub(crate) controllers: Vec<Controller>,
-    /// What cannot, and why.
+    /// The controllers that they cannot use, and why.
     pub(crate) refused: Vec<(Vec<Controller>, String)>,
     _lock: File,
 }
 
 impl Parent {
-    /// Takes our place, or says why there is none.
+    /// Creates the directory, or returns why that is not possible.
     pub(crate) fn open(
         hierarchy: &Hierarchy,
         instance: &str,
@@ -72,14 +72,15 @@ impl Parent {
 
 impl Drop for Parent {
     fn drop(&mut self) {
-        // Fails while a tree still lives there; the next start sweeps it.
+        // Fails while a tree is still running there; the next start cleans up.
         if let Err(error) = fs::remove_dir(&self.dir) {
             tracing::debug!(directory = %self.dir.display(), %error, "cgroup stays");
         }
     }
 }
 
-/// Finds the version 2 group below which most controllers can be used: ours, or as root the top.
+/// Finds the version 2 group with the most usable controllers: the process's own group, or for root
+/// the top.
 fn enable_somewhere(
     hierarchy: &Hierarchy,
     wanted: &[Controller],
@@ -115,7 +116,7 @@ fn enable_somewhere(
     best
 }
 
-/// Lets the children of a version 2 group use a controller.
+/// Enables a controller for the children of a version 2 group.
 pub(super) fn enable(group: &Path, controller: Controller) -> io::Result<()> {
     let lists = |file: &str| -> io::Result<bool> {
         let listed = fs::read_to_string(group.join(file))?;
@@ -136,7 +137,7 @@ pub(super) fn enable(group: &Path, controller: Controller) -> io::Result<()> {
     )
 }
 
-/// Moves this process to a leaf of its own group if it is alone there, as a delegated service must.
+/// Moves this process to a leaf of its own group if it is alone there, as delegation requires.
 fn step_aside(group: &Path) -> io::Result<()> {
     let members = fs::read_to_string(group.join("cgroup.procs"))?;
     let own = std::process::id().to_string();
@@ -151,7 +152,7 @@ fn step_aside(group: &Path) -> io::Result<()> {
     write(&leaf.join("cgroup.procs"), &own)
 }
 
-/// Makes and locks our directory; a second gateway of the same name takes another.
+/// Creates and locks the directory; a second gateway of the same name uses another name.
 fn take(base: &Path, instance: &str) -> io::Result<(PathBuf, File)> {
     let name = format!("{PREFIX}{}", super::safe_name(instance));
     let candidates = [
@@ -159,7 +160,7 @@ fn take(base: &Path, instance: &str) -> io::Result<(PathBuf, File)> {
         base.join(format!("{name}.{}", std::process::id())),
     ];
     let mut last = io::Error::from(io::ErrorKind::ResourceBusy);
-    // A sweeper may remove what we have just made and not yet locked: try again.
+    // Another gateway's cleanup may remove a directory before it is locked: try again.
     for dir in candidates.iter().cycle().take(ATTEMPTS) {
         match fs::create_dir(dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -177,8 +178,8 @@ fn take(base: &Path, instance: &str) -> io::Result<(PathBuf, File)> {
     Err(last)
 }
 
-/// Ends and removes what dead instances left. What is still dying is removed a little later: the kernel
-/// may take its time to end a large process, and the gateway does not wait for it.
+/// Kills and removes the leftovers of dead instances. Processes that take time to die are removed
+/// later: the kernel may need a while for a large process, and the gateway does not wait.
 fn sweep(base: &Path) {
     for dir in subdirectories(base) {
         let ours = dir
@@ -189,7 +190,7 @@ fn sweep(base: &Path) {
             continue;
         }
         if (0..ATTEMPTS).any(|_| remove_dead(&dir).is_ok()) {
-            tracing::info!(cgroup = %dir.display(), "removed what a dead gateway left");
+            tracing::info!(cgroup = %dir.display(), "removed the leftovers of a dead gateway");
             continue;
         }
         let later = move || {
@@ -205,12 +206,12 @@ fn sweep(base: &Path) {
         };
         let begun = std::thread::Builder::new().name("cgroup-sweep".to_owned());
         if let Err(error) = begun.spawn(later) {
-            tracing::warn!(%error, "cgroups of a dead gateway stay");
+            tracing::warn!(%error, "cgroups of a dead gateway cannot be removed");
         }
     }
 }
 
-/// Ends the members of a dead instance's groups and removes them, as far as they have ended.
+/// Kills the members of a dead instance's groups and removes the groups that are empty.
 fn remove_dead(dir: &Path) -> io::Result<()> {
     for group in subdirectories(dir) {
         if kill_members(&group) > 0 || fs::remove_dir(&group).is_err() {

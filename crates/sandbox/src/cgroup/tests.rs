@@ -1,4 +1,4 @@
-//! Limits as files, on made-up hierarchies.
+//! Limits as files, in fake hierarchies.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Proves that a `runsc` is a gVisor that can run servers here: a program of ours runs in it and tells
-//! which kernel it finds.
+//! Proves that a `runsc` is a working gVisor: runs a small program in it that prints the kernel it
+//! sees.
 
 use std::fs;
 use std::io;
@@ -25,26 +25,26 @@ use crate::protocol::{FLAG_LOOPBACK, FLAG_OWN_ROOT, STEP_DEVICE, STEP_READ_ONLY}
 use crate::reaper::Reaper;
 use crate::steps::Step;
 
-/// The oldest release that was tried.
+/// The oldest tested release.
 const OLDEST: u32 = 20_240_729;
-/// How long a guest may take to start and say one sentence.
+/// Time limit for a guest to start and print its output.
 const PATIENCE: Duration = Duration::from_secs(20);
 const MAX_OUTPUT: usize = 64 * 1024;
 
-/// What was proved of a gVisor.
+/// The verified properties of a gVisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GVisorProof {
     /// The release, as a date: 20240729.
     pub release: u32,
-    /// The kernel that a guest finds, from its `/proc/version`.
+    /// The kernel version that a guest sees in `/proc/version`.
     pub kernel: String,
 }
 
-/// The outcomes so far, by what the program was.
+/// The results so far, by program.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs(Mutex<Vec<(Key, Result<GVisorProof, String>)>>);
 
-/// A program as it was when it was tried.
+/// The identity of a program file when it was tested.
 #[derive(Debug, PartialEq, Eq)]
 struct Key {
     path: PathBuf,
@@ -53,7 +53,7 @@ struct Key {
 }
 
 impl Proofs {
-    /// Returns what is known of a program, tried if it is not the one that was tried before. Blocks.
+    /// Returns the result for a program; tests it if the file is new or changed. Blocks.
     pub(crate) fn of(
         &self,
         image: &Image,
@@ -68,7 +68,7 @@ impl Proofs {
             inode: metadata.ino(),
             modified: metadata.modified().ok(),
         };
-        // Held while it is tried: who else asks waits for the answer.
+        // Held during the test, so that other callers wait for the result.
         let mut proofs = self.0.lock();
         if let Some((_, known)) = proofs.iter().find(|(known, _)| *known == key) {
             return known.clone();
@@ -93,10 +93,10 @@ fn prove(
     let run = |job: &mut Job| run(image, reaper, job);
     let told = run(&mut version_job(host, runtime)?)?;
     let release = release(&told.out)
-        .ok_or_else(|| format!("does not say which gVisor it is: {}", told.summary()))?;
+        .ok_or_else(|| format!("does not print a gVisor version: {}", told.summary()))?;
     if release < OLDEST {
         return Err(format!(
-            "is of {release}, older than what was tried ({OLDEST})"
+            "release {release} is older than the oldest supported one ({OLDEST})"
         ));
     }
     let told = run(&mut witness_job(host, runtime)?)?;
@@ -107,13 +107,13 @@ fn prove(
     }
     if kernel == own.trim_end() || !told.out.contains("gVisor") {
         return Err(format!(
-            "is not gVisor: its guest finds the kernel `{kernel}`"
+            "is not gVisor: its guest runs on the kernel `{kernel}`"
         ));
     }
     Ok(GVisorProof { release, kernel })
 }
 
-/// Reads the date of a release from what `runsc --version` says.
+/// Parses the release date from the output of `runsc --version`.
 fn release(text: &str) -> Option<u32> {
     let line = text.lines().find(|line| line.contains("version"))?;
     let mut words = line.split(|letter: char| !letter.is_ascii_digit());
@@ -145,7 +145,7 @@ fn namespaces(host: &Host) -> Result<Job, String> {
     Ok(job)
 }
 
-/// Asks the program, in a root that holds nothing else, what it is.
+/// Returns the job that prints the program's version, in a root that contains nothing else.
 fn version_job(host: &Host, runtime: &GVisor) -> Result<Job, String> {
     let program = fs::canonicalize(&runtime.program).map_err(|error| error.to_string())?;
     let mut job = namespaces(host)?;
@@ -162,7 +162,7 @@ fn version_job(host: &Host, runtime: &GVisor) -> Result<Job, String> {
     Ok(job)
 }
 
-/// Runs our own program as the only one of a guest.
+/// Returns the job that runs the init as the only program of a guest.
 fn witness_job(host: &Host, runtime: &GVisor) -> Result<Job, String> {
     let mut job = namespaces(host)?;
     runtime_root(&mut job, runtime);
@@ -179,7 +179,7 @@ fn witness_job(host: &Host, runtime: &GVisor) -> Result<Job, String> {
     Ok(job)
 }
 
-/// What a program said.
+/// The output of a program.
 struct Told {
     out: String,
     err: String,
@@ -193,13 +193,13 @@ impl Told {
             &self.err
         };
         let line = said.lines().rfind(|line| !line.trim().is_empty());
-        line.map_or("it says nothing".to_owned(), |line| {
+        line.map_or("no output".to_owned(), |line| {
             format!("it says «{}»", line.trim())
         })
     }
 }
 
-/// Runs a job to the end of what it says.
+/// Runs a job until its output ends.
 fn run(image: &Image, reaper: &Reaper, job: &mut Job) -> Result<Told, String> {
     let running = launch(image, reaper, job, Group::default()).map_err(|error| match error {
         LaunchError::Step(record) => {

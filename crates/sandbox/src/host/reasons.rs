@@ -1,4 +1,4 @@
-//! Why a host denies namespaces, in words: the settings that forbid them are looked up and named.
+//! Explains why a host denies namespaces: looks up and names the setting that forbids them.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ const EACCES: i32 = 13;
 const ENOSPC: i32 = 28;
 const EUSERS: i32 = 87;
 
-/// Tells why namespaces, or the map of a user namespace, were denied.
+/// Explains why namespaces, or the map of a user namespace, were denied.
 pub(crate) fn of_namespaces(errno: i32) -> String {
     let error = io::Error::from_raw_os_error(errno);
     match setting(errno, |path| {

@@ -1,4 +1,4 @@
-//! Which roots of their own trees can be given here: found by making one of each kind.
+//! Probes which kinds of separate roots this host supports, by building one of each.
 
 use std::fs;
 use std::io;
@@ -18,13 +18,13 @@ use crate::reaper::Reaper;
 use crate::report::HostReport;
 use crate::steps::Step;
 
-/// A range that is tried; whose it is does not matter.
+/// The id range for the probe; any would do.
 const FIRST: u32 = 1 << 19;
 const RANGE: u32 = 65_536;
-/// Two directories of the host stand in for layers: nothing is written to them.
+/// Two directories of the host stand in for layers; they are not written to.
 const LAYERS: [&str; 6] = ["usr", "etc", "var", "lib", "bin", "opt"];
 
-/// What was found.
+/// The results.
 #[derive(Debug)]
 pub(super) struct Roots {
     pub(super) own_root: Result<(), String>,
@@ -54,7 +54,7 @@ impl Roots {
     }
 }
 
-/// Makes throw-away roots until it is known what works.
+/// Builds test roots until it is known what works.
 pub(super) fn probe(
     image: &Image,
     reaper: &Reaper,
@@ -114,10 +114,10 @@ pub(super) fn probe(
     }
 }
 
-/// Whether a range of ids can be mapped, as far as that is known without trying.
+/// Returns whether a range of ids can be mapped, as far as that is known without trying.
 fn range(identity: Identity, mode: Mode, own_user: &Result<(), String>) -> Result<(), String> {
     if identity.uid != 0 || mode.user {
-        return Err("the gateway is not root: every server has its one id".to_owned());
+        return Err("the gateway is not root: every server has only one id".to_owned());
     }
     own_user.clone()?;
     let mapped =
@@ -141,7 +141,7 @@ fn reason(record: Record) -> String {
     }
 }
 
-/// Makes one root, enters it and ends.
+/// Builds one root, enters it and exits.
 fn attempt(
     image: &Image,
     reaper: &Reaper,
@@ -164,7 +164,7 @@ fn attempt(
         job.uid_map = format!("0 {} 1", identity.uid);
         job.gid_map = format!("0 {} 1", identity.gid);
     } else {
-        // One user of the host that is nobody's.
+        // Maps a single, otherwise unused user of the host.
         job.range_map = format!("0 {} 1", crate::plan::FIRST_UID);
         job.first_id = crate::plan::FIRST_UID;
     }

@@ -1,4 +1,4 @@
-//! The plan of a tree with a root of its own: its users, its root, what runs in it.
+//! The plan of a tree with a separate root: its users, its root, its program.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::host::{Host, Mode, NEW_MOUNT, NEW_NETWORK, NEW_PID, NEW_UTS};
 use crate::host_parts::{SERVER_HOME, SERVER_ID};
 use crate::job::Job;
 use crate::landlock;
-use crate::own::{Layout, Owner, Way, layout};
+use crate::own::{Layout, Owner, RootUse, layout};
 use crate::protocol::{
     FLAG_CGROUP_NAMESPACE, FLAG_HOME, FLAG_LOOPBACK, FLAG_MANY_IDS, FLAG_OWN_ROOT, Record,
     STAGE_LOOKUP, STAGE_PIVOT, STAGE_RANGE, STAGE_ROOT, STAGE_STEP,
@@ -25,20 +25,21 @@ use crate::seccomp::Sockets;
 /// The ids of a range.
 const RANGE: u32 = 65_536;
 
-/// What the report has to know of a root of the tree's own.
+/// The properties of a separate root that the report needs.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnPlan {
-    /// Where it can write, as the tree sees it.
+    /// The writable paths, as the tree sees them.
     pub(crate) writable: Vec<std::path::PathBuf>,
-    /// Its users outside: the first and how many; one, the gateway's own, for a plain user.
+    /// Its user ids on the host: the first and their number; one, the gateway's own, for an
+    /// ordinary user.
     pub(crate) ids: (u32, u32),
     pub(crate) runtime: Runtime,
-    /// The names of the variables that it has.
+    /// The names of its variables.
     pub(crate) variables: Vec<String>,
 }
 
 impl Plan {
-    /// Decides what a command gets that has a root of its own.
+    /// Plans a command with a separate root.
     pub(super) fn own(
         host: &Host,
         mut mode: Mode,
@@ -80,7 +81,7 @@ impl Plan {
         let (mut refused_calls, mut allowed_calls) = (0, None);
         let layout = match &command.runtime {
             Runtime::Kernel => {
-                let layout = layout(command, root, hidden, Way::Entered, owner)?;
+                let layout = layout(command, root, hidden, RootUse::Entered, owner)?;
                 (refused_calls, allowed_calls) = enter(host, mode, command, &layout, &mut job)?;
                 if hosted_parts {
                     default(&mut job, "HOME", SERVER_HOME);
@@ -93,7 +94,7 @@ impl Plan {
                 layout
             }
             Runtime::GVisor(runtime) => {
-                let layout = layout(command, root, hidden, Way::Guest, owner)?;
+                let layout = layout(command, root, hidden, RootUse::Guest, owner)?;
                 gvisor::fill(&mut job, command, root, runtime, &layout);
                 layout
             }
@@ -123,7 +124,7 @@ impl Plan {
         })
     }
 
-    /// Tells a failed step of making the root as the error it is.
+    /// Converts a failed step of building the root into an error.
     pub(crate) fn root_failure(&self, command: &Command, record: Record) -> Option<SpawnError> {
         let source = io::Error::from_raw_os_error(record.value);
         let index = usize::try_from(record.data).unwrap_or(usize::MAX);
@@ -143,17 +144,17 @@ impl Plan {
     }
 }
 
-/// Writes the user namespace of a tree down; returns the first of its ids outside and how many.
+/// Sets up the user namespace of a tree; returns its first id on the host and the number of ids.
 fn ids(host: &Host, mode: Mode, command: &Command, job: &mut Job) -> Result<(u32, u32), String> {
     let identity = host.identity;
     match command.ids {
         Ids::Range { .. } if mode.user || identity.uid != 0 => {
-            Err("a range of ids needs a gateway that is root".to_owned())
+            Err("a range of ids requires a gateway that runs as root".to_owned())
         }
         Ids::Range { first } => {
             host.id_range.clone()?;
             if first == 0 || first.checked_add(RANGE).is_none() {
-                return Err(format!("ids from {first} on are no range"));
+                return Err(format!("ids from {first} on are not a valid range"));
             }
             job.flags |= FLAG_MANY_IDS;
             job.range_map = format!("0 {first} {RANGE}");
@@ -176,8 +177,8 @@ fn ids(host: &Host, mode: Mode, command: &Command, job: &mut Job) -> Result<(u32
     }
 }
 
-/// Writes down what runs in a root that the host's kernel serves; returns how many calls are refused and, of a list,
-/// how many pass.
+/// Sets up the program in a root on the host's kernel; returns how many system calls are refused
+/// and, with an allow list, how many are allowed.
 fn enter(
     host: &Host,
     mode: Mode,
@@ -204,7 +205,7 @@ fn enter(
     Ok((filters.refused, filters.allowed))
 }
 
-/// Returns the names of the variables that the program gets.
+/// Returns the names of the program's variables.
 fn variables(command: &Command, job: &Job) -> Vec<String> {
     let names = |pairs: &[(String, String)]| -> Vec<String> {
         pairs.iter().map(|(name, _)| name.clone()).collect()
@@ -212,7 +213,7 @@ fn variables(command: &Command, job: &Job) -> Vec<String> {
     let (mut found, always): (_, &[&str]) = match command.runtime {
         Runtime::Kernel if job.flags & FLAG_HOME != 0 => (names(&job.environment), &["HOME"]),
         Runtime::Kernel => (names(&job.environment), &[]),
-        // It adds the home itself.
+        // gVisor adds `HOME` itself.
         Runtime::GVisor(_) => (names(&command.env), &["PATH", "HOME"]),
     };
     for name in always {
@@ -227,7 +228,7 @@ fn has(job: &Job, name: &str) -> bool {
     job.environment.iter().any(|(variable, _)| variable == name)
 }
 
-/// Gives a variable that is not there.
+/// Sets a variable unless it is set.
 fn default(job: &mut Job, name: &str, value: &str) {
     if !has(job, name) {
         job.environment.push((name.to_owned(), value.to_owned()));

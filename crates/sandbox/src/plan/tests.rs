@@ -1,4 +1,4 @@
-//! What a profile asks for on hosts of different abilities.
+//! Plans of the profiles on hosts with different features.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn command(program: &str, path: Option<&str>) -> Command {
 fn searches_the_path_of_the_command_only() {
     let paths = |program, path| candidates(&command(program, path));
     assert_eq!(paths("a/b", Some("/x")), [Path::new("a/b")]);
-    // An empty entry would mean the working directory: never searched.
+    // An empty entry would mean the working directory: it is not searched.
     assert_eq!(
         paths("b", Some("/x::/y")),
         [Path::new("/x/b"), Path::new("/y/b")]
@@ -106,6 +106,6 @@ fn what_is_needed_stays_visible_below_a_private_directory() {
         shown(&[&inner], &[outer.to_owned()]),
         Some(vec![kept(outer, true)])
     );
-    // One that is itself needed is not covered.
+    // A directory that is itself needed is not covered.
     assert_eq!(shown(&[Path::new("/tmp")], &[]), None);
 }

@@ -1,4 +1,4 @@
-//! What was promised of files: the root, what is written, how much of it, and what is out of sight.
+//! The promises about files: root, writable paths, disk usage, and hidden folders.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -27,7 +27,7 @@ impl Given<'_> {
             };
             return report.add("root", NotAsked, detail);
         };
-        // A tree whose root could not be made does not run.
+        // A tree whose root could not be built does not run.
         let base = match &root.base {
             RootBase::HostParts => "the host's programs and libraries".to_owned(),
             RootBase::Layers { lower, .. } => format!("{} image layers", lower.len()),
@@ -63,10 +63,10 @@ impl Given<'_> {
             if plan.runtime != Runtime::Kernel {
                 detail.push_str("; its root may also write `/dev`, which counts as memory");
             }
-            // A runtime that makes namespaces of its own cannot be held by it.
+            // A runtime that creates its own namespaces cannot be confined by Landlock.
             if self.landlocked().is_ok() && !self.plan.job.landlock_rules.is_empty() {
                 let abi = self.host.landlock_abi;
-                detail.push_str(&format!("; Landlock ABI {abi} says the same"));
+                detail.push_str(&format!("; also enforced by Landlock ABI {abi}"));
             }
             for path in &self.plan.unwritable {
                 detail.push_str(&format!("; its user may not write {}", quoted(path)));
@@ -100,7 +100,7 @@ impl Given<'_> {
         report.add("filesystem", Enforced, detail);
     }
 
-    /// Tells whether what the tree writes is bounded: by a file system of its own, or not at all.
+    /// Reports whether the tree's disk usage is limited, by its own file systems.
     pub(super) fn disk(&self, report: &mut Report) {
         if self.command.profile == Profile::Local {
             let detail = "not limited, by profile local";
@@ -160,9 +160,9 @@ impl Given<'_> {
         report.add("disk", NotEnforced, detail);
     }
 
-    /// Tells whether the folders of the gateway's own are out of sight.
+    /// Reports whether the gateway's own folders are hidden.
     pub(super) fn data_folder(&self, report: &mut Report) {
-        // Where the owner has nothing to hide there is nothing to promise.
+        // If there is nothing to hide, there is nothing to promise.
         if self.hidden.folders.is_empty() {
             return;
         }
@@ -197,7 +197,7 @@ impl Given<'_> {
         report.add("data_folder", NotEnforced, why);
     }
 
-    /// Why a root of the tree's own shows what is to be out of sight, if it does: told by what was mounted.
+    /// Returns why a separate root shows a hidden folder, if it does, judged by its mounts.
     fn shown_in_root(&self) -> Option<String> {
         let steps = &self.plan.job.steps;
         let is_covered = |place: &Path, around: u32| {
@@ -235,7 +235,7 @@ impl Given<'_> {
         })
     }
 
-    /// Why a tree on the host's root sees what is to be out of sight, if it does.
+    /// Returns why a tree on the host's root sees a hidden folder, if it does.
     fn shown_on_host(&self) -> Option<String> {
         let dirs = &self.plan.job.private_dirs;
         for folder in &self.hidden.folders {
@@ -254,21 +254,21 @@ impl Given<'_> {
         if let Some(error) = failed {
             return Some(format!("it cannot be covered: {error}"));
         }
-        // There the processes of its own user show theirs, which is not covered.
+        // Processes of the same user show their own view through `/proc`, which is not covered.
         let is_same_user = self.plan.job.uid == KEEP_ID && self.landlocked().is_err();
         (is_same_user && !self.has_own_proc())
             .then(|| "through the host's /proc, which could not be replaced".to_owned())
     }
 
-    /// The directories in memory that the tree may write.
+    /// Returns the writable directories in memory.
     fn private_dirs(&self) -> impl Iterator<Item = &Path> {
         let dirs = self.plan.job.private_dirs.iter();
         dirs.filter(|dir| dir.options.starts_with("mode=1777"))
             .map(|dir| dir.target.as_path())
     }
 
-    /// The size of the file system that a path lies on, if it is neither that of the host's root nor that
-    /// of the gateway's own folders.
+    /// Returns the size of the file system of a path, unless it is that of the host's root or of
+    /// the gateway's own folders.
     fn file_system_size(&self, path: &Path) -> Option<u64> {
         let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
         let own = device(path)?;
@@ -282,7 +282,7 @@ impl Given<'_> {
     }
 }
 
-/// What the tree may write in its root, beside its scratch.
+/// Returns the writable mounts of the root, without its scratch space.
 fn writable_mounts(root: &OwnRoot) -> impl Iterator<Item = (&Path, &MountKind)> {
     let mounts = root.mounts.iter().filter(|mount| !mount.read_only);
     mounts.map(|mount| (mount.target.as_path(), &mount.kind))

@@ -1,4 +1,4 @@
-//! What was promised of limits: memory, processors, processes, descriptors.
+//! The promises about limits: memory, CPU, processes, descriptors.
 
 use std::io;
 
@@ -73,7 +73,7 @@ impl Given<'_> {
         if let Some(error) = self.limit_failure(RLIMIT_NPROC) {
             return report.add("pids", NotEnforced, format!("{why}; per user: {error}"));
         }
-        // The kernel does not count the processes of its own root.
+        // The kernel does not count the processes of the host's root user.
         if self.plan.job.uid == KEEP_ID && self.host.identity.uid == 0 {
             let detail = format!("{why}; the processes of root are not counted");
             return report.add("pids", NotEnforced, detail);
@@ -106,7 +106,7 @@ impl Given<'_> {
         }
     }
 
-    /// How a controller holds the tree, or why it does not.
+    /// Returns how a controller limits the tree, or why it does not.
     fn held(&self, controller: Controller) -> Result<String, String> {
         let how = self.group.outcome(controller).map_err(str::to_owned)?;
         match self.way_out() {
@@ -115,10 +115,10 @@ impl Given<'_> {
         }
     }
 
-    /// Whether the tree could move to another cgroup by itself, and how.
+    /// Returns how the tree could move to another cgroup by itself, if it could.
     fn way_out(&self) -> Option<String> {
         if self.own_root().is_some() {
-            // Where there are no cgroups.
+            // There are no cgroups.
             return None;
         }
         let is_writable = match self.command.profile {
@@ -134,7 +134,7 @@ impl Given<'_> {
         Some(format!("`{}` is open to it", open.display()))
     }
 
-    /// Why a directory of the job could not be put out of sight, if so.
+    /// Returns why a directory of the job could not be hidden, if so.
     pub(super) fn not_hidden(&self, index: usize) -> Option<io::Error> {
         let of_index =
             |note: &&Record| note.stage == STAGE_HIDE && usize::try_from(note.data) == Ok(index);

@@ -1,11 +1,11 @@
-//! System call numbers of arm64: those that a filter refuses or looks into.
+//! System call numbers of arm64 that a filter refuses or inspects.
 
 #[path = "allowed_aarch64.rs"]
 mod allowed;
 
 pub(crate) use allowed::ALLOWED;
 
-/// Changes the machine, its kernel or its mounts: refused to everyone.
+/// Calls that change the machine, its kernel or its mounts: refused to all trees.
 pub(crate) const MACHINE: [i64; 38] = [
     89,  // acct
     217, // add_key
@@ -47,7 +47,7 @@ pub(crate) const MACHINE: [i64; 38] = [
     58,  // vhangup
 ];
 
-/// Reaches into other processes and namespaces: refused to hosted trees.
+/// Calls that access other processes and namespaces: refused to hosted trees.
 pub(crate) const OTHERS: [i64; 9] = [
     51,  // chroot
     272, // kcmp
@@ -60,7 +60,7 @@ pub(crate) const OTHERS: [i64; 9] = [
     268, // setns
 ];
 
-/// Answered as if this kernel had none: programs then use the older way.
+/// Reported as not implemented: programs then use older calls.
 pub(crate) const ABSENT: [i64; 3] = [
     425, // io_uring_setup
     426, // io_uring_enter

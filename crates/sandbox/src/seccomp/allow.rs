@@ -1,8 +1,8 @@
-//! A filter that lets only listed system calls pass. Anything else is answered as if this kernel did
-//! not have it, so that programs written for newer kernels fall back instead of failing.
+//! A filter that allows only listed system calls. All others are reported as not implemented, so
+//! that programs written for newer kernels fall back instead of failing.
 //!
-//! Written as ranges of numbers: a chain of single comparisons would be ten times as long, and the
-//! kernel walks it for each of its calls when the filter is installed.
+//! Uses ranges of numbers: a chain of single comparisons would be ten times as long, and the kernel
+//! evaluates it for each system call when the filter is installed.
 
 use super::{ARCHITECTURE_ID, ENOSYS, numbers};
 
@@ -20,7 +20,7 @@ const KILL_PROCESS: u32 = 0x8000_0000;
 const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;
 
-/// Builds the filter for the calls that programs ordinarily make.
+/// Builds the filter for the usual system calls.
 pub(super) fn program() -> Vec<u8> {
     let mut program = Vec::new();
     let mut put = |code: u16, if_true: u8, if_false: u8, value: u32| {
@@ -33,7 +33,7 @@ pub(super) fn program() -> Vec<u8> {
     put(RETURN, 0, 0, KILL_PROCESS);
     put(LOAD, 0, 0, NUMBER);
     for (first, last) in ranges(&numbers::ALLOWED) {
-        // Ranges ascend: below this one and above the one before there is nothing.
+        // Ranges ascend: between this one and the previous one nothing is allowed.
         put(JUMP_IF_NOT_LESS, 1, 0, first);
         put(RETURN, 0, 0, ERRNO | ENOSYS);
         put(JUMP_IF_GREATER, 1, 0, last);
@@ -43,7 +43,7 @@ pub(super) fn program() -> Vec<u8> {
     program
 }
 
-/// Joins neighbours among ascending numbers.
+/// Merges consecutive numbers into ranges.
 fn ranges(numbers: &[i64]) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {

@@ -1,6 +1,6 @@
-//! The system calls of arm64 that an allow list lets pass: those of a container by default.
+//! The system calls of arm64 on the allow list: those that containers allow by default.
 
-/// In ascending order. What a call may be asked for is for `seccomp.rs` to say.
+/// In ascending order. `seccomp.rs` restricts their arguments.
 pub(crate) const ALLOWED: [i64; 256] = [
     0,   // io_setup
     1,   // io_destroy

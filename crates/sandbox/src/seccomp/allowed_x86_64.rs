@@ -1,6 +1,6 @@
-//! The system calls of x86-64 that an allow list lets pass: those of a container by default.
+//! The system calls of x86-64 on the allow list: those that containers allow by default.
 
-/// In ascending order. What a call may be asked for is for `seccomp.rs` to say.
+/// In ascending order. `seccomp.rs` restricts their arguments.
 pub(crate) const ALLOWED: [i64; 298] = [
     0,   // read
     1,   // write

@@ -49,8 +49,8 @@ fn with_everything_given_it_runs() {
 
 #[test]
 fn a_step_that_fails_at_the_last_moment_ends_the_start() {
-    let whole = "not everything holds that must hold before it runs: ";
-    let root = "this host cannot give a server a root of its own: ";
+    let whole = "required protections are missing: ";
+    let root = "this host does not support a separate root: ";
     for (denied, begin, why) in [
         (Denied::Seccomp, whole, "syscalls (seccomp: "),
         (Denied::Landlock, whole, "filesystem (Landlock: "),
@@ -110,11 +110,7 @@ fn what_the_host_never_had_is_found_before_the_start() {
             "network (no network namespace: ",
         ),
         (Rights::Own, Denied::IpcNamespace, "ipc (no ipc namespace: "),
-        (
-            Rights::Without("mnt"),
-            Denied::Nothing,
-            "a root of its own: ",
-        ),
+        (Rights::Without("mnt"), Denied::Nothing, "a separate root: "),
     ] {
         let said = refused(rights, "image-whole", denied);
         assert!(said.contains(why), "{rights:?} {denied:?}: {said}");

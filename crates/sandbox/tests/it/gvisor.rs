@@ -53,7 +53,7 @@ async fn is_proved_and_other_programs_are_not() {
     fs::copy("/bin/busybox", &fake).unwrap();
     fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
     let why = sandbox.probe_runtime(&fake).await.unwrap_err();
-    assert!(why.contains("does not say which gVisor"), "{why}");
+    assert!(why.contains("does not print a gVisor version"), "{why}");
     let why = sandbox
         .probe_runtime(Path::new("/no/such/runsc"))
         .await

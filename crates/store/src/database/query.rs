@@ -1,7 +1,7 @@
-//! A statement with the values that are bound to it, written once for every database.
+//! A statement with its bound values, written once for every database.
 //!
-//! Statements are those of `sql`, or text that is pushed together from constant parts; values go in by
-//! `bind` only. Entry point: [`query`].
+//! Statements are those of `sql`, or text that is assembled from constant parts; values are added
+//! by `bind` only. Entry point: [`query`].
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::sqlite::{Sqlite, SqliteArguments};
 use sqlx::types::Json;
 
-/// Begins a statement.
+/// Starts a statement.
 pub(crate) const fn query<'q>(text: &'static str) -> Query<'q> {
     Query {
         text: Cow::Borrowed(text),
@@ -26,7 +26,7 @@ pub(crate) struct Query<'q> {
     values: Vec<Value<'q>>,
 }
 
-/// One value as databases have it.
+/// One value in the form of databases.
 #[derive(Debug, Clone)]
 pub(crate) enum Value<'q> {
     Text(Option<Cow<'q, str>>),
@@ -37,9 +37,9 @@ pub(crate) enum Value<'q> {
     Json(Option<String>),
 }
 
-/// What can be bound to a statement.
+/// A type that can be bound to a statement.
 pub(crate) trait Bind<'q>: Sized {
-    /// Returns the value, or a null of its kind.
+    /// Returns the value, or a null of its type.
     fn value(this: Option<Self>) -> Value<'q>;
 }
 
@@ -62,7 +62,7 @@ impl<'q> Query<'q> {
         self.push_value(Bind::value(Some(value)))
     }
 
-    /// Adds a placeholder to the statement and binds a value that is one already.
+    /// Adds a placeholder to the statement and binds a converted value.
     pub(crate) fn push_value(&mut self, value: Value<'q>) -> &mut Self {
         self.values.push(value);
         let placeholder = format!("${}", self.values.len());
@@ -75,7 +75,7 @@ impl<'q> Query<'q> {
         &self.text
     }
 
-    /// Returns the question how the statement would be answered.
+    /// Returns the `EXPLAIN` of the statement.
     #[cfg(test)]
     pub(crate) fn explained(self) -> Self {
         let text = Cow::Owned(format!("EXPLAIN {}", self.text));
@@ -86,7 +86,7 @@ impl<'q> Query<'q> {
     pub(super) fn for_sqlite(&self) -> sqlx::query::Query<'_, Sqlite, SqliteArguments> {
         let begun = match &self.text {
             Cow::Borrowed(text) => sqlx::query(*text),
-            // Put together anew each time: not worth a place among the prepared ones.
+            // Assembled anew each time, so it is not cached as a prepared statement.
             Cow::Owned(text) => sqlx::query(AssertSqlSafe(text.as_str())).persistent(false),
         };
         self.values.iter().fold(begun, |query, value| match value {
@@ -114,8 +114,8 @@ impl<'q> Query<'q> {
     }
 }
 
-/// Returns the text as PostgreSQL takes it: it knows no NUL in texts, and one that a caller sent must
-/// not keep the audit from being written.
+/// Returns the text for PostgreSQL: it does not support NUL in texts, and a NUL from a caller must
+/// not prevent the audit row.
 pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
     match text.contains('\0') {
         true => Cow::Owned(text.replace('\0', "\u{2400}")),
@@ -123,7 +123,7 @@ pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON that is text already.
+/// JSON as text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawJson<'q>(pub(crate) &'q str);
 
@@ -146,7 +146,7 @@ impl<'q> sqlx::Encode<'q, Postgres> for RawJson<'q> {
     ) -> Result<sqlx::encode::IsNull, sqlx::error::BoxDynError> {
         // The version of the binary form of `jsonb`, then the text.
         buffer.push(1);
-        // A NUL can be in JSON only as an escape, which `jsonb` refuses.
+        // JSON can contain a NUL only as an escape, which `jsonb` refuses.
         match self.0.contains("\\u0000") {
             true => buffer.extend(without_nul_escapes(self.0).as_bytes()),
             false => buffer.extend(self.0.as_bytes()),
@@ -200,8 +200,7 @@ impl<'q> Bind<'q> for i64 {
     }
 }
 
-/// A number that does not fit becomes the nearest that does: a duration of 300,000 years is no reason to
-/// lose an audit row.
+/// Saturates: a duration of 300,000 years must not lose an audit row.
 impl<'q> Bind<'q> for u64 {
     fn value(this: Option<Self>) -> Value<'q> {
         Value::Number(this.map(super::row::signed))
@@ -229,6 +228,12 @@ impl<'q> Bind<'q> for bool {
 impl<'q> Bind<'q> for &'q [u8] {
     fn value(this: Option<Self>) -> Value<'q> {
         Value::Bytes(this.map(Cow::Borrowed))
+    }
+}
+
+impl<'q> Bind<'q> for Vec<u8> {
+    fn value(this: Option<Self>) -> Value<'q> {
+        Value::Bytes(this.map(Cow::Owned))
     }
 }
 

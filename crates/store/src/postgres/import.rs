@@ -2,7 +2,7 @@
 //!
 //! A batch goes as one array per column, which costs one round trip and one plan however many rows there
 //! are. A call that is in a batch twice (begun and ended) is written in two rounds, because one statement
-//! may touch a row only once. Entry point: `PostgresStore::import_calls`.
+//! may touch a row only once. Entry point: `write`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,59 +11,29 @@ use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::{Lent, PostgresStore, within};
-use crate::call::{CallRow, JournalPosition};
+use crate::call::{CallRow, Check, ErrorKind, JournalPosition, UserSource};
 use crate::database::query::{Bind, RawJson, Value, without_nul};
-use crate::error::StoreError;
 use crate::sql::calls as sql;
 use crate::store::Registered;
 
 /// Rows per statement.
 const MANY: usize = 512;
-/// How long a batch may take: the journal keeps what is not imported, and nobody waits for it.
-const LONGEST: Duration = Duration::from_secs(20);
+/// Time limit of a batch: the journal keeps rows that are not imported, and no caller waits.
+pub(crate) const LONGEST: Duration = Duration::from_secs(20);
 
-impl PostgresStore {
-    pub(crate) async fn import_calls<T: AsRef<str> + Sync>(
-        &self,
-        gateway: Registered,
-        rows: &[CallRow<T>],
-        position: JournalPosition,
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "import the journal";
-        let failed = |error| StoreError::from_postgres(self.name(), WHAT, error);
-        let mut lent = self.writer(WHAT).await?;
-        lent.may_take(LONGEST);
-        let imported = import(&mut lent, gateway, rows, position).await;
-        imported.map_err(failed)?;
-        lent.done();
-        Ok(())
-    }
-}
-
-async fn import<T: AsRef<str> + Sync>(
-    lent: &mut Lent<'_>,
-    gateway: Registered,
-    rows: &[CallRow<T>],
-    position: JournalPosition,
-) -> Result<(), sqlx::Error> {
-    lent.begin("BEGIN").await?;
-    let (connection, until) = lent.parts()?;
-    within(until, write(connection, gateway, rows, position)).await?;
-    lent.commit().await
-}
-
-async fn write<T: AsRef<str> + Sync>(
+/// Writes rows and the position; `block` covers them.
+pub(crate) async fn write<T: AsRef<str> + Sync>(
     connection: &mut PgConnection,
     gateway: Registered,
     rows: &[CallRow<T>],
     position: JournalPosition,
+    block: Option<u64>,
 ) -> Result<(), sqlx::Error> {
     for round in rounds(rows) {
         for chunk in round.chunks(MANY) {
-            let cells: Vec<_> = chunk.iter().map(|row| cells(row, gateway)).collect();
+            let cells: Vec<_> = chunk.iter().map(|row| cells(row, gateway, block)).collect();
             let statement = statement(&cells[0]);
-            // Its text is the same each time, so that it is prepared once.
+            // Its text is always the same, so it is prepared once.
             let query = sqlx::query(AssertSqlSafe(statement.as_str()));
             bound(query, &cells).execute(&mut *connection).await?;
         }
@@ -76,7 +46,7 @@ async fn write<T: AsRef<str> + Sync>(
     put.execute(connection).await.map(drop)
 }
 
-/// Splits rows so that no round has two of the same call; later rows of a call are in later rounds.
+/// Splits rows so that no round has two rows of the same call; later rows are in later rounds.
 fn rounds<T>(rows: &[CallRow<T>]) -> Vec<Vec<&CallRow<T>>> {
     let mut seen = HashMap::with_capacity(rows.len());
     let mut rounds: Vec<Vec<&CallRow<T>>> = Vec::new();
@@ -92,7 +62,12 @@ fn rounds<T>(rows: &[CallRow<T>]) -> Vec<Vec<&CallRow<T>>> {
 }
 
 /// Returns the columns of a row in the order of `sql::IMPORT_HEAD`.
-fn cells<T: AsRef<str>>(row: &CallRow<T>, gateway: Registered) -> [Value<'_>; sql::COLUMNS] {
+fn cells<T: AsRef<str>>(
+    row: &CallRow<T>,
+    gateway: Registered,
+    block: Option<u64>,
+) -> [Value<'_>; sql::COLUMNS] {
+    let details = &row.details;
     [
         Bind::value(Some(row.id.to_string())),
         Bind::value(Some(row.seq)),
@@ -124,6 +99,21 @@ fn cells<T: AsRef<str>>(row: &CallRow<T>, gateway: Registered) -> [Value<'_>; sq
         Bind::value(row.server_id.map(|id| id.to_string())),
         Bind::value(Some(gateway.number)),
         Bind::value(Some(gateway.boot)),
+        Bind::value(details.phases.auth_us.map(u64::from)),
+        Bind::value(details.phases.grant_us.map(u64::from)),
+        Bind::value(details.phases.schema_us.map(u64::from)),
+        Bind::value(details.phases.queue_us.map(u64::from)),
+        Bind::value(details.phases.server_us.map(u64::from)),
+        Bind::value(details.phases.output_us.map(u64::from)),
+        Bind::value(details.attempts.map(u64::from)),
+        Bind::value(details.input_check.map(Check::as_str)),
+        Bind::value(details.output_check.map(Check::as_str)),
+        Bind::value(details.error_kind.map(ErrorKind::as_str)),
+        Bind::value(details.policy_revision),
+        optional(&details.grant),
+        optional(&details.parent),
+        Bind::value(details.user_source.map(UserSource::as_str)),
+        Bind::value(block),
     ]
 }
 
@@ -202,7 +192,7 @@ fn array<'c, T>(
     cells.map(of).collect()
 }
 
-/// Returns the statement as it is for any row.
+/// Returns the statement for any row.
 #[cfg(test)]
 pub(super) fn example() -> String {
     let row = CallRow {
@@ -217,6 +207,7 @@ pub(super) fn example() -> String {
         run: None,
         step: None,
         trace: None,
+        parent_span: None,
         surface: "",
         server: "",
         server_id: None,
@@ -234,6 +225,7 @@ pub(super) fn example() -> String {
         output: None,
         output_bytes: 0,
         repeats: 1,
+        details: Default::default(),
     };
     let gateway = Registered {
         id: gantry_model::id::GatewayId::from_random(1),
@@ -242,5 +234,5 @@ pub(super) fn example() -> String {
         since: tokio::time::Instant::now(),
         ahead_ms: 0,
     };
-    statement(&cells(&row, gateway))
+    statement(&cells(&row, gateway, None))
 }

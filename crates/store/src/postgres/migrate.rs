@@ -1,8 +1,8 @@
 //! The schema of the database: created, refused if newer, migrated if older.
 //!
-//! Numbers are those of SQLite's migrations; PostgreSQL begins with the schema that SQLite had at 8. All
-//! steps of one start are one transaction under an advisory lock: two gateways that start at once wait
-//! for each other, and a killed one leaves the schema as it was. A warm start runs one query.
+//! The numbers are those of SQLite's migrations; PostgreSQL starts with schema 8. All steps of one
+//! start are one transaction under an advisory lock: two gateways that start at once wait for each
+//! other, and a killed one leaves the schema unchanged. A warm start runs one query.
 
 use std::time::Duration;
 
@@ -39,10 +39,35 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         "id ranges",
         include_str!("../../migrations/postgres/0014_id_ranges.sql"),
     ),
+    (
+        15,
+        "call details",
+        include_str!("../../migrations/postgres/0015_call_details.sql"),
+    ),
+    (
+        16,
+        "audit chain",
+        include_str!("../../migrations/postgres/0016_audit_chain.sql"),
+    ),
+    (
+        18,
+        "grants",
+        include_str!("../../migrations/postgres/0018_grants.sql"),
+    ),
+    (
+        20,
+        "tool versions",
+        include_str!("../../migrations/postgres/0020_tool_versions.sql"),
+    ),
+    (
+        22,
+        "keys",
+        include_str!("../../migrations/postgres/0022_keys.sql"),
+    ),
 ];
 
-/// What is there: whether the schema is, how many tables it has, whether the table of migrations is among
-/// them.
+/// Reads whether the schema exists, how many tables it has, and whether the migrations table is
+/// among them.
 const STATE: &str = "SELECT to_regnamespace('kb') IS NOT NULL, \
      (SELECT count(*) FROM pg_catalog.pg_class AS class \
      JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace \
@@ -58,15 +83,15 @@ const TABLE: &str = "CREATE TABLE kb._sqlx_migrations (version BIGINT PRIMARY KE
 const RECORD: &str = "INSERT INTO kb._sqlx_migrations \
      (version, description, success, checksum, execution_time) VALUES ($1, $2, TRUE, $3, $4)";
 
-/// One gateway at a time; migrations may take their time, and so may who waits for them.
+/// One gateway at a time; migrations may take long, and so may waiting for them.
 const LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; \
      SET LOCAL idle_in_transaction_session_timeout = 60000; \
      SELECT pg_catalog.pg_advisory_xact_lock(1195462228, 0)";
 
-/// How long migrating, or waiting for another gateway that migrates, may take.
+/// Time limit for migrating, or for waiting for another gateway that migrates.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Makes the schema what this Gantry knows; refuses one that is newer or somebody else's.
+/// Brings the schema to the newest version; refuses one that is newer or of another program.
 pub(crate) async fn prepare(
     connection: &mut PgConnection,
     name: &str,
@@ -101,18 +126,18 @@ pub(crate) async fn prepare(
             );
             Ok(())
         }
-        // Another gateway was faster, and may have been a newer one.
+        // Another gateway was faster, and may be a newer version.
         None => Box::pin(prepare(connection, name, steps)).await,
     }
 }
 
-/// What was found in the database.
+/// The state of the database.
 enum Found {
-    /// Nothing of ours, and perhaps not even the schema.
+    /// No table of Gantry, possibly not even the schema.
     Nothing {
         has_schema: bool,
     },
-    /// Tables of somebody else.
+    /// Tables of another program.
     Stranger,
     Version(i64),
 }
@@ -134,7 +159,7 @@ async fn version(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {
     Ok(Found::Version(version.try_get(0)?))
 }
 
-/// Runs the steps that are missing; `None` if none is.
+/// Runs the missing steps; `None` if there are none.
 async fn run(connection: &mut PgConnection, steps: &[Step]) -> Result<Option<i64>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     transaction.execute(LOCK).await?;

@@ -1,9 +1,9 @@
-//! Connections to one database: made when needed, lent for one method, kept for the next.
+//! Connections to one database: created on demand, borrowed for one method, and reused.
 //!
-//! sqlx's own pool retries a refused connection until its timeout and then says only that it timed out;
-//! this one fails at once, with the reason. A connection that has been idle is asked first whether it
-//! still answers. Whoever ends without `done` (an error, a deadline, a caller that left) has its
-//! connection closed. Entry point: [`Pool::take`].
+//! sqlx's own pool retries a refused connection until its timeout and then reports only the
+//! timeout; this one fails immediately, with the reason. An idle connection is pinged first. If a
+//! method ends without `done` (an error, a deadline, a cancelled caller), its connection is closed.
+//! Entry point: [`Pool::take`].
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -20,32 +20,32 @@ use crate::error::StoreError;
 
 type Transactions = <Postgres as sqlx::Database>::TransactionManager;
 
-/// How long connecting may take.
+/// Time limit of connecting.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long a connection may be used for one method.
+/// How long one method may use a connection.
 const LONGEST_USE: Duration = Duration::from_secs(5);
-/// How long who asks waits for a connection that others use.
+/// How long to wait for a connection in use.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// After so long a connection is asked whether it still answers.
+/// After this idle time a connection is pinged before use.
 const TRUSTED: Duration = Duration::from_millis(500);
-/// How long an idle connection may take to answer.
+/// Time limit of the ping.
 const PING: Duration = Duration::from_secs(1);
-/// After so long a connection is replaced: names and certificates change.
+/// The maximum age of a connection: names and certificates change.
 const OLDEST: Duration = Duration::from_secs(30 * 60);
-/// How many may wait for or use a connection at once.
+/// How many methods may wait for or use a connection at once.
 const QUEUE: usize = 256;
 
-/// What every connection is set to. The server ends what nobody waits for any more, and a transaction
-/// whose gateway was stopped holds up the others for seconds only.
+/// The settings of every connection. The server ends abandoned statements, and a transaction whose
+/// gateway was stopped delays others for seconds only.
 const SETUP: &str = "SET statement_timeout = 10000; SET lock_timeout = 4000; \
      SET idle_in_transaction_session_timeout = 4000; SET search_path = pg_catalog; \
      SET default_transaction_isolation = 'read committed'";
 
-/// Transactions that write are alone, as they are in SQLite: `GANT` and a number of ours.
+/// Write transactions are serialized, as in SQLite, by an advisory lock: `GANT` and a number.
 const BEGIN_ALONE: &str = "BEGIN; SELECT pg_catalog.pg_advisory_xact_lock(1195462228, 1)";
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// Makes connections to one database.
+/// Creates connections to one database.
 #[derive(Clone)]
 pub(super) struct Connector {
     options: PgConnectOptions,
@@ -53,7 +53,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Takes the address apart.
+    /// Parses the URL.
     pub(super) fn new(url: &PostgresUrl) -> Result<Self, StoreError> {
         let name = url.to_string();
         let options = PgConnectOptions::from_str(url.as_str());
@@ -82,7 +82,7 @@ impl Connector {
             Ok(connection)
         };
         let connected = within(Instant::now() + CONNECT, connect).await;
-        // Nobody answered at all: that is not the statement's slowness.
+        // A failure to connect is not a slow statement.
         connected.map_err(|error| match matches!(error, sqlx::Error::Io(_)) {
             true => StoreError::Unreachable {
                 database: self.name.clone(),
@@ -93,7 +93,7 @@ impl Connector {
     }
 }
 
-/// Connections that are not in use, and the right to use so many at once.
+/// Idle connections, and a limit of connections in use.
 pub(super) struct Pool {
     connector: Connector,
     most: u32,
@@ -108,7 +108,7 @@ struct Idle {
     used: Instant,
 }
 
-/// A connection on loan, and until when it may be used.
+/// A borrowed connection, and its deadline.
 pub(crate) struct Lent<'a> {
     pool: &'a Pool,
     connection: Option<PgConnection>,
@@ -119,7 +119,7 @@ pub(crate) struct Lent<'a> {
 }
 
 impl Pool {
-    /// Connects to nothing yet.
+    /// Creates an empty pool.
     pub(super) fn new(connector: Connector, most: usize) -> Self {
         Self {
             connector,
@@ -130,7 +130,7 @@ impl Pool {
         }
     }
 
-    /// Adds a connection that nobody uses.
+    /// Adds an idle connection.
     pub(super) fn put(&self, connection: PgConnection) {
         let (made, used) = (Instant::now(), Instant::now());
         self.idle.lock().push(Idle {
@@ -140,7 +140,7 @@ impl Pool {
         });
     }
 
-    /// Lends a connection; `Busy` if too many wait, all stay in use, or the store is closed.
+    /// Borrows a connection; `Busy` if too many wait, all stay in use, or the store is closed.
     pub(super) async fn take(&self, what: &'static str) -> Result<Lent<'_>, StoreError> {
         let busy = || StoreError::Busy { what };
         let place = self.places.try_acquire().map_err(|_| busy())?;
@@ -160,8 +160,8 @@ impl Pool {
         })
     }
 
-    /// Returns an idle connection that answers. If one does not, the others are not asked: the server
-    /// was restarted, or is out of reach.
+    /// Returns an idle connection that responds. If one does not, the others are not tried: the
+    /// server was restarted, or is unreachable.
     async fn idle(&self) -> Option<(PgConnection, Instant)> {
         let newest = self.idle.lock().pop();
         let Idle {
@@ -182,7 +182,7 @@ impl Pool {
         None
     }
 
-    /// Waits for connections on loan and closes all; later loans are refused.
+    /// Waits for borrowed connections and closes all; later uses are refused.
     pub(super) async fn close(&self) {
         self.places.close();
         let all = self.permits.acquire_many(self.most).await;
@@ -190,7 +190,7 @@ impl Pool {
         let idle = std::mem::take(&mut *self.idle.lock());
         drop(all);
         for idle in idle {
-            // A server that does not answer notices by itself.
+            // An unresponsive server notices by itself.
             let closed = timeout(PING, idle.connection.close()).await;
             drop(closed);
         }
@@ -198,47 +198,47 @@ impl Pool {
 }
 
 impl Lent<'_> {
-    /// Gives more time: for a batch.
+    /// Extends the deadline, for a batch.
     pub(crate) fn may_take(&mut self, time: Duration) {
         self.until = Instant::now() + time;
     }
 
-    /// Returns what statements run on, and until when.
+    /// Returns the connection and its deadline.
     pub(crate) fn parts(&mut self) -> Result<(&mut PgConnection, Instant), sqlx::Error> {
         let connection = self.connection.as_mut().ok_or(sqlx::Error::PoolClosed)?;
         Ok((connection, self.until))
     }
 
-    /// Begins a transaction that waits for all others that write.
+    /// Starts a write transaction, which waits for all others.
     pub(crate) async fn begin_alone(&mut self) -> Result<(), sqlx::Error> {
         self.begin(BEGIN_ALONE).await
     }
 
-    /// Begins a transaction that reads what was there at one moment.
+    /// Starts a transaction that reads a snapshot.
     pub(crate) async fn begin_snapshot(&mut self) -> Result<(), sqlx::Error> {
         self.begin(BEGIN_SNAPSHOT).await
     }
 
     /// Begins a transaction.
-    pub(super) async fn begin(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
+    pub(crate) async fn begin(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
         let (connection, until) = self.parts()?;
         let begin = Transactions::begin(connection, Some(statement.into_sql_str()));
         within(until, begin).await
     }
 
-    /// Makes the transaction take effect.
+    /// Commits the transaction.
     pub(crate) async fn commit(&mut self) -> Result<(), sqlx::Error> {
         let (connection, until) = self.parts()?;
         within(until, Transactions::commit(connection)).await
     }
 
-    /// Ends the transaction without effect.
+    /// Rolls the transaction back.
     pub(crate) async fn rollback(&mut self) -> Result<(), sqlx::Error> {
         let (connection, until) = self.parts()?;
         within(until, Transactions::rollback(connection)).await
     }
 
-    /// Gives the connection back: nothing is left open on it.
+    /// Returns the connection: nothing is left open on it.
     pub(crate) fn done(mut self) {
         if let Some(connection) = self.connection.take()
             && !self.pool.permits.is_closed()

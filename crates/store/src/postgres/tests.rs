@@ -6,7 +6,7 @@ use gantry_testkit::postgres::PgDatabase;
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
 
 use super::*;
-use crate::call::{CallFilter, CallStatus};
+use crate::call::{CallFilter, CallStatus, ErrorKind};
 use crate::config::StoreConfig;
 use crate::database::query::query;
 use crate::sql;
@@ -51,6 +51,8 @@ fn filter_of(bits: u32) -> CallFilter {
         trace: some(7, "trace-7"),
         since_ms: number(8, 1_000_000),
         until_ms: number(9, 2_000_000),
+        user: some(10, "user-7"),
+        error_kind: some(11, "").map(|_| ErrorKind::Tool),
         before: None,
         limit: 50,
     }
@@ -64,16 +66,17 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
     database.sql(
         "INSERT INTO kb.mcp_tool_call_log (id, seq, project_id, agent_id, key_id, session_id, run_id, \
          trace_id, surface, server_name, method, tool_name, started_at, status, code, input, \
-         input_bytes, output_bytes, repeats) SELECT 'call_' || lpad(to_hex(n), 32, '0'), n, 'local', \
+         input_bytes, output_bytes, repeats, user_id, error_kind) SELECT 'call_' || lpad(to_hex(n), 32, '0'), n, 'local', \
          'agent-' || n % 20, 'key', 'session-' || n % 2000, 'run-' || n % 3000, 'trace-' || n, 'mcp', \
          'server-' || n % 10, 'tools/call', 'tool-' || n % 50, n, \
          CASE WHEN n % 100 = 0 THEN 'error' ELSE 'ok' END, \
-         CASE WHEN n % 100 = 0 THEN 'code-' || n % 9 END, repeat('x', 500), 500, 0, 1 \
+         CASE WHEN n % 100 = 0 THEN 'code-' || n % 9 END, repeat('x', 500), 500, 0, 1, \
+         'user-' || n % 2000, CASE WHEN n % 100 = 0 THEN 'tool' END \
          FROM generate_series(1, 30000) AS n; ANALYZE kb.mcp_tool_call_log",
     );
     let mut lent = store.reader("explain").await.unwrap();
     let (connection, _) = lent.parts().unwrap();
-    for bits in (0..1_u32 << 10).filter(|bits| bits.count_ones() <= 2) {
+    for bits in (0..1_u32 << 12).filter(|bits| bits.count_ones() <= 2) {
         let filter = filter_of(bits);
         let page = calls::page(&filter, false).explained();
         let rows = page
@@ -85,21 +88,34 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
         let walks = plan.iter().any(|step| step.contains("Seq Scan"));
         assert!(!walks, "{filter:?}: {plan:#?}");
     }
-    for statement in [sql::calls::SETTLE_RUNNING, sql::calls::DROP_BEFORE] {
-        let explained = match statement == sql::calls::DROP_BEFORE {
-            true => query(statement).bind("call_00").bind(1_u64).bind(500_u32),
-            false => query(statement)
-                .bind("unknown")
-                .bind("x")
-                .bind(1_u64)
-                .bind(1_i64)
-                .bind(2_i64),
-        };
-        let explained = explained.explained();
+    let after = |conditions: &str| {
+        let mut statement = query(sql::calls::SELECT);
+        statement.push(conditions);
+        statement
+    };
+    let old = after(sql::calls::OLD)
+        .bind("local")
+        .bind("")
+        .bind("call_00");
+    for statement in [
+        after(sql::chain::LEFT_RUNNING)
+            .bind(1_i64)
+            .bind(2_i64)
+            .bind(9_u32),
+        after(sql::chain::AFTER).bind("call_00").bind(500_u32),
+        old.bind(1_u64).bind(500_u32),
+        after(sql::calls::OF_USER_POSTGRES)
+            .bind("local")
+            .bind("user-7")
+            .bind("")
+            .bind(9_u32),
+        query(sql::calls::NEXT_PROJECT).bind("loca"),
+    ] {
+        let explained = statement.explained();
         let rows = explained.for_postgres().fetch_all(&mut *connection);
         let plan: Vec<String> = rows.await.unwrap().iter().map(|row| row.get(0)).collect();
         let walks = plan.iter().any(|step| step.contains("Seq Scan"));
-        assert!(!walks, "{statement}: {plan:#?}");
+        assert!(!walks, "{plan:#?}");
     }
 }
 

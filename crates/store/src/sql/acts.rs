@@ -5,7 +5,7 @@ pub(crate) const PUT: &str = "INSERT INTO kb.mcp_admin_log \
      code, repeats, project_id, gateway) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING id";
 
-/// What an end does not know stays as the beginning said it.
+/// Values that the end does not know keep those of the beginning.
 pub(crate) const END: &str = "UPDATE kb.mcp_admin_log SET ended_at = $2, outcome = $3, code = $4, \
      target = coalesce($5, target), new_value = coalesce($6, new_value) WHERE id = $1";
 

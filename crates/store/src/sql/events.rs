@@ -1,6 +1,6 @@
 //! Statements over what happened to servers. Run by `store::events`.
 
-/// `$6` is the gateway. What happens to a server after it was removed has the id of what happened before.
+/// `$6` is the gateway. An event of a removed server keeps the id of its earlier events.
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_server_events \
      (project_id, server_name, at, kind, detail, server_id) VALUES ($1, $2, $3, $4, $5, coalesce(\
      (SELECT id FROM kb.project_mcp_servers WHERE project_id = $1 AND name = $2 \

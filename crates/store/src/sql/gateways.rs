@@ -1,10 +1,11 @@
 //! Statements over gateways and over what changed since it was read. Run by `store::gateways`.
 
-/// The gateway that wrote the rows of before gateways had ids takes them over.
+/// A gateway takes over the rows that it wrote before gateways had ids.
 pub(crate) const CLAIM: &str = "UPDATE kb.mcp_gateways SET id = $1 WHERE id IS NULL \
      AND NOT EXISTS (SELECT 1 FROM kb.mcp_gateways WHERE id = $1)";
 
-/// A start that could not be registered has counted on in memory: its number is in the journal position.
+/// A start that could not be registered has continued its number in memory: it is in the journal
+/// position.
 pub(crate) const REGISTER: &str = "INSERT INTO kb.mcp_gateways AS old \
      (id, folder, boot, started_at, seen_at) VALUES ($1, $2, 1, $3, $3) \
      ON CONFLICT (id) DO UPDATE SET folder = excluded.folder, \
@@ -23,10 +24,13 @@ pub(crate) const STOPPED: &str =
 /// The revisions of a project, and whether another gateway was seen since `$3`.
 pub(crate) const CHANGES: &str = "SELECT \
      (SELECT CAST(sum(revision) AS BIGINT) FROM kb.mcp_revisions \
-     WHERE project_id = $1 AND kind IN ('keys', 'agents', 'grants', 'suspensions')), \
+     WHERE project_id = $1 AND kind IN ('keys', 'agents', 'grants', 'groups', 'settings', 'suspensions')), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'servers'), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'settings'), \
      (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'suspensions'), \
+     (SELECT CAST(sum(revision) AS BIGINT) FROM kb.mcp_revisions \
+     WHERE project_id = $1 AND kind IN ('agents', 'grants', 'groups', 'settings')), \
+     (SELECT revision FROM kb.mcp_revisions WHERE project_id = $1 AND kind = 'pins'), \
      EXISTS (SELECT 1 FROM kb.mcp_gateways \
      WHERE number <> $2 AND stopped_at IS NULL AND seen_at > $3)";
 

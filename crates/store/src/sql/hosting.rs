@@ -1,7 +1,7 @@
 //! Statements over hosted servers: their workspaces, id ranges and volumes. Run by `store::hosting`.
 
-/// A hosted server has one row, whatever gateway runs it. What is known of its instance stays until it
-/// is another image.
+/// A hosted server has one row, whatever gateway runs it. The instance is kept until the image
+/// changes.
 pub(crate) const PUT_WORKSPACE: &str = "INSERT INTO kb.agent_workspaces AS old \
      (id, project_id, server_id, name, container_type, status, image, stdio_bridge, port, \
      restart_policy, resource_limits, volumes, created_at, updated_at) \
@@ -35,15 +35,15 @@ pub(crate) const ID_RANGES: &str = "SELECT first_id FROM kb.mcp_id_ranges ORDER 
 pub(crate) const PUT_ID_RANGE: &str = "INSERT INTO kb.mcp_id_ranges \
      (project_id, server, first_id, created_at) VALUES ($1, $2, $3, $4)";
 
-/// One that was given back and is asked for again is its server's as before.
+/// A released range that is requested again returns to its server.
 pub(crate) const USE_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET released_at = NULL \
      WHERE project_id = $1 AND server = $2 AND released_at IS NOT NULL";
 
-/// Whose files lie where no place of a server is: they stay when the server goes.
+/// Ranges with files outside their server's place are kept when the server is removed.
 pub(crate) const KEEP_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET is_kept = TRUE \
      WHERE project_id = $1 AND server = $2 AND is_kept = FALSE";
 
-/// Only what no server has, and no volume of any gateway.
+/// Only ranges without a server, and without a volume on any gateway.
 pub(crate) const RELEASE_ID_RANGE: &str = "UPDATE kb.mcp_id_ranges SET released_at = $3 \
      WHERE project_id = $1 AND server = $2 AND released_at IS NULL AND is_kept = FALSE \
      AND NOT EXISTS (SELECT 1 FROM kb.mcp_volumes \

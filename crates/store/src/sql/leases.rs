@@ -1,8 +1,8 @@
 //! Statements over leases. Run by `store::leases`.
 
-/// Takes every registered server of a project that is free, that a former start of this gateway held,
-/// or whose lease ended before `$5`. The generation counts up by one, whoever had it before. A server
-/// whose name a file of this gateway has is left to the others.
+/// Takes every registered server of a project that is free, that an earlier start of this gateway
+/// held, or whose lease expired before `$5`. The generation increases by one, whoever held it. A
+/// server whose name is used by a file of this gateway is left to the others.
 pub(crate) const TAKE: &str = "INSERT INTO kb.mcp_server_leases AS old \
      (project_id, server_id, gateway, boot, generation, until_at) \
      SELECT project_id, id, $2, $3, 1, $4 FROM kb.project_mcp_servers AS server \

@@ -7,7 +7,7 @@ pub(crate) const ALL_PROJECTS: &str =
 pub(crate) const CREATE: &str = "INSERT INTO kb.projects (id, description, created_at) \
      VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING";
 
-/// Whether calls or acts of a project are on record; events go with them.
+/// Whether there are recorded calls or acts of a project; events are removed with them.
 pub(crate) const HAS_RECORD: &str = "SELECT EXISTS (SELECT 1 FROM kb.mcp_tool_call_log \
      WHERE project_id = $1) OR EXISTS (SELECT 1 FROM kb.mcp_admin_log WHERE project_id = $1)";
 
@@ -16,7 +16,8 @@ pub(crate) const DESCRIBE: &str = "UPDATE kb.projects SET description = $2 WHERE
 pub(crate) const SET_LOADED: &str =
     "UPDATE kb.projects SET loaded = $2 WHERE id = $1 AND loaded <> $2";
 
-/// What refers to the project goes with it; the record of calls, events and acts refers to its name.
+/// Rows that refer to the project are deleted with it; calls, events and acts refer to its name
+/// only.
 pub(crate) const REMOVE: &str = "DELETE FROM kb.projects WHERE id = $1";
 
 pub(crate) const REMOVE_VOLUMES: &str =
@@ -28,7 +29,7 @@ pub(crate) const REVISION: &str =
 pub(crate) const SUSPENSIONS: &str = "SELECT kind, name, reason, suspended_by, suspended_at \
      FROM kb.mcp_suspensions WHERE project_id = $1";
 
-/// Whoever suspends first is remembered.
+/// The first suspension is remembered.
 pub(crate) const SUSPEND: &str = "INSERT INTO kb.mcp_suspensions \
      (project_id, kind, name, reason, suspended_by, suspended_at) VALUES ($1, $2, $3, $4, $5, $6) \
      ON CONFLICT (project_id, kind, name) DO NOTHING";
@@ -44,11 +45,11 @@ pub(crate) const REGISTRATIONS: &str = "SELECT id, act, target, request, shown, 
      asked_by, asked_at, state, decided_by, decided_at FROM kb.mcp_registrations \
      WHERE project_id = $1 ORDER BY asked_at DESC, id LIMIT $2";
 
-/// Only one decision counts. What was to be done is forgotten with it.
+/// Only one decision counts. It deletes the request.
 pub(crate) const DECIDE: &str = "UPDATE kb.mcp_registrations SET state = $3, decided_by = $4, \
      decided_at = $5, request = '' WHERE project_id = $1 AND id = $2 AND state = 'pending'";
 
-/// Has a decision whose change failed wait again.
+/// Makes a decided change pending again whose execution failed.
 pub(crate) const REOPEN: &str = "UPDATE kb.mcp_registrations SET state = 'pending', \
      decided_by = NULL, decided_at = NULL, request = $3 WHERE project_id = $1 AND id = $2";
 

@@ -48,7 +48,7 @@ pub(crate) const PUT_MASTER_KEY: &str = "INSERT INTO kb.mcp_master_keys (key_id,
 pub(crate) const RETIRE_MASTER_KEYS: &str =
     "UPDATE kb.mcp_master_keys SET retired_at = $1 WHERE retired_at IS NULL";
 
-/// Takes up a key that was in use before, too.
+/// Also records a key that was in use before.
 pub(crate) const USE_MASTER_KEY: &str = "INSERT INTO kb.mcp_master_keys (key_id, created_at, retired_at) \
      VALUES ($1, $2, NULL) ON CONFLICT (key_id) DO UPDATE SET retired_at = NULL";
 

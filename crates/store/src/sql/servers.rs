@@ -1,7 +1,15 @@
 //! Statements over projects, agents and servers. Run by `store::servers`.
 
-pub(crate) const ENSURE_PROJECT: &str =
-    "INSERT INTO kb.projects (id, created_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
+/// A project that was deleted does not come back by a write that was under way: `projects::CREATE` makes
+/// one on purpose.
+pub(crate) const ENSURE_PROJECT: &str = "INSERT INTO kb.projects (id, created_at) \
+     SELECT CAST($1 AS TEXT), CAST($2 AS BIGINT) \
+     WHERE NOT EXISTS (SELECT 1 FROM kb.projects WHERE id = $1) \
+     AND NOT EXISTS (SELECT 1 FROM kb.mcp_admin_log \
+     WHERE act = 'project.delete' AND target = $1 AND outcome <> 'refused') \
+     ON CONFLICT (id) DO NOTHING";
+
+pub(crate) const HAS_PROJECT: &str = "SELECT EXISTS (SELECT 1 FROM kb.projects WHERE id = $1)";
 
 pub(crate) const PROJECTS: &str = "SELECT id FROM kb.projects ORDER BY id";
 
@@ -13,8 +21,8 @@ pub(crate) const PUT: &str = "INSERT INTO kb.project_mcp_servers \
      gateway, position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
      (SELECT coalesce(max(position), 0) + 1 FROM kb.project_mcp_servers WHERE project_id = $2))";
 
-/// Writes nothing at all when id, spec and switch are as they were. An id that is taken by another
-/// name is a conflict, never a rename.
+/// Writes nothing if id, spec and `enabled` are unchanged. An id that another name uses is a
+/// conflict, never a rename.
 pub(crate) const REPLACE: &str = "INSERT INTO kb.project_mcp_servers AS old \
      (id, project_id, name, description, transport, config, enabled, created_at, updated_at, \
      gateway, position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
@@ -37,6 +45,7 @@ pub(crate) const OF_PROJECT: &str = "SELECT id, name, config, enabled, created_a
 #[cfg(test)]
 pub(crate) const ALL: &[&str] = &[
     ENSURE_PROJECT,
+    HAS_PROJECT,
     PROJECTS,
     ENSURE_AGENT,
     PUT,

@@ -1,7 +1,7 @@
-//! How a connection to the file is made: main is a private memory database, the file is attached
-//! as `kb`, so that the same qualified names work here and on PostgreSQL.
+//! Creates connections to the file: main is a private memory database, the file is attached as
+//! `kb`, so that the same qualified names work here and on PostgreSQL.
 //!
-//! A connection never makes a file: `migrate::create` alone does, so a lost one is never replaced
+//! A connection never creates a file: only `migrate::create` does, so a lost file is never replaced
 //! by an empty one. Caches are small, because the gateway is.
 
 use std::path::{Path, PathBuf};
@@ -12,23 +12,25 @@ use sqlx::{ConnectOptions, Connection};
 
 use crate::error::StoreError;
 
-/// Sets the writer up: the log of writes is cut back after a burst, and what is removed is overwritten.
+/// Sets up the writer: the write-ahead log is truncated after a burst, and deleted data is
+/// overwritten.
 const WRITER: &str = "ATTACH $1 AS kb; PRAGMA kb.journal_mode = WAL; PRAGMA kb.synchronous = NORMAL; \
      PRAGMA kb.secure_delete = ON; \
      PRAGMA kb.journal_size_limit = 16777216; PRAGMA kb.cache_size = -2000; \
      PRAGMA kb.mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; \
      PRAGMA trusted_schema = OFF";
 
-/// Sets up who makes a new file: nothing is synced until the whole file is put in its place.
+/// Sets up the creation of a new file: nothing is synced until the complete file is moved into
+/// place.
 const MAKER: &str = "ATTACH $1 AS kb; PRAGMA kb.journal_mode = WAL; PRAGMA kb.synchronous = OFF; \
      PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF";
 
-/// Sets a reader up, which cannot write.
+/// Sets up a reader, which cannot write.
 const READER: &str = "ATTACH $1 AS kb; PRAGMA kb.cache_size = -1000; PRAGMA kb.mmap_size = 0; \
      PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; \
      PRAGMA query_only = ON";
 
-/// Makes connections to one file.
+/// Creates connections to one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     path: PathBuf,
@@ -37,7 +39,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Takes an absolute path, which must be text because SQLite takes nothing else.
+    /// Takes an absolute path, which must be UTF-8 because SQLite requires it.
     pub(crate) fn new(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
         let text = path
             .to_str()
@@ -49,7 +51,7 @@ impl Connector {
         })
     }
 
-    /// Returns one whose connections wait for so long for another process.
+    /// Returns a connector with another busy timeout.
     pub(crate) fn with_busy_timeout(self, busy_timeout: Duration) -> Self {
         Self {
             busy_timeout,
@@ -57,7 +59,7 @@ impl Connector {
         }
     }
 
-    /// Has a connection that was opened with more patience wait as the later ones do.
+    /// Sets the normal busy timeout on a connection that was opened with a longer one.
     pub(crate) async fn settle(&self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
         let pragma = format!("PRAGMA busy_timeout = {}", self.busy_timeout.as_millis());
         let set = sqlx::query(sqlx::AssertSqlSafe(pragma)).persistent(false);
@@ -71,17 +73,17 @@ impl Connector {
         &self.path
     }
 
-    /// Makes the connection that writes.
+    /// Opens the connection for writing.
     pub(crate) async fn writer(&self) -> Result<SqliteConnection, StoreError> {
         self.connect(WRITER, 32).await
     }
 
-    /// Makes the connection that fills a new file, which is not in its place yet.
+    /// Opens the connection that fills a new file before it is moved into place.
     pub(crate) async fn maker(&self) -> Result<SqliteConnection, StoreError> {
         self.connect(MAKER, 8).await
     }
 
-    /// Makes a connection that reads.
+    /// Opens a connection for reading.
     pub(crate) async fn reader(&self) -> Result<SqliteConnection, StoreError> {
         self.connect(READER, 16).await
     }
@@ -111,7 +113,7 @@ impl Connector {
             .persistent(false);
         let ready = attach.execute(&mut connection).await;
         if let Err(error) = ready {
-            // Lets go of the file before the caller looks at it or moves it.
+            // Releases the file before the caller examines or moves it.
             connection.close_hard().await.map_err(failed)?;
             return Err(failed(error));
         }

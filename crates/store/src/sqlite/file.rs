@@ -1,7 +1,7 @@
-//! The database file: its folder, its mode, what may be in its place, and its copies.
+//! The database file: its folder, its mode, other files in its place, and its copies.
 //!
-//! Never opens the file: closing any descriptor of it would drop the locks that SQLite holds in this
-//! process (<https://www.sqlite.org/howtocorrupt.html>, section 2.2).
+//! Never opens the file: closing any descriptor of it would drop the locks that SQLite holds in
+//! this process (<https://www.sqlite.org/howtocorrupt.html>, section 2.2).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 
-/// What stands at a path.
+/// What exists at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
     /// Nothing.
@@ -20,7 +20,7 @@ pub(crate) enum FileState {
     File,
 }
 
-/// Makes the file's folder, for its owner only, if it is not there.
+/// Creates the file's folder, private to its owner, if it is missing.
 pub(crate) fn prepare_folder(path: &Path) -> Result<(), StoreError> {
     let folder = folder_of(path);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -34,10 +34,10 @@ pub(crate) fn prepare_folder(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Looks at what stands in the file's place, and takes others' rights to it away.
+/// Examines the file, and removes the permissions of other users.
 ///
-/// Refuses links, other things than files, an empty file, and a write-ahead log without its file:
-/// making a new database over any of these would lose or misplace what somebody had.
+/// Refuses links, anything but regular files, an empty file, and a write-ahead log without its
+/// file: a new database in their place would lose or misplace data.
 pub(crate) fn look(path: &Path) -> Result<FileState, StoreError> {
     let log = beside(path, "-wal");
     for part in [path, &log, &beside(path, "-shm")] {
@@ -73,7 +73,7 @@ pub(crate) fn look(path: &Path) -> Result<FileState, StoreError> {
     Ok(FileState::File)
 }
 
-/// Makes an empty file for its owner only; it must not be there.
+/// Creates an empty file, private to its owner; it must not exist.
 pub(crate) fn make(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -82,7 +82,7 @@ pub(crate) fn make(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Removes a database that was never finished, and what SQLite keeps beside it.
+/// Removes an unfinished database, and SQLite's files beside it.
 pub(crate) fn remove_unfinished(path: &Path) -> io::Result<()> {
     for part in [
         path,
@@ -98,7 +98,7 @@ pub(crate) fn remove_unfinished(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts a finished file in its place, so that it is there whole or not at all, after a power cut too.
+/// Moves a finished file into place atomically, even across a power loss.
 pub(crate) fn put_in_place(finished: &Path, path: &Path) -> io::Result<()> {
     File::open(finished)?.sync_all()?;
     fs::rename(finished, path)?;
@@ -112,12 +112,12 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Returns where the copy goes that is made before schema `version` is changed.
+/// Returns the path of the copy that is made before schema `version` is changed.
 pub(crate) fn backup_of(path: &Path, version: i64) -> PathBuf {
     beside(path, &format!(".schema-{version}.bak"))
 }
 
-/// Returns the copy of the latest schema beside the database, if there is one.
+/// Returns the copy with the latest schema beside the database, if there is one.
 pub(crate) fn newest_backup(path: &Path) -> Option<PathBuf> {
     let prefix = format!("{}.schema-", path.file_name()?.to_str()?);
     let version = |entry: fs::DirEntry| {

@@ -3,29 +3,26 @@
 //! Binds many rows to one statement, because a round trip to the connection's thread costs more
 //! than a row. Most rows of a burst differ in a few columns only: what they have in common is bound
 //! once for all of them. Placeholders are bare `?`: SQLite looks numbered ones up one by one.
-//! Entry point `SqliteStore::import_calls`.
+//! Entry point `Registered::import_rows`.
 
 use std::sync::{Arc, LazyLock};
 
+use sqlx::Sqlite;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
-use sqlx::{Connection, Sqlite};
 
-use super::SqliteStore;
-use crate::call::{CallRow, JournalPosition};
-use crate::database::Durability;
+use crate::call::{CallRow, Check, ErrorKind, JournalPosition, UserSource};
 use crate::database::row::signed;
-use crate::error::StoreError;
 use crate::sql::calls as sql;
 use crate::store::Registered;
 
 /// Rows per statement; enough to hide the round trip, few enough for a small statement.
 pub(super) const MANY: usize = 64;
-/// Rows per statement where they are alike.
+/// Rows per statement for similar rows.
 pub(super) const ALIKE: usize = 128;
-/// Rows per statement where fewer are alike.
+/// Rows per statement for fewer similar rows.
 pub(super) const FEW: usize = 16;
-/// How many kinds of rows are told apart; further ones are bound whole.
+/// How many groups of similar rows are distinguished; other rows are bound individually.
 const KINDS: usize = 8;
 
 static IMPORT_ONE: LazyLock<String> = LazyLock::new(|| statement(1));
@@ -33,47 +30,38 @@ static IMPORT_MANY: LazyLock<String> = LazyLock::new(|| statement(MANY));
 static IMPORT_ALIKE: LazyLock<String> = LazyLock::new(|| alike_statement(ALIKE));
 static IMPORT_FEW: LazyLock<String> = LazyLock::new(|| alike_statement(FEW));
 
-impl SqliteStore {
-    pub(crate) async fn import_calls<T: AsRef<str> + Sync>(
-        &self,
-        gateway: Registered,
-        rows: &[CallRow<T>],
-        position: JournalPosition,
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "import the journal";
-        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
-        let imported = async {
-            let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-            gateway
-                .import_rows(&mut transaction, rows, position)
-                .await?;
-            transaction.commit().await
-        };
-        imported.await.map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(())
-    }
+/// Who writes rows, and the block that covers them.
+struct RowWriter {
+    gateway: Registered,
+    block: Option<i64>,
 }
 
 impl Registered {
-    async fn import_rows<T: AsRef<str> + Sync>(
-        &self,
+    /// Writes rows and the position; `block` covers them.
+    pub(crate) async fn import_rows<T: AsRef<str> + Sync>(
+        self,
         connection: &mut SqliteConnection,
         rows: &[CallRow<T>],
         position: JournalPosition,
+        block: Option<u64>,
     ) -> Result<(), sqlx::Error> {
+        let writer = RowWriter {
+            gateway: self,
+            block: signed_option(block),
+        };
         let Kinds { kinds, mut others } = Kinds::of(rows);
         for kind in &kinds {
             let (alike, rest) = kind.as_chunks::<ALIKE>();
             for chunk in alike {
-                self.bind_alike(&IMPORT_ALIKE, chunk)
+                writer
+                    .bind_alike(&IMPORT_ALIKE, chunk)
                     .execute(&mut *connection)
                     .await?;
             }
             let (few, rest) = rest.as_chunks::<FEW>();
             for chunk in few {
-                self.bind_alike(&IMPORT_FEW, chunk)
+                writer
+                    .bind_alike(&IMPORT_FEW, chunk)
                     .execute(&mut *connection)
                     .await?;
             }
@@ -82,14 +70,13 @@ impl Registered {
         let (many, rest) = others.as_chunks::<MANY>();
         for chunk in many {
             let statement = sqlx::query(IMPORT_MANY.as_str());
-            let statement = chunk
-                .iter()
-                .copied()
-                .fold(statement, |statement, row| self.bind_whole(statement, row));
+            let statement = chunk.iter().copied().fold(statement, |statement, row| {
+                writer.bind_whole(statement, row)
+            });
             statement.execute(&mut *connection).await?;
         }
         for row in rest {
-            let statement = self.bind_whole(sqlx::query(IMPORT_ONE.as_str()), row);
+            let statement = writer.bind_whole(sqlx::query(IMPORT_ONE.as_str()), row);
             statement.execute(&mut *connection).await?;
         }
         let put = sqlx::query(sql::PUT_POSITION)
@@ -101,10 +88,13 @@ impl Registered {
             .await
             .map(drop)
     }
+}
 
+impl RowWriter {
     /// Binds all columns in the order of `sql::IMPORT_HEAD`.
     fn bind_whole<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         let query = query.bind(row.id.to_string()).bind(signed(row.seq));
+        let query = bind_asker(query, row).bind(row.trace.as_ref().map(copied));
         let query = bind_asked(query, row)
             .bind(signed(row.started_ms))
             .bind(signed_option(row.ended_ms))
@@ -116,10 +106,11 @@ impl Registered {
             .bind(signed(row.output_bytes))
             .bind(signed(row.repeats))
             .bind(row.user_trust.is_trusted());
-        self.bind_writer(query, row)
+        let query = bind_phases(self.bind_writer(query, row), row);
+        bind_decided(query, row).bind(self.block)
     }
 
-    /// Binds rows of one kind to a statement for so many.
+    /// Binds similar rows to a statement for this many.
     fn bind_alike<'q, T: AsRef<str>>(
         &self,
         statement: &'static str,
@@ -129,24 +120,24 @@ impl Registered {
         rows.iter().copied().fold(common, bind_own)
     }
 
-    /// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.
+    /// Binds the common values of similar rows, in the order of `sql::ALIKE_COLUMNS`.
     fn bind_common<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
-        let query = bind_ended(bind_asked(query, row), row)
+        let query = bind_ended(bind_asked(bind_asker(query, row), row), row)
             .bind(signed(row.repeats))
             .bind(row.user_trust.is_trusted());
-        self.bind_writer(query, row)
+        bind_decided(self.bind_writer(query, row), row).bind(self.block)
     }
 
-    /// Binds the server's id and which gateway writes.
+    /// Binds the server's id and the writing gateway.
     fn bind_writer<'q, T>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         query
             .bind(row.server_id.map(|id| id.to_string()))
-            .bind(self.number)
-            .bind(self.boot)
+            .bind(self.gateway.number)
+            .bind(self.gateway.boot)
     }
 }
 
-/// Returns the statement that imports so many rows, whatever they are.
+/// Returns the statement that imports this many arbitrary rows.
 pub(super) fn statement(rows: usize) -> String {
     let group = placeholders(sql::COLUMNS);
     let groups = vec![group.as_str(); rows].join(", ");
@@ -154,13 +145,13 @@ pub(super) fn statement(rows: usize) -> String {
     format!("{head}VALUES {groups}{tail}")
 }
 
-/// Returns the statement that imports so many rows of one kind: first what they have in common, then
-/// what each has of its own.
+/// Returns the statement that imports this many similar rows: first their common values, then those
+/// of each row.
 pub(super) fn alike_statement(rows: usize) -> String {
     let group = placeholders(sql::OWN);
     let groups = vec![group.as_str(); rows].join(", ");
     let (head, columns, tail) = (sql::IMPORT_HEAD, sql::ALIKE_COLUMNS, sql::IMPORT_TAIL);
-    // Without a condition SQLite would take the conflict clause for a join's.
+    // Without a condition SQLite would parse the conflict clause as part of a join.
     format!("{head}SELECT {columns} FROM (VALUES {groups}) AS own WHERE true{tail}")
 }
 
@@ -168,7 +159,7 @@ fn placeholders(count: usize) -> String {
     format!("({})", vec!["?"; count].join(", "))
 }
 
-/// The rows of a batch, those that are alike together.
+/// The rows of a batch, grouped by similarity.
 struct Kinds<'r, T> {
     kinds: Vec<Vec<&'r CallRow<T>>>,
     others: Vec<&'r CallRow<T>>,
@@ -189,14 +180,13 @@ impl<'r, T: AsRef<str>> Kinds<'r, T> {
     }
 }
 
-/// Tells whether two rows differ only in what `bind_own` binds.
+/// Returns whether two rows differ only in the values of `bind_own`.
 fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
     let (a, b) = (one, other);
     let same = |a: &T, b: &T| a.as_ref() == b.as_ref();
     let agree = |a: &Option<T>, b: &Option<T>| text(a) == text(b);
     same(&a.tool, &b.tool)
         && agree(&a.step, &b.step)
-        && agree(&a.trace, &b.trace)
         && same(&a.server, &b.server)
         && a.server_id == b.server_id
         && a.status == b.status
@@ -213,12 +203,20 @@ fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
         && agree(&a.code, &b.code)
         && agree(&a.error, &b.error)
         && a.repeats == b.repeats
+        && a.details.attempts == b.details.attempts
+        && a.details.input_check == b.details.input_check
+        && a.details.output_check == b.details.output_check
+        && a.details.error_kind == b.details.error_kind
+        && a.details.policy_revision == b.details.policy_revision
+        && agree(&a.details.grant, &b.details.grant)
+        && agree(&a.details.parent, &b.details.parent)
+        && a.details.user_source == b.details.user_source
 }
 
 type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
 
-/// Binds who asked whom for what.
-fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+/// Binds who asked.
+fn bind_asker<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
     query
         .bind(copied(&row.project))
         .bind(copied(&row.agent))
@@ -227,7 +225,11 @@ fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.session.as_ref().map(copied))
         .bind(row.run.as_ref().map(copied))
         .bind(row.step.as_ref().map(copied))
-        .bind(row.trace.as_ref().map(copied))
+}
+
+/// Binds whom they asked for what.
+fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    query
         .bind(copied(&row.surface))
         .bind(copied(&row.server))
         .bind(copied(&row.method))
@@ -235,7 +237,7 @@ fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.schema_version.as_ref().map(copied))
 }
 
-/// Binds what became of it.
+/// Binds the outcome.
 fn bind_ended<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
     query
         .bind(row.status.as_str())
@@ -243,21 +245,45 @@ fn bind_ended<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.error.as_ref().map(copied))
 }
 
-/// Binds what a row has of its own, in the order of the columns in `sql::ALIKE_COLUMNS`.
-fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+/// Binds how long each phase took.
+fn bind_phases<'q, T>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    let phases = row.details.phases.in_order();
+    phases
+        .into_iter()
+        .fold(query, |query, (_, us)| query.bind(us.map(i64::from)))
+}
+
+/// Binds what was decided on the way.
+fn bind_decided<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    let details = &row.details;
     query
+        .bind(details.attempts.map(i64::from))
+        .bind(details.input_check.map(Check::as_str))
+        .bind(details.output_check.map(Check::as_str))
+        .bind(details.error_kind.map(ErrorKind::as_str))
+        .bind(signed_option(details.policy_revision))
+        .bind(details.grant.as_ref().map(copied))
+        .bind(details.parent.as_ref().map(copied))
+        .bind(details.user_source.map(UserSource::as_str))
+}
+
+/// Binds the values of one row, in the order of the columns in `sql::ALIKE_COLUMNS`.
+fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    let query = query
         .bind(row.id.to_string())
         .bind(signed(row.seq))
+        .bind(row.trace.as_ref().map(copied))
         .bind(signed(row.started_ms))
         .bind(signed_option(row.ended_ms))
         .bind(signed_option(row.duration_us))
         .bind(row.input.as_ref().map(copied))
         .bind(signed(row.input_bytes))
         .bind(row.output.as_ref().map(copied))
-        .bind(signed(row.output_bytes))
+        .bind(signed(row.output_bytes));
+    bind_phases(query, row)
 }
 
-/// Copies a text in one piece; bound as a borrowed one it would be copied into two.
+/// Copies a text once; a borrowed text would be copied twice.
 fn copied<T: AsRef<str>>(text: &T) -> Arc<str> {
     Arc::from(text.as_ref())
 }

@@ -20,9 +20,9 @@ use super::connection::Connector;
 use super::file;
 use crate::error::StoreError;
 
-/// Version, name and statements of each migration. Written out: the macro that reads the folder would
-/// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 11] = [
+/// Version, name and statements of each migration. Listed explicitly: the macro that reads the
+/// folder would compile SQLite a second time, for the compiler itself.
+const MIGRATIONS: [(i64, &str, &str); 16] = [
     (
         1,
         "first",
@@ -78,22 +78,47 @@ const MIGRATIONS: [(i64, &str, &str); 11] = [
         "id ranges",
         include_str!("../../migrations/sqlite/0014_id_ranges.sql"),
     ),
+    (
+        15,
+        "call details",
+        include_str!("../../migrations/sqlite/0015_call_details.sql"),
+    ),
+    (
+        16,
+        "audit chain",
+        include_str!("../../migrations/sqlite/0016_audit_chain.sql"),
+    ),
+    (
+        18,
+        "grants",
+        include_str!("../../migrations/sqlite/0018_grants.sql"),
+    ),
+    (
+        20,
+        "tool versions",
+        include_str!("../../migrations/sqlite/0020_tool_versions.sql"),
+    ),
+    (
+        22,
+        "keys",
+        include_str!("../../migrations/sqlite/0022_keys.sql"),
+    ),
 ];
 
-/// What all migrations together make of an empty file. Written by the test that compares it with them.
+/// The schema after all migrations. Written by the test that compares it with them.
 const SCHEMA: &str = include_str!("../../migrations/sqlite_schema.sql");
 
-/// `GANT` in the header of every file of ours, set by the first migration.
+/// `GANT` in the header of every database of Gantry, set by the first migration.
 const APPLICATION_ID: i64 = 0x4741_4e54;
 
-/// Two rows: whose file it is, and its schema.
+/// Two rows: the application id, and the schema version.
 const VERSION: &str = "PRAGMA kb.application_id; \
      SELECT coalesce(max(version), 0) FROM kb._sqlx_migrations";
 
-/// How long an opener waits for another one that makes or migrates the file.
+/// How long to wait for another process that creates or migrates the file.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Walks small tables that must be whole before anything is served; the audit is too long for it.
+/// Checks small tables that must be intact before anything is served; the audit is too long for it.
 const CHECK: &str = "SELECT quick_check FROM pragma_quick_check('projects', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('agents', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('project_mcp_servers', 'kb') \
@@ -113,14 +138,14 @@ pub(crate) fn known() -> Migrator {
     with_table(written.into())
 }
 
-/// Joins migrations with the table that records them.
+/// Combines migrations with the table that records them.
 pub(crate) fn with_table(migrations: Vec<Migration>) -> Migrator {
     let mut migrator = Migrator::with_migrations(migrations);
     migrator.dangerous_set_table_name("kb._sqlx_migrations");
     migrator
 }
 
-/// Makes the file, unless somebody else does so first.
+/// Creates the file, unless another process does so first.
 pub(crate) async fn create(
     path: &Path,
     migrator: &Migrator,
@@ -149,7 +174,7 @@ pub(crate) async fn create(
     file::put_in_place(&unfinished, path).map_err(failed)
 }
 
-/// Returns the file's schema if it is older than ours; refuses a newer one and files of others.
+/// Returns the file's schema if it is older; refuses a newer one and other programs' files.
 pub(crate) async fn older(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -158,7 +183,7 @@ pub(crate) async fn older(
     let stranger = || StoreError::corrupt(path, "it is no database of Gantry");
     let failed = |error| {
         let error = StoreError::from_sqlite(path, "read its schema", error);
-        // The table of migrations is not there.
+        // The migrations table is missing.
         let absent = matches!(
             &error,
             StoreError::Query {
@@ -193,7 +218,7 @@ pub(crate) async fn older(
     }
 }
 
-/// Copies the file and brings it forward, unless somebody else does so first.
+/// Copies and migrates the file, unless another process does so first.
 pub(crate) async fn upgrade(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -210,7 +235,7 @@ pub(crate) async fn upgrade(
     Ok(())
 }
 
-/// Walks the tables that nothing can bring back.
+/// Checks the tables that cannot be restored.
 pub(crate) async fn check(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -230,7 +255,7 @@ pub(crate) async fn check(
     Ok(())
 }
 
-/// Makes the tables of a new file at once, and records the migrations that would have made them.
+/// Creates the tables of a new file at once, and records the migrations.
 async fn fill(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -264,7 +289,7 @@ async fn run(
     migrator: &Migrator,
 ) -> Result<(), StoreError> {
     let failed = |error| StoreError::from_sqlite(path, "bring its schema forward", error);
-    // A table that others refer to is rebuilt by dropping it, which must not remove their rows.
+    // A referenced table is rebuilt by dropping it, which must not delete the referring rows.
     // https://www.sqlite.org/lang_altertable.html#otheralter
     let off = sqlx::query("PRAGMA foreign_keys = OFF");
     off.execute(&mut *connection).await.map_err(failed)?;
@@ -304,7 +329,7 @@ async fn back_up(
     Ok(())
 }
 
-/// Takes the lock on making and migrating; it ends with the returned file.
+/// Takes the lock for creating and migrating; released when the returned file is dropped.
 async fn lock(path: &Path) -> Result<File, StoreError> {
     let name = file::beside(path, ".lock");
     let failed = |error: std::io::Error| StoreError::open(path, error);

@@ -1,6 +1,6 @@
-//! Two read connections, opened when first needed and kept.
+//! Two read connections, opened on demand and kept.
 //!
-//! A reader is lent for one query and returned when it is dropped. The number of waiting queries is
+//! A reader is borrowed for one query and returned when dropped. The number of waiting queries is
 //! bounded; callers bring their own deadlines.
 
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use crate::error::StoreError;
 
 const MOST: u32 = 2;
 
-/// How many questions may wait or be under way at once.
+/// How many queries may wait or run at once.
 const QUEUE: usize = 256;
 
 /// The readers of one file.
@@ -24,7 +24,7 @@ pub(crate) struct Readers {
     permits: Semaphore,
 }
 
-/// A reader on loan.
+/// A borrowed reader.
 pub(crate) struct Reader<'a> {
     readers: &'a Readers,
     connection: Option<SqliteConnection>,
@@ -33,7 +33,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Readers {
-    /// Opens nothing yet.
+    /// Creates the pool; opens nothing yet.
     pub(crate) fn new(connector: Connector) -> Self {
         Self {
             connector,
@@ -43,7 +43,7 @@ impl Readers {
         }
     }
 
-    /// Lends a reader, or says `Busy` if too many wait or the store is closed.
+    /// Borrows a reader; `Busy` if too many wait or the store is closed.
     pub(crate) async fn take(&self, what: &'static str) -> Result<Reader<'_>, StoreError> {
         let busy = || StoreError::Busy { what };
         let place = self.places.try_acquire().map_err(|_| busy())?;
@@ -61,7 +61,7 @@ impl Readers {
         })
     }
 
-    /// Waits for readers on loan and closes all; later loans are refused.
+    /// Waits for borrowed readers and closes all; later uses are refused.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.places.close();
         let all = self.permits.acquire_many(MOST).await;
@@ -78,7 +78,7 @@ impl Readers {
 }
 
 impl Reader<'_> {
-    /// Returns what queries run on.
+    /// Returns the connection.
     pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
         self.connection
             .as_mut()

@@ -43,6 +43,7 @@ fn call(number: u64, input: &str) -> CallRow {
         run: Some("run".into()),
         step: None,
         trace: None,
+        parent_span: None,
         surface: "mcp".into(),
         server: "example".into(),
         server_id: None,
@@ -60,6 +61,7 @@ fn call(number: u64, input: &str) -> CallRow {
         output: None,
         output_bytes: 0,
         repeats: 1,
+        details: Default::default(),
     }
 }
 
@@ -75,6 +77,8 @@ fn full_filter() -> CallFilter {
         run: some(),
         session: some(),
         trace: some(),
+        user: some(),
+        error_kind: Some(crate::call::ErrorKind::Tool),
         since_ms: Some(1),
         until_ms: Some(2),
         before: Some(CallId::from_bits(3)),
@@ -171,7 +175,10 @@ fn every_statement_is_in_its_list() {
         (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
         (include_str!("../sql/journal.rs"), sql::journal::ALL.len()),
         // The two halves of the importing statement are prepared joined.
-        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 5),
+        // Conditions follow the statement that they belong to.
+        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 8),
+        (include_str!("../sql/chain.rs"), sql::chain::ALL.len() + 2),
+        (include_str!("../sql/holds.rs"), sql::holds::ALL.len()),
     ];
     for (text, listed) in files {
         assert_eq!(text.matches(": &str =").count(), listed, "{text}");
@@ -203,14 +210,31 @@ async fn the_audit_is_read_by_its_keys() {
         .turn("explain", Durability::Process)
         .await
         .unwrap();
+    let after = |conditions: &str| format!("{}{conditions}", sql::calls::SELECT);
     for (statement, expected) in [
-        (sql::calls::SETTLE_RUNNING, "mcp_tool_call_log_running"),
+        (after(sql::chain::LEFT_RUNNING), "mcp_tool_call_log_running"),
         (
-            sql::calls::DROP_BEFORE,
-            "USING INDEX sqlite_autoindex_mcp_tool_call_log_1 (id<?)",
+            after(sql::chain::AFTER),
+            "USING INDEX sqlite_autoindex_mcp_tool_call_log_1 (id>?)",
         ),
-        (sql::events::OF_SERVER, "mcp_server_events_server"),
+        (
+            after(sql::calls::OLD),
+            "mcp_tool_call_log_project (project_id=? AND id>? AND id<?)",
+        ),
+        (
+            after(sql::calls::OF_USER_SQLITE),
+            "mcp_tool_call_log_user (project_id=? AND user_id=? AND id>?)",
+        ),
+        (
+            sql::calls::NEXT_PROJECT.to_owned(),
+            "COVERING INDEX mcp_tool_call_log_",
+        ),
+        (
+            sql::events::OF_SERVER.to_owned(),
+            "mcp_server_events_server",
+        ),
     ] {
+        let statement = statement.as_str();
         let plan = plan(&mut turn, statement).await;
         let found = plan.iter().any(|step| step.contains(expected));
         assert!(found, "{statement}: {plan:?}");
@@ -246,6 +270,8 @@ fn filter_of(bits: u32) -> CallFilter {
         since_ms: full.since_ms.filter(|_| has(9)),
         until_ms: full.until_ms.filter(|_| has(10)),
         before: full.before.filter(|_| has(11)),
+        user: full.user.filter(|_| has(12)),
+        error_kind: full.error_kind.filter(|_| has(13)),
         limit: full.limit,
     }
 }
@@ -262,9 +288,9 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
         .unwrap();
     let mut seen = 0;
     // Whoever asks names a project; without one the primary key bounds the time alone.
-    for bits in (0..1 << 12).filter(|bits| bits & 1 == 1) {
+    for bits in (0..1 << 14).filter(|bits| bits & 1 == 1) {
         // All pairs and triples, and everything at once; further ones add conditions to the same plan.
-        if u32::count_ones(bits) > 4 && bits != (1 << 12) - 1 {
+        if u32::count_ones(bits) > 4 && bits != (1 << 14) - 1 {
             continue;
         }
         let filter = filter_of(bits);
@@ -272,6 +298,12 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
         let count = plan(&mut turn, calls::count(&filter, true).text()).await;
         let inner = match &filter.run {
             Some(_) => "INDEX mcp_tool_call_log_run (run_id=?",
+            None if filter.user.is_some() => {
+                "INDEX mcp_tool_call_log_user (project_id=? AND user_id=? AND id"
+            }
+            None if filter.error_kind.is_some() => {
+                "INDEX mcp_tool_call_log_error_kind (project_id=? AND error_kind=? AND id"
+            }
             None if filter.server.is_some() => {
                 "USING COVERING INDEX mcp_tool_call_log_server (project_id=? AND server_name=? AND id"
             }
@@ -295,7 +327,7 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
         }
         seen += 1;
     }
-    assert_eq!(seen, 1 + 11 + 55 + 165 + 1);
+    assert_eq!(seen, 1 + 13 + 78 + 286 + 1);
 }
 
 // fault D5

@@ -1,29 +1,30 @@
 //! The one write connection, and the bounded queue in front of it.
 //!
 //! A turn is taken for one method and ends with `done`. A turn that ends otherwise (an error, a
-//! caller that left) leaves the writer suspect: the next turn rolls back, and takes a new connection
-//! if it must. So a full disk heals by itself. Writes of administrators wait for their turn for
-//! seconds, and only for a moment after a failed write; other writes wait as long as their caller
-//! does.
+//! cancelled caller) marks the writer as suspect: the next turn rolls back, and opens a new
+//! connection if necessary. So the store recovers from a full disk by itself. Administrative writes
+//! wait for seconds in the queue, and only for a moment after a failed write; other writes wait as
+//! long as their caller does.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
-use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::connection::Connector;
 use crate::database::Durability;
 use crate::error::StoreError;
 
-/// How many writes may wait or be under way at once.
+/// How many writes may wait or run at once.
 const QUEUE: usize = 256;
 
-/// How long a write that somebody waits for stands in the queue: a slow disk is waited for.
+/// How long a write with a waiting caller stays in the queue: long enough for a slow disk.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// The same after a write that failed: the database is full or locked, and waiting helps nobody.
+/// The same after a failed write: the database is full or locked, and waiting does not help.
 const LONGEST_WAIT_AFTER_FAILURE: Duration = Duration::from_millis(750);
 
 /// The queue and the connection.
@@ -31,23 +32,26 @@ pub(crate) struct Writer {
     connector: Connector,
     places: Semaphore,
     slot: Mutex<Slot>,
-    /// The file is no longer where it was: what is written now is lost when the process ends.
+    /// Whether the file is missing: writes would be lost when the process ends.
     gone: AtomicBool,
+    /// The disk did not confirm a write: the kernel may have dropped it and what came before, so nothing
+    /// is written any more.
+    unconfirmed: watch::Sender<bool>,
     /// Whether the last turn failed.
     failed: AtomicBool,
 }
 
 struct Slot {
     connection: Option<SqliteConnection>,
-    /// What the connection is set to, if that is known.
+    /// The current setting of the connection, if known.
     durability: Option<Durability>,
     /// Whether the last turn ended without `done`.
     suspect: bool,
-    /// Whether the store is closed for good.
+    /// Whether the store is permanently closed.
     closed: bool,
 }
 
-/// The right to write, for one method.
+/// The exclusive right to write, for one method.
 pub(crate) struct WriteTurn<'a> {
     what: &'static str,
     connector: &'a Connector,
@@ -57,7 +61,7 @@ pub(crate) struct WriteTurn<'a> {
 }
 
 impl Writer {
-    /// Takes the connection over.
+    /// Takes over the connection.
     pub(crate) fn new(connector: Connector, connection: SqliteConnection) -> Self {
         let durability = Some(Durability::Process);
         let slot = Slot {
@@ -71,16 +75,29 @@ impl Writer {
             places: Semaphore::new(QUEUE),
             slot: Mutex::new(slot),
             gone: AtomicBool::new(false),
+            unconfirmed: watch::Sender::new(false),
             failed: AtomicBool::new(false),
         }
     }
 
-    /// Refuses every turn while the file is not where it was.
+    /// Refuses every turn while the file is missing.
     pub(crate) fn set_gone(&self, gone: bool) {
         self.gone.store(gone, Ordering::Release);
     }
 
-    /// Waits for the turn to write; `Busy` when too many wait, or the store is closed.
+    /// Refuses every turn from now on: the disk did not confirm a write.
+    pub(crate) fn set_unconfirmed(&self) {
+        self.unconfirmed.send_replace(true);
+    }
+
+    /// Waits until the disk has not confirmed a write.
+    pub(crate) async fn unconfirmed(&self) {
+        let mut seen = self.unconfirmed.subscribe();
+        // The sender lives as long as this.
+        seen.wait_for(|unconfirmed| *unconfirmed).await.ok();
+    }
+
+    /// Waits for the writer; `Busy` when too many wait, or the store is closed.
     pub(crate) async fn turn(
         &self,
         what: &'static str,
@@ -90,6 +107,12 @@ impl Writer {
         if self.gone.load(Ordering::Acquire) {
             let path = self.connector.path().to_owned();
             return Err(StoreError::Gone { path });
+        }
+        if *self.unconfirmed.borrow() {
+            let path = self.connector.path().to_owned();
+            let source = io::Error::other("it did not confirm an earlier write");
+            let source = source.into();
+            return Err(StoreError::Disk { path, source });
         }
         let place = self.places.try_acquire().map_err(|_| busy())?;
         let slot = match durability {
@@ -122,7 +145,7 @@ impl Writer {
         }
     }
 
-    /// Waits for the writes under way and closes the connection; later turns are refused.
+    /// Waits for running writes and closes the connection; later turns are refused.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.places.close();
         let mut slot = self.slot.lock().await;
@@ -143,7 +166,7 @@ impl Drop for WriteTurn<'_> {
 }
 
 impl WriteTurn<'_> {
-    /// Returns what statements run on outside of a transaction.
+    /// Returns the connection for statements outside of a transaction.
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
         let what = self.what;
         self.slot
@@ -157,13 +180,13 @@ impl WriteTurn<'_> {
         self.slot.suspect = false;
     }
 
-    /// Makes sure that nothing of a broken turn is left.
+    /// Cleans up after a turn that did not end normally.
     async fn mend(&mut self) -> Result<(), StoreError> {
         if self.slot.suspect {
             self.slot.durability = None;
             if let Some(connection) = &mut self.slot.connection {
-                // The ping answers after a rollback that is still queued. SQLite rolls some
-                // failures back by itself, after which the driver counts a transaction for ever.
+                // The ping runs after a rollback that is still queued. SQLite rolls back some
+                // failures by itself; the driver would then count a transaction forever.
                 let answers = connection.ping().await.is_ok();
                 if !answers || connection.is_in_transaction() {
                     self.slot.connection = None;
@@ -177,7 +200,7 @@ impl WriteTurn<'_> {
         Ok(())
     }
 
-    /// Sets what the next transaction survives.
+    /// Sets the durability of the next transaction.
     async fn set(&mut self, durability: Durability) -> Result<(), StoreError> {
         if self.slot.durability == Some(durability) {
             return Ok(());

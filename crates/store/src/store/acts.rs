@@ -1,4 +1,4 @@
-//! Administrative acts: begun, ended, counted, asked for. Statements are in `sql::acts`.
+//! Administrative acts: begin, end, count, query. Statements are in `sql::acts`.
 
 use super::Store;
 use crate::act::{ActEnd, ActFilter, ActOutcome, ActRow};
@@ -8,17 +8,17 @@ use crate::database::{Durability, Transaction};
 use crate::error::StoreError;
 use crate::sql::acts as sql;
 
-/// Refused attempts that are kept: whoever tries and tries pushes out only his own like.
+/// How many refused attempts are kept: repeated attempts displace only each other.
 const REFUSED_KEPT: i64 = 10_000;
 /// Acts of all other outcomes that are kept.
 const OTHERS_KEPT: i64 = 100_000;
-/// After how many acts what is too much is dropped.
+/// After how many acts surplus rows are deleted.
 const PRUNED_EVERY: u64 = 128;
 
 impl Store {
-    /// Writes down an administrative act, begun or whole, and returns its number.
+    /// Writes an administrative act, begun or complete, and returns its number.
     ///
-    /// Of refused attempts the newest ten thousand are kept, of all others the newest hundred thousand.
+    /// Keeps the newest ten thousand refused attempts and the newest hundred thousand other acts.
     pub async fn put_act(&self, row: &ActRow) -> Result<u64, StoreError> {
         const WHAT: &str = "write down an administrative act";
         let put = query(sql::PUT)
@@ -47,7 +47,7 @@ impl Store {
         Ok(id)
     }
 
-    /// Writes down how an act ended.
+    /// Writes the outcome of an act.
     pub async fn end_act(&self, id: u64, end: &ActEnd) -> Result<(), StoreError> {
         const WHAT: &str = "write down how an administrative act ended";
         let update = query(sql::END)
@@ -61,7 +61,7 @@ impl Store {
         updated.await.map(drop)
     }
 
-    /// Counts more of the same into an act.
+    /// Adds to the count of an act.
     pub async fn repeat_act(&self, id: u64, more: u64, at_ms: u64) -> Result<(), StoreError> {
         const WHAT: &str = "count an administrative act";
         let update = query(sql::REPEAT).bind(id).bind(more).bind(at_ms);
@@ -69,7 +69,7 @@ impl Store {
         updated.await.map(drop)
     }
 
-    /// Returns the acts that pass the filter, newest first.
+    /// Returns the acts that match the filter, newest first.
     pub async fn acts(&self, filter: &ActFilter) -> Result<Vec<ActRow>, StoreError> {
         let mut list = filtered(filter);
         list.push(" ORDER BY id DESC LIMIT ")

@@ -1,16 +1,17 @@
 //! Agents, and the grants that are changed with them. Statements are in `sql::agents`.
 
+use gantry_model::grant::Principal;
 use gantry_model::id::{AgentName, ProjectName};
 use sqlx::types::Json;
 
 use super::Store;
-use super::grants::{insert_grant, principal_text};
+use super::grants::{insert_grant, principal_text, replace_grants};
 use super::servers::ensure_project;
 use crate::database::query::query;
 use crate::database::row::{Row, column, parsed, unsigned};
 use crate::database::{Durability, Transaction};
 use crate::error::StoreError;
-use crate::row::{AgentRow, GrantRow, Principal};
+use crate::row::{AgentRow, GrantRow};
 use crate::sql::{agents as sql, grants};
 
 impl Store {
@@ -34,7 +35,8 @@ impl Store {
             .bind(row.label.as_str())
             .bind(row.created_ms)
             .bind(Json(&row.tools))
-            .bind(row.users.is_trusted());
+            .bind(row.users.is_trusted())
+            .bind(Json(&row.limits));
         let put = transaction.execute(put).await;
         put.map_err(|error| {
             error.or_conflict(|| format!("agent `{}` in project `{}`", row.name, row.project))
@@ -45,7 +47,7 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Changes an agent and replaces its grants; tells whether it was there.
+    /// Changes an agent and replaces its grants; returns whether it existed.
     pub async fn replace_agent(
         &self,
         row: &AgentRow,
@@ -58,17 +60,16 @@ impl Store {
             .bind(row.name.as_str())
             .bind(row.label.as_str())
             .bind(Json(&row.tools))
-            .bind(row.users.is_trusted());
+            .bind(row.users.is_trusted())
+            .bind(Json(&row.limits));
         let changed = transaction.execute(update).await?;
-        drop_grants(&mut transaction, &row.project, &row.name).await?;
-        for grant in grants {
-            insert_grant(&mut transaction, grant).await?;
-        }
+        let principal = Principal::Agent(row.name.clone());
+        replace_grants(&mut transaction, &row.project, &principal, grants).await?;
         transaction.commit().await?;
         Ok(changed > 0)
     }
 
-    /// Removes an agent with its keys and grants; tells whether it was there.
+    /// Removes an agent with its keys and grants; returns whether it existed.
     pub async fn remove_agent(
         &self,
         project: &ProjectName,
@@ -110,6 +111,7 @@ fn agent(project: &ProjectName, row: &Row) -> Result<AgentRow, sqlx::Error> {
         label: label.unwrap_or_default(),
         tools: tools.map(|Json(tools)| tools).unwrap_or_default(),
         users: column::<bool>(row, 4)?.into(),
+        limits: column::<Json<_>>(row, 5)?.0,
         created_ms: unsigned(row, 2)?,
     })
 }

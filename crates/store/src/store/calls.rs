@@ -4,53 +4,22 @@
 use gantry_model::id::CallId;
 
 use super::Store;
-use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition};
+use crate::call::{CallDetails, CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, Phases};
+use crate::chain::RowOrigin;
 use crate::database::query::{Query, query};
-use crate::database::row::{Row, column, parsed, parsed_option, unsigned, unsigned_option};
+use crate::database::row::{
+    Row, column, narrow_option, parsed, parsed_option, unsigned, unsigned_option,
+};
 use crate::database::{Database, Durability};
 use crate::error::StoreError;
 use crate::sql::{calls as sql, clock};
 
-/// How far the time in an id may be from the call's own, so that a search by time may use the
+/// How far the time in an id may differ from the call's own, so that a search by time can use the
 /// primary key.
 const SLACK_MS: u64 = 600_000;
 
 impl Store {
-    /// Writes rows of the audit and the journal's position in one transaction.
-    ///
-    /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and importing the
-    /// same rows again changes nothing.
-    pub async fn import_calls<T: AsRef<str> + Sync>(
-        &self,
-        rows: &[CallRow<T>],
-        position: JournalPosition,
-    ) -> Result<(), StoreError> {
-        let gateway = self.shared.gateway;
-        match self.database() {
-            Database::Sqlite(store) => store.import_calls(gateway, rows, position).await,
-            Database::Postgres(store) => store.import_calls(gateway, rows, position).await,
-        }
-    }
-
-    /// Ends every call that a former start of this gateway left running and tells how many there were.
-    pub async fn settle_running(
-        &self,
-        as_status: CallStatus,
-        code: &str,
-        ended_ms: u64,
-    ) -> Result<u64, StoreError> {
-        const WHAT: &str = "settle calls left running";
-        let settle = query(sql::SETTLE_RUNNING)
-            .bind(as_status.as_str())
-            .bind(code)
-            .bind(ended_ms)
-            .bind(self.number())
-            .bind(self.boot());
-        let database = self.database();
-        database.execute(WHAT, Durability::Process, settle).await
-    }
-
-    /// Returns the calls that pass the filter, newest first.
+    /// Returns the calls that match the filter, newest first.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
         let page = page(filter, self.database().is_sqlite());
         self.database().rows("list calls", page, call).await
@@ -63,7 +32,7 @@ impl Store {
         self.database().optional("read a call", one, call).await
     }
 
-    /// Counts the calls that pass the filter, whatever its limit.
+    /// Counts the calls that match the filter, ignoring its limit.
     pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, StoreError> {
         let count = count(filter, self.database().is_sqlite());
         let counted = self
@@ -72,20 +41,64 @@ impl Store {
         counted.await
     }
 
-    /// Drops calls that came in before `ms`, oldest first, and tells how many; ask again if it is
-    /// `at_most`.
-    pub async fn drop_calls_before(&self, ms: u64, at_most: u32) -> Result<u64, StoreError> {
-        let drop = query(sql::DROP_BEFORE)
+    /// Returns the oldest calls of a project that came in before `ms` and have ended, behind `after`.
+    pub async fn old_calls(
+        &self,
+        project: &str,
+        after: Option<CallId>,
+        ms: u64,
+        at_most: u32,
+    ) -> Result<Vec<StoredCall>, StoreError> {
+        let mut old = query(sql::SELECT);
+        old.push(sql::OLD);
+        let old = old
+            .bind(project)
+            .bind(after.map(|id| id.to_string()).unwrap_or_default())
             .bind(first_after(ms))
             .bind(ms)
             .bind(at_most);
-        let database = self.database();
-        let dropped = database.execute("drop old calls", Durability::Process, drop);
-        dropped.await
+        self.database().rows("list old calls", old, stored).await
     }
 
-    /// Returns how many calls there are, from when, and what the database takes. On PostgreSQL more than
-    /// a hundred thousand calls are not counted but estimated.
+    /// Returns the calls on behalf of a person that have ended, oldest first, behind `after`.
+    pub async fn calls_of_user(
+        &self,
+        project: &str,
+        user: &str,
+        after: Option<CallId>,
+        at_most: u32,
+    ) -> Result<Vec<StoredCall>, StoreError> {
+        const WHAT: &str = "list the calls of a user";
+        let mut of_user = query(sql::SELECT);
+        of_user.push(match self.database().is_sqlite() {
+            true => sql::OF_USER_SQLITE,
+            false => sql::OF_USER_POSTGRES,
+        });
+        let of_user = of_user
+            .bind(project)
+            .bind(user)
+            .bind(after.map(|id| id.to_string()).unwrap_or_default())
+            .bind(at_most);
+        self.database().rows(WHAT, of_user, stored).await
+    }
+
+    /// Returns the names of all projects that have calls, in order; projects may be gone that had them.
+    pub async fn projects_with_calls(&self) -> Result<Vec<String>, StoreError> {
+        const WHAT: &str = "list projects with calls";
+        let mut found: Vec<String> = Vec::new();
+        loop {
+            let last = found.last().map_or("", String::as_str);
+            let next = query(sql::NEXT_PROJECT).bind(last.to_owned());
+            let next = self.database().optional(WHAT, next, |row| column(row, 0));
+            match next.await? {
+                Some(next) => found.push(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Returns how many calls there are, since when, and the size of the database. On PostgreSQL
+    /// more than a hundred thousand calls are estimated.
     pub async fn call_usage(&self) -> Result<CallUsage, StoreError> {
         const WHAT: &str = "measure the audit";
         let (statement, file_bytes) = match self.database() {
@@ -106,7 +119,7 @@ impl Store {
         usage.await
     }
 
-    /// Returns up to when the clock was believed, if that was ever written down.
+    /// Returns up to when the clock was trusted, if recorded.
     pub async fn clock(&self) -> Result<Option<u64>, StoreError> {
         const WHAT: &str = "read up to when the clock was believed";
         let at = self.database();
@@ -114,7 +127,7 @@ impl Store {
             .await
     }
 
-    /// Remembers up to when the clock was believed.
+    /// Records up to when the clock was trusted.
     pub async fn put_clock(&self, at_ms: u64) -> Result<(), StoreError> {
         const WHAT: &str = "remember up to when the clock was believed";
         let put = query(clock::PUT).bind(at_ms);
@@ -123,8 +136,8 @@ impl Store {
     }
 }
 
-/// Asks for a page of calls: first for their ids, which an index knows without any row, then for the
-/// rows of these alone.
+/// Returns the query for a page of calls: first their ids, from an index alone, then only these
+/// rows.
 pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
     let mut page = query(sql::SELECT);
     page.push(" WHERE id IN (SELECT id");
@@ -135,14 +148,14 @@ pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
     page
 }
 
-/// Asks how many calls pass the filter.
+/// Returns the query for the number of calls that match the filter.
 pub(crate) fn count(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
     let mut count = query("SELECT count(*)");
     push_filtered(&mut count, filter, is_sqlite);
     count
 }
 
-/// Adds the table with the index that answers the filter, and the filter's conditions.
+/// Adds the table with the index for the filter, and the filter's conditions.
 fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bool) {
     list.push(" FROM kb.mcp_tool_call_log");
     if let Some(index) = index_for(filter).filter(|_| is_sqlite) {
@@ -160,18 +173,24 @@ fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bo
         ("run_id", filter.run.as_deref(), true),
         ("session_id", filter.session.as_deref(), true),
         ("trace_id", filter.trace.as_deref(), true),
+        ("user_id", filter.user.as_deref(), true),
+        (
+            "error_kind",
+            filter.error_kind.map(ErrorKind::as_str),
+            false,
+        ),
     ];
     for (column, wanted, by_beginning) in equal {
         let Some(wanted) = wanted else { continue };
         list.push(" AND ").push(column).push(" = ");
         list.push_bind(wanted);
-        // PostgreSQL's indexes have the beginning of what callers choose the length of.
+        // PostgreSQL's indexes contain only the beginning of values whose length callers choose.
         if by_beginning && !is_sqlite {
             list.push(" AND left(").push(column).push(", 128) = left(");
             list.push_bind(wanted).push(", 128)");
         }
     }
-    // Said in words, so that PostgreSQL knows that its index of calls that are not ok has them.
+    // Stated explicitly, so that PostgreSQL uses its partial index of calls that are not ok.
     if !is_sqlite && filter.status.is_some_and(|status| status != CallStatus::Ok) {
         list.push(" AND status <> 'ok'");
     }
@@ -197,35 +216,62 @@ fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bo
     }
 }
 
-/// Returns the index that has the fewest calls beside those that are asked for. Without a project the
-/// primary key is used, which has the order of time but not the filters. PostgreSQL chooses by itself.
+/// Returns the index with the fewest additional calls. Without a project the primary key is used,
+/// which is ordered by time but has no filters. PostgreSQL chooses by itself.
 fn index_for(filter: &CallFilter) -> Option<&'static str> {
     match (&filter.run, &filter.project, &filter.server) {
         // The calls of a run are few, whatever else they are asked for.
         (Some(_), _, _) => Some("mcp_tool_call_log_run"),
+        // So are those on behalf of one person, and those that failed in one way.
+        (None, Some(_), _) if filter.user.is_some() => Some("mcp_tool_call_log_user"),
+        (None, Some(_), _) if filter.error_kind.is_some() => Some("mcp_tool_call_log_error_kind"),
         (None, Some(_), Some(_)) => Some("mcp_tool_call_log_server"),
         (None, Some(_), None) => Some("mcp_tool_call_log_project"),
         (None, None, _) => None,
     }
 }
 
-/// Returns what every id lies before.
+/// Returns an upper limit of all ids.
 fn last() -> String {
     "~".to_owned()
 }
 
-/// Returns an id that no call from `ms` on lies before.
+/// Returns a lower limit of the ids from `ms` on.
 fn first_before(ms: u64) -> String {
     CallId::new(ms.saturating_sub(SLACK_MS), 0).to_string()
 }
 
-/// Returns an id that every call until `ms` lies before.
+/// Returns an upper limit of the ids until `ms`.
 fn first_after(ms: u64) -> String {
     const LATEST: u64 = (1 << 48) - 1;
     CallId::new(ms.saturating_add(SLACK_MS).min(LATEST), 0).to_string()
 }
 
-fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
+/// A call as it is stored: who wrote it, and which block of the chain covers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredCall {
+    /// The row.
+    pub row: CallRow,
+    /// Which start of which gateway wrote it.
+    pub origin: RowOrigin,
+    /// The block that covers it; none in rows of earlier releases.
+    pub block: Option<u64>,
+}
+
+/// Reads a call with who wrote it.
+pub(crate) fn stored(row: &Row) -> Result<StoredCall, sqlx::Error> {
+    Ok(StoredCall {
+        row: call(row)?,
+        origin: RowOrigin {
+            gateway: column(row, 42)?,
+            boot: column(row, 43)?,
+        },
+        block: unsigned_option(row, 44)?,
+    })
+}
+
+/// Reads a call.
+pub(crate) fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
     Ok(CallRow {
         id: parsed(row, 0)?,
         seq: unsigned(row, 1)?,
@@ -238,6 +284,7 @@ fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
         run: column(row, 7)?,
         step: column(row, 8)?,
         trace: column(row, 9)?,
+        parent_span: None,
         surface: column(row, 10)?,
         server: column(row, 11)?,
         server_id: parsed_option(row, 27)?,
@@ -255,5 +302,27 @@ fn call(row: &Row) -> Result<CallRow, sqlx::Error> {
         output: column(row, 23)?,
         output_bytes: unsigned(row, 24)?,
         repeats: unsigned(row, 25)?,
+        details: details(row)?,
+    })
+}
+
+fn details(row: &Row) -> Result<CallDetails, sqlx::Error> {
+    Ok(CallDetails {
+        phases: Phases {
+            auth_us: narrow_option(row, 28)?,
+            grant_us: narrow_option(row, 29)?,
+            schema_us: narrow_option(row, 30)?,
+            queue_us: narrow_option(row, 31)?,
+            server_us: narrow_option(row, 32)?,
+            output_us: narrow_option(row, 33)?,
+        },
+        attempts: narrow_option(row, 34)?,
+        input_check: parsed_option(row, 35)?,
+        output_check: parsed_option(row, 36)?,
+        error_kind: parsed_option(row, 37)?,
+        policy_revision: unsigned_option(row, 38)?,
+        grant: column(row, 39)?,
+        parent: column(row, 40)?,
+        user_source: parsed_option(row, 41)?,
     })
 }

@@ -1,4 +1,4 @@
-//! What happened to servers. Statements are in `sql::events`.
+//! Events of servers. Statements are in `sql::events`.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::sql::events as sql;
 
 impl Store {
-    /// Writes down what happened to servers, keeping the newest thousand events of each.
+    /// Writes events of servers, keeping the newest thousand of each.
     pub async fn put_events(
         &self,
         events: &[(ProjectName, ServerEvent)],

@@ -1,5 +1,4 @@
-//! The gateways that share the store, and what changed in it since it was last read. Statements are in
-//! `sql::gateways`.
+//! The gateways that share the store, and counters of changes. Statements are in `sql::gateways`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,12 +15,12 @@ use crate::error::StoreError;
 use crate::gateway::{Changes, Gateway};
 use crate::sql::gateways as sql;
 
-/// A gateway that has not been seen for this long, and did not stop, has died.
+/// A gateway that was not seen for this long, and did not stop, has died.
 const PRESENT_FOR: Duration = Duration::from_secs(60);
 
 const REGISTER: &str = "register the gateway";
 
-/// This gateway as rows name it.
+/// This gateway as identified in rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Registered {
     pub(crate) id: GatewayId,
@@ -33,7 +32,8 @@ pub(crate) struct Registered {
     pub(crate) ahead_ms: i64,
 }
 
-/// Registers a start of the gateway. A full or locked file delays nobody who was registered before.
+/// Registers a start of the gateway. A full or locked file does not delay a gateway that was
+/// registered before.
 pub(super) async fn register(
     database: &Database,
     gateway: &Gateway,
@@ -85,7 +85,7 @@ fn absolute(folder: &Path) -> Option<PathBuf> {
 }
 
 impl Store {
-    /// Returns what tells whether anything of a project changed since it was read.
+    /// Returns the counters of changes of a project.
     pub async fn changes(&self, project: &ProjectName) -> Result<Changes, StoreError> {
         let present_ms = i64::try_from(PRESENT_FOR.as_millis()).unwrap_or(i64::MAX);
         let changes = query(sql::CHANGES)
@@ -98,18 +98,20 @@ impl Store {
                 servers: unsigned_option(row, 1)?.unwrap_or(0),
                 settings: unsigned_option(row, 2)?.unwrap_or(0),
                 suspensions: unsigned_option(row, 3)?.unwrap_or(0),
-                others: column(row, 4)?,
+                policy: unsigned_option(row, 4)?.unwrap_or(0),
+                pins: unsigned_option(row, 5)?.unwrap_or(0),
+                others: column(row, 6)?,
             })
         });
         changes.await
     }
 
-    /// Returns about what time it is on the clock that all gateways share, without asking for it.
-    fn database_ms(&self) -> i64 {
+    /// Returns an estimate of the shared clock, without a query.
+    pub(super) fn database_ms(&self) -> i64 {
         now_ms().saturating_add(self.shared.gateway.ahead_ms)
     }
 
-    /// Tells the other gateways that this one has stopped. One that cannot is missed after a while.
+    /// Records that this gateway has stopped. If that fails, the others notice after a while.
     pub(super) async fn stopped(&self) {
         const WHAT: &str = "record that the gateway stopped";
         let stopped = query(sql::STOPPED)

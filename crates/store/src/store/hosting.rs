@@ -17,16 +17,15 @@ use crate::row::ServerRow;
 use crate::sql::hosting as sql;
 
 impl Store {
-    /// Returns the hosted servers of a project, by name. Registering a server makes its row, events about
-    /// it carry its status.
+    /// Returns the hosted servers of a project, by name. Registering a server creates its row;
+    /// events update its status.
     pub async fn workspaces(&self, project: &ProjectName) -> Result<Vec<WorkspaceRow>, StoreError> {
         let all = query(sql::WORKSPACES).bind(project.as_str());
         let database = self.database();
         database.rows("list hosted servers", all, workspace).await
     }
 
-    /// Remembers what is known of the instance of a hosted server; nothing happens if there is no such
-    /// server.
+    /// Stores the instance of a hosted server; does nothing if there is no such server.
     pub async fn set_workspace_instance(
         &self,
         project: &ProjectName,
@@ -45,9 +44,9 @@ impl Store {
         set.await.map(drop)
     }
 
-    /// Returns the first of the 65,536 user and group ids that a server owns, which are its own until they
-    /// are given back, and after that for as long as nobody else needs them. `seed` is random, and decides
-    /// where the search for free ones begins.
+    /// Returns the first of the 65,536 user and group ids of a server. They are reserved until
+    /// released, and afterwards until another server needs them. `seed` is random and determines
+    /// where the search for free ids starts.
     pub async fn id_range(
         &self,
         project: &ProjectName,
@@ -69,7 +68,7 @@ impl Store {
             return Ok(known);
         }
         let taken = transaction.rows(query(sql::ID_RANGES), first).await?;
-        // One that nobody ever had first, then the one that was given back the longest ago.
+        // First an unused range, then the one that was released longest ago.
         let (free, statement) = match free_range(&taken, seed) {
             Some(free) => (free, sql::PUT_ID_RANGE),
             None => {
@@ -91,7 +90,7 @@ impl Store {
         Ok(free)
     }
 
-    /// Never gives the ids of a server back: files outside of its place may belong to them.
+    /// Reserves the ids of a server permanently: files outside its place may belong to them.
     pub async fn keep_id_range(
         &self,
         project: &ProjectName,
@@ -105,8 +104,8 @@ impl Store {
         kept.await.map(drop)
     }
 
-    /// Gives back the ids of a server that is gone, whose processes have ended and whose files are removed;
-    /// tells whether it was done. Not while it is registered or has a volume on any gateway.
+    /// Releases the ids of a removed server whose processes have ended and whose files are removed;
+    /// returns whether it did. Not while it is registered or has a volume on any gateway.
     pub async fn release_id_range(
         &self,
         project: &ProjectName,
@@ -121,8 +120,8 @@ impl Store {
         Ok(released.await? > 0)
     }
 
-    /// Makes a volume of this gateway known, and returns it as it was known first: its folder and age are
-    /// those of the row that is there.
+    /// Registers a volume of this gateway, and returns the stored row: folder and age of an
+    /// existing row are kept.
     pub async fn put_volume(&self, row: &VolumeRow) -> Result<VolumeRow, StoreError> {
         let put = query(sql::PUT_VOLUME)
             .bind(row.project.as_str())
@@ -142,7 +141,7 @@ impl Store {
         })
     }
 
-    /// Returns the volumes of a project that lie on this gateway's disk, by server and path.
+    /// Returns the volumes of a project on this gateway's disk, by server and path.
     pub async fn volumes(&self, project: &ProjectName) -> Result<Vec<VolumeRow>, StoreError> {
         let all = query(sql::VOLUMES)
             .bind(project.as_str())
@@ -159,7 +158,7 @@ impl Store {
         volumes.await
     }
 
-    /// Forgets a volume of this gateway; tells whether it was known.
+    /// Removes a volume of this gateway; returns whether it existed.
     pub async fn remove_volume(
         &self,
         project: &ProjectName,
@@ -177,8 +176,8 @@ impl Store {
     }
 }
 
-/// Writes the workspace of a server within the transaction that writes the server; one that is not
-/// hosted has none.
+/// Writes the workspace of a server within the transaction that writes the server; a server that is
+/// not hosted has none.
 pub(super) async fn put_workspace(
     transaction: &mut Transaction<'_>,
     row: &ServerRow,
@@ -221,7 +220,7 @@ pub(super) async fn put_workspace(
     transaction.execute(put).await.map(drop)
 }
 
-/// Carries what happened to a server into its workspace, if it has one.
+/// Updates the workspace of a server after an event, if it has one.
 pub(super) async fn follow_event(
     transaction: &mut Transaction<'_>,
     project: &ProjectName,

@@ -10,7 +10,7 @@ use crate::journal::{JournalDamage, JournalRun, JournalState};
 use crate::sql::journal as sql;
 
 impl Store {
-    /// Returns what is known of the journal.
+    /// Returns the state of the journal.
     pub async fn journal_state(&self) -> Result<JournalState, StoreError> {
         const WHAT: &str = "read the journal's state";
         let known = query(sql::STATE).bind(self.number());
@@ -18,7 +18,7 @@ impl Store {
         Ok(known.unwrap_or_default())
     }
 
-    /// Remembers which journal is written from here on; `position` counts only if there is none.
+    /// Records the start of a journal run; `position` is used only if there is none.
     pub async fn begin_journal_run(
         &self,
         identity: u32,
@@ -38,7 +38,7 @@ impl Store {
         begun.await.map(drop)
     }
 
-    /// Remembers that the journal was left empty, and where the next one begins.
+    /// Records that the journal ended empty, and where the next one starts.
     pub async fn end_journal_run(&self, position: JournalPosition) -> Result<(), StoreError> {
         const WHAT: &str = "end a run of the journal";
         let end = query(sql::END_RUN)
@@ -50,7 +50,7 @@ impl Store {
         ended.await.map(drop)
     }
 
-    /// Writes damage of the journal down; what was written down before stays as it is.
+    /// Records damage of the journal; known damage is unchanged.
     pub async fn put_journal_damage(&self, damage: &[JournalDamage]) -> Result<(), StoreError> {
         const WHAT: &str = "write down damage of the journal";
         let mut transaction = self.database().begin(WHAT, Durability::Power).await?;
@@ -67,14 +67,14 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Returns the damage of the journal that nobody has acknowledged, oldest first.
+    /// Returns the unacknowledged damage of the journal, oldest first.
     pub async fn journal_damage(&self) -> Result<Vec<JournalDamage>, StoreError> {
         const WHAT: &str = "list damage of the journal";
         let open = query(sql::OPEN_DAMAGE).bind(self.number());
         self.database().rows(WHAT, open, damage).await
     }
 
-    /// Acknowledges all damage of the journal and tells how much there was.
+    /// Acknowledges all damage of the journal and returns how much there was.
     pub async fn acknowledge_journal_damage(
         &self,
         by: &str,

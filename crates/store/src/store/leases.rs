@@ -1,7 +1,8 @@
 //! Leases: which gateway runs a registered server. Statements are in `sql::leases`.
 //!
-//! Their ends are by the clock that all gateways share, which is the database's. It is read within the
-//! transaction, so that a lease never lasts longer than its holder, who counted from before, believes.
+//! They expire by the database's clock, which all gateways share. It is read within the
+//! transaction, so that a lease never lasts longer than its holder assumes, who counts from an
+//! earlier time.
 
 use std::time::Duration;
 
@@ -16,18 +17,19 @@ use crate::gateway::Lease;
 use crate::sql::{gateways, leases as sql};
 
 impl Store {
-    /// Takes the leases on the registered servers of a project that no other gateway holds, and returns
-    /// the leases on all of them.
+    /// Takes the leases on the registered servers of a project that no other gateway holds, and
+    /// returns all leases.
     ///
-    /// A lease that this start of the gateway holds stays as it is. One of another gateway is taken when
-    /// it has ended, and not before this gateway was registered for as long as `lasts`.
+    /// A lease held by this start of the gateway is unchanged. One of another gateway is taken when
+    /// it has expired, and not before this gateway has been registered for as long as `lasts`.
     pub async fn take_leases(
         &self,
         project: &ProjectName,
         lasts: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
-        // Who holds a lease and is alone does not renew it. It does so as soon as it sees us, so that
-        // the leases of others count as ended only when we have been here for as long as one lasts.
+        // A lone holder does not renew its leases, but starts to as soon as it sees another
+        // gateway. So the leases of others count as expired only after this gateway was present for
+        // one lifetime.
         let is_settled = self.shared.gateway.since.elapsed() >= lasts;
         let database = self.database();
         let mut transaction = database.begin("take leases", Durability::Process).await?;
@@ -51,7 +53,18 @@ impl Store {
         self.database().rows("list leases", all, lease).await
     }
 
-    /// Releases the leases of a project that this start of the gateway holds; their generations stay.
+    /// Returns after how long the first of these leases that another gateway holds can be taken, as
+    /// [`Store::take_leases`] takes them, unless it is renewed; an estimate, without a query.
+    pub fn ends_in(&self, leases: &[Lease], lasts: Duration) -> Option<Duration> {
+        let is_other = |lease: &&Lease| lease.holder.is_some_and(|holder| holder != self.gateway());
+        let ends = leases.iter().filter(is_other).map(|lease| lease.until_ms);
+        let now = u64::try_from(self.database_ms()).unwrap_or(0);
+        let left = Duration::from_millis(ends.min()?.saturating_sub(now));
+        let unsettled = lasts.saturating_sub(self.shared.gateway.since.elapsed());
+        Some(left.max(unsettled))
+    }
+
+    /// Releases the leases of a project held by this start of the gateway; their generations stay.
     pub async fn release_leases(&self, project: &ProjectName) -> Result<(), StoreError> {
         let release = query(sql::RELEASE)
             .bind(project.as_str())
@@ -62,7 +75,7 @@ impl Store {
         released.await.map(drop)
     }
 
-    /// Renews the leases that this start of the gateway holds.
+    /// Renews the leases held by this start of the gateway.
     pub async fn renew_leases(&self, lasts: Duration) -> Result<(), StoreError> {
         let database = self.database();
         let mut transaction = database.begin("renew leases", Durability::Process).await?;
@@ -78,7 +91,7 @@ impl Store {
     }
 }
 
-/// Returns the end of a lease that begins now.
+/// Returns the expiry of a lease that starts now.
 fn after(now: i64, lasts: Duration) -> i64 {
     let lasts = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
     now.saturating_add(signed(lasts))

@@ -1,5 +1,5 @@
-//! Products and their servers: installed, upgraded and removed in one transaction each. Statements are in
-//! `sql::products`.
+//! Products and their servers: installed, upgraded and removed in one transaction each. Statements
+//! are in `sql::products`.
 
 use gantry_model::id::{ProjectName, ServerId};
 
@@ -45,8 +45,8 @@ impl Store {
         servers.await
     }
 
-    /// Installs or upgrades a product: its row, the servers that are new or changed, and those that are
-    /// gone, all of it or nothing. `Conflict` if a server that is not the product's has one of the names.
+    /// Installs or upgrades a product in one transaction: its row, new and changed servers, and
+    /// removed ones. `Conflict` if a name belongs to a server outside the product.
     pub async fn put_product(
         &self,
         product: &ProductRow,
@@ -98,7 +98,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a product with its servers; tells whether it was there.
+    /// Removes a product with its servers; returns whether it existed.
     pub async fn remove_product(
         &self,
         project: &ProjectName,

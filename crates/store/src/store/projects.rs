@@ -1,5 +1,5 @@
-//! The administration of projects, projects, what is suspended in them, and changes that wait
-//! for a second person. Statements are in `sql::projects`.
+//! Administration of projects: the projects themselves, suspensions, and changes that need a second
+//! person. Statements are in `sql::projects`.
 
 use gantry_model::id::ProjectName;
 use gantry_model::suspension::{Suspendable, Suspension};
@@ -31,7 +31,7 @@ impl Store {
         projects.await
     }
 
-    /// Makes a project; false if there is one of that name.
+    /// Creates a project; false if there is one of that name.
     pub async fn create_project(
         &self,
         project: &ProjectName,
@@ -44,7 +44,7 @@ impl Store {
         self.has_changed("make a project", create).await
     }
 
-    /// Tells whether calls or acts of a project are on record, of one that is gone as well.
+    /// Returns whether there are recorded calls or acts of a project, even a deleted one.
     pub async fn has_record(&self, project: &ProjectName) -> Result<bool, StoreError> {
         let record = query(sql::HAS_RECORD).bind(project.as_str());
         let what = "look for the record of a project";
@@ -53,7 +53,7 @@ impl Store {
             .await
     }
 
-    /// Changes what is said of a project; tells whether it is there.
+    /// Changes the description of a project; returns whether it exists.
     pub async fn describe_project(
         &self,
         project: &ProjectName,
@@ -65,7 +65,7 @@ impl Store {
         self.has_changed("describe a project", describe).await
     }
 
-    /// Remembers whether the servers of a project run; tells whether that is new.
+    /// Stores whether the servers of a project run; returns whether that changed.
     pub async fn set_project_loaded(
         &self,
         project: &ProjectName,
@@ -75,8 +75,8 @@ impl Store {
         self.has_changed("load or unload a project", set).await
     }
 
-    /// Removes a project with its servers, agents, keys, grants, secrets and settings; its record of
-    /// calls, events and acts stays. Tells whether it was there.
+    /// Removes a project with its servers, agents, keys, grants, secrets and settings; its record
+    /// of calls, events and acts stays. Returns whether it existed.
     pub async fn remove_project(&self, project: &ProjectName) -> Result<bool, StoreError> {
         let database = self.database();
         let mut transaction = database
@@ -89,12 +89,12 @@ impl Store {
         let remove = query(sql::REMOVE).bind(project.as_str());
         let removed = transaction.execute(remove).await?;
         transaction.commit().await?;
-        // Its secrets were among that.
+        // This included its secrets.
         database.removed().await;
         Ok(removed > 0)
     }
 
-    /// Counts the changes of which projects there are and whether they are loaded.
+    /// Returns a counter of created, deleted, loaded and unloaded projects.
     pub async fn projects_revision(&self) -> Result<u64, StoreError> {
         let revision = query(sql::REVISION);
         let what = "look for changes of projects";
@@ -104,7 +104,7 @@ impl Store {
         Ok(revision.await?.unwrap_or(0))
     }
 
-    /// Returns what is suspended in a project.
+    /// Returns the suspensions of a project.
     pub async fn suspensions(
         &self,
         project: &ProjectName,
@@ -116,7 +116,7 @@ impl Store {
         suspended.await
     }
 
-    /// Suspends something; false if it was already.
+    /// Suspends an item; false if it already was.
     pub async fn suspend(
         &self,
         project: &ProjectName,
@@ -137,7 +137,7 @@ impl Store {
         Ok(put > 0)
     }
 
-    /// Ends a suspension; tells whether there was one.
+    /// Ends a suspension; returns whether there was one.
     pub async fn resume(
         &self,
         project: &ProjectName,
@@ -150,7 +150,7 @@ impl Store {
         self.has_changed("resume", remove).await
     }
 
-    /// Keeps a change that waits for a second person.
+    /// Stores a change that needs a second person.
     pub async fn put_registration(&self, row: &RegistrationRow) -> Result<(), StoreError> {
         let put = query(sql::PUT_REGISTRATION)
             .bind(&row.id)
@@ -167,7 +167,7 @@ impl Store {
         put.await.map(drop)
     }
 
-    /// Returns the changes that wait or waited for a second person, the newest first.
+    /// Returns the changes that need or needed a second person, the newest first.
     pub async fn registrations(
         &self,
         project: &ProjectName,
@@ -179,7 +179,7 @@ impl Store {
         rows.await
     }
 
-    /// Decides a change that waits, and forgets what was to be done; false if it does not wait.
+    /// Decides a pending change, and deletes its request; false if it is not pending.
     pub async fn decide_registration(
         &self,
         project: &ProjectName,
@@ -195,12 +195,12 @@ impl Store {
             .bind(by)
             .bind(at_ms);
         let decided = self.has_changed("decide a registration", decide).await?;
-        // What was asked for may have had secrets in it.
+        // The request may have contained secrets.
         self.database().removed().await;
         Ok(decided)
     }
 
-    /// Has a change wait again whose execution failed.
+    /// Makes a change pending again whose execution failed.
     pub async fn reopen_registration(&self, row: &RegistrationRow) -> Result<(), StoreError> {
         let reopen = query(sql::REOPEN)
             .bind(row.project.as_str())
@@ -210,7 +210,7 @@ impl Store {
         reopened.await.map(drop)
     }
 
-    /// Runs one statement and tells whether it changed anything.
+    /// Runs one statement and returns whether it changed anything.
     async fn has_changed(&self, what: &'static str, query: Query<'_>) -> Result<bool, StoreError> {
         let changed = self.database().execute(what, Durability::Power, query);
         Ok(changed.await? > 0)

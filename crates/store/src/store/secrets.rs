@@ -1,5 +1,5 @@
-//! Sealed values and named secrets, which go in and come out as they are, and the id of the master key
-//! that they are sealed with. Statements are in `sql::secrets`. Nothing here can open a value.
+//! Encrypted values and named secrets, stored unchanged, and the id of the master key that encrypts
+//! them. Statements are in `sql::secrets`. Nothing here can decrypt a value.
 
 use gantry_model::id::{ProjectName, ServerName};
 use sqlx::types::Json;
@@ -16,7 +16,7 @@ use crate::sql::secrets as sql;
 use crate::sql::servers::RESEAL as RESEAL_SERVER;
 
 impl Store {
-    /// Keeps a sealed value, in place of the one of the same scope and name.
+    /// Stores an encrypted value, replacing the one of the same scope and name.
     pub async fn put_sealed(&self, row: &SealedRow) -> Result<(), StoreError> {
         const WHAT: &str = "keep a sealed value";
         let mut transaction = self.database().begin(WHAT, Durability::Power).await?;
@@ -31,7 +31,7 @@ impl Store {
             .bind(now_ms());
         transaction.execute(put).await?;
         transaction.commit().await?;
-        // The value of before may be in the log.
+        // The previous value may be in the log.
         self.database().removed().await;
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Store {
         sealed.await
     }
 
-    /// Removes a sealed value; tells whether it was there.
+    /// Removes an encrypted value; returns whether it existed.
     pub async fn remove_sealed(
         &self,
         project: &ProjectName,
@@ -79,8 +79,8 @@ impl Store {
         Ok(removed > 0)
     }
 
-    /// Keeps a named secret in place of its version `before`, 0 for none; false if another version is
-    /// there.
+    /// Stores a named secret, replacing its version `before`, 0 for none; false if another version
+    /// exists.
     pub async fn put_secret(&self, row: &SecretRow, before: u32) -> Result<bool, StoreError> {
         let database = self.database();
         let mut transaction = database.begin("keep a secret", Durability::Power).await?;
@@ -126,7 +126,7 @@ impl Store {
         secrets.await
     }
 
-    /// Notes which server was given secrets, and when.
+    /// Records which server received secrets, and when.
     pub async fn note_secrets_used(
         &self,
         project: &ProjectName,
@@ -164,8 +164,8 @@ impl Store {
         sealed.await
     }
 
-    /// Writes values, with their fingerprints, and specs that were sealed with another key, and takes
-    /// up that key: all of it or nothing.
+    /// Writes values, their fingerprints and specs that were encrypted with another key, and
+    /// records that key, in one transaction.
     pub async fn reseal(
         &self,
         rows: &[(SealedRow, Option<String>)],
@@ -200,14 +200,14 @@ impl Store {
         Ok(())
     }
 
-    /// Tells whether anything is sealed, in whatever project.
+    /// Returns whether there are encrypted values in any project.
     pub async fn has_sealed(&self) -> Result<bool, StoreError> {
         const WHAT: &str = "look for sealed values";
         let any = query(sql::ANY_SEALED);
         self.database().one(WHAT, any, |row| column(row, 0)).await
     }
 
-    /// Returns the id of the master key that values are sealed with, if one was taken up.
+    /// Returns the id of the master key that encrypts the values, if one was recorded.
     pub async fn master_key(&self) -> Result<Option<String>, StoreError> {
         const WHAT: &str = "read the id of the master key";
         let key = query(sql::MASTER_KEY);
@@ -215,7 +215,7 @@ impl Store {
         database.optional(WHAT, key, |row| column(row, 0)).await
     }
 
-    /// Takes up a master key, unless there is one.
+    /// Records a master key, unless there is one.
     pub async fn put_master_key(&self, key_id: &str) -> Result<(), StoreError> {
         const WHAT: &str = "keep the id of the master key";
         let put = query(sql::PUT_MASTER_KEY).bind(key_id).bind(now_ms());

@@ -15,14 +15,12 @@ use crate::row::ServerRow;
 use crate::sql::{secrets, servers as sql};
 
 impl Store {
-    /// Makes the project known, if it is not.
+    /// Creates the project, if it does not exist.
     pub async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
-        let ensure = query(sql::ENSURE_PROJECT)
-            .bind(project.as_str())
-            .bind(now_ms());
-        let database = self.database();
-        let known = database.execute("make a project known", Durability::Power, ensure);
-        known.await.map(drop)
+        const WHAT: &str = "make a project known";
+        let mut transaction = self.database().begin(WHAT, Durability::Power).await?;
+        ensure_project(&mut transaction, project).await?;
+        transaction.commit().await
     }
 
     /// Returns the names of all projects.
@@ -42,12 +40,12 @@ impl Store {
 
     /// Registers a server or replaces the one of that name in the project.
     ///
-    /// The row's id becomes the server's; its place in the order and the time of its creation stay.
-    /// When id, spec and switch are as they were, nothing is written.
+    /// The row's id becomes the server's; its position and creation time stay. If id, spec and
+    /// `enabled` are unchanged, nothing is written.
     pub async fn replace_server(&self, row: &ServerRow) -> Result<(), StoreError> {
         let replace = self.write_server("replace a server", sql::REPLACE, row);
         let changed = replace.await?;
-        // Only what the API brings is stored with its secrets.
+        // Only specs from the API are stored with their secrets.
         if changed && row.spec.source == Source::Api {
             self.database().removed().await;
         }
@@ -105,7 +103,7 @@ impl Store {
         Ok(written > 0)
     }
 
-    /// Removes a server with its catalog, lease and sealed values; tells whether it was there.
+    /// Removes a server with its catalog, lease and encrypted values; returns whether it existed.
     pub async fn remove_server(
         &self,
         project: &ProjectName,
@@ -114,7 +112,7 @@ impl Store {
         let database = self.database();
         let mut transaction = database.begin("remove a server", Durability::Power).await?;
         let mut removed = 0;
-        // Its tokens go with it, whatever becomes of the rest.
+        // Its tokens are removed first, whatever happens to the rest.
         for statement in [secrets::REMOVE_SCOPE, sql::REMOVE] {
             let remove = query(statement).bind(project.as_str()).bind(id.to_string());
             removed = transaction.execute(remove).await?;
@@ -124,10 +122,10 @@ impl Store {
         Ok(removed > 0)
     }
 
-    /// Returns a project's servers in the order of their configuration: those that are registered, and
-    /// those of this gateway's files.
+    /// Returns a project's servers in configuration order: the registered ones, and those of this
+    /// gateway's files.
     ///
-    /// A row that cannot be read any more is logged and left out, so that it hurts no other.
+    /// An unreadable row is logged and skipped, so that it affects no other.
     pub async fn servers(&self, project: &ProjectName) -> Result<Vec<ServerRow>, StoreError> {
         let all = query(sql::OF_PROJECT)
             .bind(project.as_str())
@@ -139,7 +137,7 @@ impl Store {
     }
 }
 
-/// Makes a project known within a transaction.
+/// Creates a project within a transaction, if it does not exist.
 pub(super) async fn ensure_project(
     transaction: &mut Transaction<'_>,
     project: &ProjectName,
@@ -147,10 +145,20 @@ pub(super) async fn ensure_project(
     let insert = query(sql::ENSURE_PROJECT)
         .bind(project.as_str())
         .bind(now_ms());
-    transaction.execute(insert).await.map(drop)
+    if transaction.execute(insert).await? > 0 {
+        return Ok(());
+    }
+    let known = query(sql::HAS_PROJECT).bind(project.as_str());
+    let known = transaction.optional(known, |row| column::<bool>(row, 0));
+    match known.await? {
+        Some(true) => Ok(()),
+        Some(false) | None => Err(StoreError::NotFound {
+            what: format!("project `{project}`"),
+        }),
+    }
 }
 
-/// Makes an agent and its project known within a transaction.
+/// Creates an agent and its project within a transaction, if they do not exist.
 pub(super) async fn ensure_agent(
     transaction: &mut Transaction<'_>,
     project: &ProjectName,
@@ -166,7 +174,7 @@ pub(super) async fn ensure_agent(
 
 fn transport(spec: &ServerSpec) -> &'static str {
     match spec.launch.transport() {
-        // What the server turns out to speak is in its status.
+        // The transport actually used is in the server's status.
         "auto" => TransportPreference::StreamableHttp.as_str(),
         transport => transport,
     }

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use gantry_model::caller::{KeyKind, Role};
 use gantry_model::event::{EventKind, ServerEvent};
-use gantry_model::id::KeyId;
+use gantry_model::grant::{Effect, Principal};
+use gantry_model::id::{GrantId, KeyId};
 use gantry_store::{
-    ActRow, AgentRow, AgentTools, CallStatus, CatalogRow, DamageKind, GrantRow, JournalDamage,
-    KeyRow, Principal, SealedRow, Store, StoreConfig, StoreError, VolumeRow,
+    ActRow, AgentRow, AgentTools, CallStatus, CatalogRow, DamageKind, GrantRow, GroupRow,
+    JournalDamage, KeyRow, SealedRow, Store, StoreConfig, StoreError, VolumeRow,
 };
 use gantry_testkit::postgres::PgDatabase;
 use serde_json::{Value, json};
@@ -36,13 +37,21 @@ async fn fill(store: &Store) {
         version: 1,
     };
     let id = server(1, "files", "npx").id;
-    store.save_catalog(id, "f", "h", &[item]).await.unwrap();
+    store
+        .save_catalog(id, "f", "h", &[item], &gantry_store::CatalogPins::default())
+        .await
+        .unwrap();
     let grant = GrantRow {
         project: local(),
         principal: Principal::Project,
         server: "*".into(),
         item: "*".into(),
         alias: None,
+        id: GrantId::from_random(1),
+        effect: Effect::Ask,
+        conditions: Some("[]".into()),
+        created_ms: NOON,
+        last_used_ms: None,
     };
     let key = KeyRow {
         id: KeyId::from_random(1),
@@ -54,14 +63,27 @@ async fn fill(store: &Store) {
         created_ms: NOON,
         revoked_ms: None,
         expires_ms: Some(NOON + 1),
+        sources: Vec::new(),
+        limits: Default::default(),
+        replaces: None,
     };
-    store.put_first(&grant, &[key]).await.unwrap();
+    store.put_first(&[grant], &[key]).await.unwrap();
+    let used = [(GrantId::from_random(1), NOON)];
+    store.note_grant_uses(&local(), &used).await.unwrap();
+    let group = GroupRow {
+        project: local(),
+        name: "team".into(),
+        servers: vec!["files".into()],
+        created_ms: NOON,
+    };
+    store.put_group(&group).await.unwrap();
     let agent = AgentRow {
         project: local(),
         name: "other".parse().unwrap(),
         label: "«x»".into(),
         tools: AgentTools::default(),
         users: true.into(),
+        limits: Default::default(),
         created_ms: NOON,
     };
     store.put_agent(&agent, &[]).await.unwrap();

@@ -6,7 +6,11 @@ use std::future::Future;
 
 use gantry_model::id::{CallId, GatewayId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
-use gantry_store::{CallRow, CallStatus, Gateway, JournalPosition, ServerRow, Store, StoreConfig};
+use gantry_store::{
+    Block, BlockKind, CallDetails, CallRow, CallStatus, ChainHead, Check, Entries, ErrorKind,
+    Gateway, JournalPosition, Phases, Removed, ServerRow, SignedBlock, Store, StoreConfig,
+    UserSource,
+};
 use gantry_testkit::postgres::PgDatabase;
 use tempfile::TempDir;
 
@@ -111,6 +115,7 @@ pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
         run: text("run"),
         step: text("step"),
         trace: text("trace"),
+        parent_span: None,
         surface: "mcp".into(),
         server: "example".into(),
         server_id: (!number.is_multiple_of(3)).then(|| ServerId::from_random(7)),
@@ -128,5 +133,56 @@ pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
         output: ended.then(|| r#"{"content":[]}"#.to_owned()),
         output_bytes: if ended { 14 } else { 0 },
         repeats: 1,
+        details: CallDetails {
+            phases: Phases {
+                auth_us: ended.then_some(1),
+                grant_us: ended.then_some(2),
+                schema_us: ended.then_some(3),
+                queue_us: ended.then_some(4),
+                server_us: ended.then_some(u32::MAX - 1),
+                output_us: None,
+            },
+            attempts: ended.then_some(1),
+            input_check: ended.then_some(Check::Passed),
+            output_check: ended.then_some(Check::Skipped),
+            error_kind: (status == CallStatus::Error).then_some(ErrorKind::Tool),
+            policy_revision: Some(number),
+            grant: text("grant"),
+            parent: text("parent"),
+            user_source: Some(UserSource::Agent),
+        },
     }
+}
+
+/// Returns a block that covers nothing, and the end that it makes of the chain; nobody signed them.
+pub(crate) fn block(store: &Store, number: u64) -> (SignedBlock, ChainHead) {
+    let gateway = store.chain_origin().gateway;
+    let entries = Entries::default();
+    let block = Block {
+        gateway,
+        number,
+        previous: [0; 32],
+        at_ms: NOON,
+        kind: BlockKind::Retention,
+        note: String::new(),
+        count: 0,
+        entries_hash: entries.hash(),
+        removed: Removed::default(),
+        key_id: "none".to_owned(),
+    };
+    let hash = block.hash();
+    let signature = vec![7; 64];
+    let head = ChainHead {
+        gateway,
+        number,
+        hash,
+        signature: signature.clone(),
+    };
+    let signed = SignedBlock {
+        block,
+        hash,
+        signature,
+        entries,
+    };
+    (signed, head)
 }

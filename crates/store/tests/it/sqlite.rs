@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use gantry_model::caller::UserTrust;
 use gantry_model::diagnose::Diagnose;
 use gantry_store::{
-    ActFilter, ActOutcome, CallFilter, CallRow, CallStatus, Gateway, SealedRow, Store, StoreConfig,
-    StoreError,
+    ActFilter, ActOutcome, CallDetails, CallFilter, CallRow, CallStatus, Gateway, SealedRow, Store,
+    StoreConfig, StoreError,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tempfile::TempDir;
 
-use crate::harness::{ANYWHERE, call, gateway, local, server};
+use crate::harness::{ANYWHERE, block, call, gateway, local, server};
 
 /// What is done to a file's bytes.
 type Harm = fn(&mut Vec<u8>);
@@ -331,6 +331,7 @@ async fn the_files_of_the_first_schema_load_for_ever() {
     let asserted = CallRow {
         user_trust: UserTrust::Asserted,
         server_id: None,
+        details: CallDetails::default(),
         ..call(1, CallStatus::Ok)
     };
     assert_eq!(calls[5], asserted);
@@ -355,8 +356,8 @@ async fn older_rows_get_the_id_of_their_gateway_and_of_their_server() {
     let other = Store::open(&config, &gateway(2)).await.unwrap();
     assert_eq!(other.journal_state().await.unwrap().position, None);
     let settle = async |store: &Store| {
-        let settled = store.settle_running(CallStatus::Unknown, "gateway.died", 9);
-        settled.await.unwrap()
+        let left = store.left_running(10).await.unwrap();
+        left.len()
     };
     assert_eq!(settle(&other).await, 0);
     let names = async |store: &Store| {
@@ -487,7 +488,11 @@ async fn the_audit_knows_its_size() {
     let rows: Vec<_> = (0..500).map(|n| call(n, CallStatus::Ok)).collect();
     store.import_calls(&rows, ANYWHERE).await.unwrap();
     let before = rows[100].started_ms;
-    assert_eq!(store.drop_calls_before(before, 1000).await.unwrap(), 100);
+    let old = store.old_calls("local", None, before, 1000).await.unwrap();
+    assert_eq!(old.len(), 100);
+    let old: Vec<_> = old.iter().map(|call| (call.row.id, call.block)).collect();
+    let (block, head) = block(&store, 1);
+    store.drop_calls(&old, &block, &head).await.unwrap();
     let usage = store.call_usage().await.unwrap();
     assert_eq!((usage.rows, usage.oldest_ms), (400, Some(before)));
     assert_eq!(usage.newest_ms, Some(rows[499].started_ms));

@@ -10,6 +10,7 @@ mod grants;
 mod hosting;
 mod keys;
 mod leases;
+mod pins;
 mod projects;
 mod secrets;
 mod servers;

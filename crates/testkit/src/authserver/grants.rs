@@ -1,4 +1,4 @@
-//! What was given out: clients, codes, tokens. Values are random and looked up, never computed.
+//! The issued clients, codes and tokens. Values are random and looked up, never computed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 
 use crate::wait::now;
 
-/// Everything that the authorization server remembers.
+/// The state of the authorization server.
 #[derive(Default)]
 pub(super) struct Book {
     /// Which authorization server the MCP server trusts.
     pub(super) tenant: u32,
-    /// Which one it names instead.
+    /// The authorization server it names instead.
     pub(super) named: Option<String>,
-    /// Whom this one pretends to be.
+    /// The issuer this one pretends to be.
     pub(super) posed: Option<String>,
-    /// Ids, with secret and where answers may go.
+    /// Client ids, with secret and redirect URIs.
     pub(super) registered: BTreeMap<String, Registered>,
     pub(super) codes: BTreeMap<String, Code>,
     pub(super) access: BTreeMap<String, Access>,
     pub(super) refresh: BTreeMap<String, Refresh>,
     pub(super) requests: Vec<String>,
-    /// Every secret that was ever given out.
+    /// Every secret that was ever issued.
     pub(super) given: Vec<String>,
 }
 
@@ -40,13 +40,13 @@ pub(super) struct Code {
     pub(super) scopes: BTreeSet<String>,
 }
 
-/// What an access token opens.
+/// The scopes of an access token.
 pub(super) struct Access {
     pub(super) until: Instant,
     pub(super) scopes: BTreeSet<String>,
 }
 
-/// What a refresh token is exchanged for.
+/// The grant of a refresh token.
 pub(super) struct Refresh {
     pub(super) tenant: u32,
     pub(super) client: String,
@@ -54,14 +54,14 @@ pub(super) struct Refresh {
 }
 
 impl Book {
-    /// Returns a new secret and remembers that it was given out.
+    /// Creates a secret and remembers it as issued.
     pub(super) fn secret(&mut self, kind: &str) -> String {
         let secret = format!("{kind}-{}", random());
         self.given.push(secret.clone());
         secret
     }
 
-    /// Gives out an access token.
+    /// Issues an access token.
     pub(super) fn open(&mut self, scopes: BTreeSet<String>, seconds: u64) -> String {
         let token = self.secret("access");
         let until = now() + Duration::from_secs(seconds);
@@ -69,7 +69,7 @@ impl Book {
         token
     }
 
-    /// Returns what a token opens now.
+    /// Returns the current scopes of a token.
     pub(super) fn scopes(&self, token: &str) -> Option<&BTreeSet<String>> {
         let access = self.access.get(token)?;
         (now() < access.until).then_some(&access.scopes)

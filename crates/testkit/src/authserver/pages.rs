@@ -31,7 +31,7 @@ impl Inner {
         Answer::json(200, &self.document(tenant))
     }
 
-    /// Answers with metadata in the name of somebody else.
+    /// Responds with metadata of another issuer.
     pub(super) fn forged(&self) -> Answer {
         let Some(posed) = self.book().posed.clone() else {
             return Answer::new(404);
@@ -92,7 +92,7 @@ impl Inner {
         Answer::json(201, &answer)
     }
 
-    /// Signs in whoever comes: the person is not the point.
+    /// Signs in every user: who it is does not matter.
     pub(super) fn authorize(&self, tenant: u32, asked: &Asked) -> Answer {
         let query = asked.query();
         let of = |name: &str| query.get(name).cloned().unwrap_or_default();
@@ -164,7 +164,7 @@ impl Inner {
                 code.scopes
             }
             "refresh_token" => {
-                // Each is good once; the answer brings the next.
+                // Each is valid once; the response has the next one.
                 let Some(refresh) = book.refresh.remove(&of("refresh_token")) else {
                     return refusal("invalid_grant");
                 };
@@ -228,7 +228,7 @@ impl Inner {
     }
 }
 
-/// Returns who asks, by HTTP Basic.
+/// Returns the client of HTTP Basic authentication.
 fn basic(asked: &Asked) -> Option<(String, String)> {
     let text = asked.header("authorization")?.strip_prefix("Basic ")?;
     let text = String::from_utf8(STANDARD.decode(text).ok()?).ok()?;

@@ -1,6 +1,6 @@
-//! The MCP server that is protected: streamable HTTP of the handshake era, without sessions. Its tool
-//! `whoami` needs the scope `mcp`, `administer` needs `admin` too; `parrot` repeats the token that it
-//! was shown, in the way that its argument `how` says.
+//! The protected MCP server: streamable HTTP of the handshake era, without sessions. Its tool
+//! `whoami` needs the scope `mcp`, `administer` also needs `admin`; `parrot` returns the received
+//! token, in the way that its argument `how` selects.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::Inner;
 use super::wire::{Answer, Asked};
 use crate::wait::eventually;
 
-/// How long who shows no token waits at most.
+/// The maximum wait of a request without a token.
 const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
 impl Inner {
-    /// Answers a message, if its token opens the door.
+    /// Answers a message, if its token is valid.
     pub(super) fn resource(&self, asked: &Asked) -> Answer {
         let message: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
         let wants_admin = message["params"]["name"] == "administer";
@@ -64,7 +64,7 @@ impl Inner {
         Answer::json(200, &answer)
     }
 
-    /// Answers who asks for a stream or for the end of a session: there is neither.
+    /// Answers a request for a stream or for the end of a session: neither is supported.
     pub(super) fn no_stream(&self, asked: &Asked) -> Answer {
         match self.book().scopes(token(asked)) {
             Some(_) => Answer::new(405),
@@ -72,7 +72,7 @@ impl Inner {
         }
     }
 
-    /// Waits until nobody asks any more.
+    /// Waits until the client disconnects.
     fn say_nothing(&self) {
         let is_over = || self.over.load(Ordering::Relaxed);
         eventually(LONGEST_SILENCE, is_over);
@@ -91,7 +91,7 @@ fn token(asked: &Asked) -> &str {
     header.strip_prefix("Bearer ").unwrap_or_default()
 }
 
-/// Repeats the token where the call wants it: in the result, in an error, in the body of a failure,
+/// Returns the token where the call wants it: in the result, in an error, in the body of a failure,
 /// or in a log message before the result.
 fn parrot(asked: &Asked, message: &Value) -> Answer {
     let (token, id) = (token(asked), &message["id"]);
@@ -103,7 +103,7 @@ fn parrot(asked: &Asked, message: &Value) -> Answer {
             let error = json!({"code": -32000, "message": said, "data": {"token": said}});
             Answer::json(200, &json!({"jsonrpc": "2.0", "id": id, "error": error}))
         }
-        // Longer than what is quoted of a failure, so that a cut goes through the token.
+        // Longer than the quoted part of a failure, so that the token is cut.
         Some("failure") => {
             let before = "x".repeat(180);
             Answer::json(500, &json!({"detail": format!("{before} {token}")}))

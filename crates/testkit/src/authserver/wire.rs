@@ -93,7 +93,7 @@ pub(super) fn serve(stream: TcpStream, answer: impl Fn(&Asked) -> Answer) {
     }
     text.push_str(&format!("Content-Length: {}\r\n\r\n", answer.body.len()));
     text.push_str(&answer.body);
-    // Who asked may be gone.
+    // The client may have disconnected.
     drop(stream.write_all(text.as_bytes()));
 }
 

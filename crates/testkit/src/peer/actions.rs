@@ -1,5 +1,5 @@
-//! What each tool does. A tool sees its call and the peer, and says what became of it; answering,
-//! delaying and faults are not its business. Entry point: [`run`].
+//! The implementation of each tool: takes a call and the peer, and returns the outcome; responses,
+//! delays and faults are handled elsewhere. Entry point: [`run`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn act(peer: &Arc<Peer>, call: &Call<'_>) -> Result<Outcome, String> {
         "slow" => {
             let total = Duration::from_millis(call.count("ms")?);
             let steps = call.arguments["progress"].as_u64().unwrap_or(0);
-            // What its schema does not tell: a file whose coming ends the wait.
+            // An argument that is not in its schema: a file that ends the wait once it exists.
             if let Some(file) = call.arguments["until"].as_str() {
                 let result = text("waited");
                 return Ok(Outcome::Until(file.into(), steps, result));
@@ -77,7 +77,7 @@ fn act(peer: &Arc<Peer>, call: &Call<'_>) -> Result<Outcome, String> {
         "shell" if peer.options.inside => shell(call.word("script")?),
         "eat" if peer.options.inside => {
             let bytes = usize::try_from(call.count("bytes")?).unwrap_or(usize::MAX);
-            // Written, so that it is really there; never given back.
+            // Written, so that the memory is really used; never freed.
             Box::leak(vec![7_u8; bytes].into_boxed_slice());
             text("eaten")
         }
@@ -132,7 +132,7 @@ impl Call<'_> {
     }
 }
 
-/// Runs a script and returns what it prints, its complaints included.
+/// Runs a script and returns its output, including stderr.
 fn shell(script: &str) -> Value {
     let ran = process::Command::new("/bin/sh")
         .args(["-c", script])
@@ -162,7 +162,7 @@ fn structured(value: &Value) -> Value {
 }
 
 fn add(a: &Value, b: &Value) -> Result<Value, String> {
-    // Whole numbers stay whole, as a caller would expect to see them.
+    // Integers stay integers.
     let sum = match (a.as_i64(), b.as_i64()) {
         (Some(a), Some(b)) => a.checked_add(b).map(|sum| json!(sum)),
         _ => None,

@@ -24,7 +24,7 @@ pub(crate) struct Call<'a> {
     pub(crate) raw: &'a str,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 pub(crate) enum Outcome {
     Now(Answer),
     /// The result, after this time, unless cancelled before.
@@ -38,7 +38,7 @@ pub(crate) enum Outcome {
 /// How often a call looks for the file it waits for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs a call and returns whether faults bite on it.
+/// Runs a call and returns whether faults apply to it.
 pub(crate) fn call(
     peer: &Arc<Peer>,
     mut ticket: Ticket,
@@ -117,7 +117,7 @@ pub(crate) fn call(
     faulty
 }
 
-/// Applies the faults by which a call gets no answer, and returns whether there was one.
+/// Applies the faults by which a call gets no response; returns whether there was one.
 fn withheld(peer: &Arc<Peer>, ticket: &Ticket, token: &Value) -> bool {
     let faults = peer.faults();
     if faults.is(Fault::CloseStdout, "call") {
@@ -140,7 +140,7 @@ fn withheld(peer: &Arc<Peer>, ticket: &Ticket, token: &Value) -> bool {
     true
 }
 
-/// Reports progress for ever, deaf to cancellation.
+/// Reports progress forever, ignoring cancellation.
 fn drone(peer: Arc<Peer>, token: Value, pause: Duration, step: u64) {
     if !token.is_null() {
         let params = json!({"progressToken": token, "progress": step});
@@ -156,21 +156,21 @@ struct Journey {
     token: Value,
     count: u64,
     pause: Duration,
-    /// Ends it, however many steps it was.
+    /// Ends it at any step.
     until: Option<PathBuf>,
 }
 
 impl Journey {
     fn goes_on_after(&self, step: u64) -> bool {
         match &self.until {
-            // One step at least, so that there is progress however soon the file comes.
+            // At least one step, so that there is progress even if the file already exists.
             Some(file) => step == 0 || !file.exists(),
             None => step < self.count,
         }
     }
 }
 
-/// Goes one step of a call with progress, and the rest later.
+/// Performs one step of a call with progress, and schedules the rest.
 fn travel(peer: Arc<Peer>, ticket: Ticket, journey: Journey, step: u64, result: Value) {
     if !peer.flights.is_open(journey.flight) {
         return;

@@ -1,5 +1,5 @@
-//! From a line to an answer: reads a message, says which era it belongs to, and hands it to the
-//! part that knows its method. Entry point: [`receive`].
+//! From a line to a response: parses a message, determines its era, and passes it to the module for
+//! its method. Entry point: [`receive`].
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::state::{Listener, Peer};
 use super::{calls, content, era, handshake, listing};
 use crate::journal::Entry;
 
-/// Handles one line and returns whether it was a tool call on which faults bite.
+/// Handles one line and returns whether it was a tool call to which faults apply.
 pub(crate) fn receive(peer: &Arc<Peer>, line: &[u8]) -> bool {
     let line = line.trim_ascii();
     if line.is_empty() {
@@ -135,7 +135,7 @@ fn watch(peer: &Peer, params: &Value, watched: bool) -> Answer {
     Answer::Result(json!({}))
 }
 
-/// Opens a subscription: acknowledged at once, answered never; it ends by cancellation.
+/// Opens a subscription: acknowledged at once, ended only by cancellation.
 fn listen(peer: &Peer, ticket: &Ticket, params: &Value) -> Answer {
     let id: Value = serde_json::from_str(&ticket.id).unwrap_or_default();
     let asked = &params["notifications"];

@@ -1,5 +1,5 @@
-//! The set of faults a peer was asked for, parsed from `--fault NAME[=ARGUMENT]` against the
-//! [`catalogue`]. Says which faults there are, never what they do.
+//! The configured faults of a peer, parsed from `--fault NAME[=ARGUMENT]` against the
+//! [`catalogue`]. Their implementation is elsewhere.
 
 pub(crate) mod catalogue;
 
@@ -36,7 +36,7 @@ impl Faults {
         self.0.iter().any(|(each, _)| *each == fault)
     }
 
-    /// Returns the number of a fault that takes one, if the fault was asked for.
+    /// Returns the number of a fault that takes one, if the fault is configured.
     pub(crate) fn number(&self, fault: Fault) -> Option<u64> {
         self.0.iter().find_map(|(each, value)| match value {
             Value::Number(number) if *each == fault => Some(*number),
@@ -44,7 +44,7 @@ impl Faults {
         })
     }
 
-    /// Returns the words given with a fault, one for each time it was asked for.
+    /// Returns the arguments of a fault, one for each time it is configured.
     pub(crate) fn words(&self, fault: Fault) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(move |(each, value)| match value {
             Value::Word(word) if *each == fault => Some(word.as_str()),

@@ -1,5 +1,5 @@
-//! Calls that were taken and not yet answered. Whoever removes a flight decides its end, so a call
-//! is answered or cancelled, never both.
+//! Calls that were received and not yet answered. Removing a call from here decides its end, so
+//! that it is either answered or cancelled, never both.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

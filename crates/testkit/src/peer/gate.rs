@@ -1,5 +1,5 @@
-//! When faults bite: after the handshake, and only within the calls that `--fault-after` and
-//! `--fault-calls` leave open. Entry points: [`Gate::next_call`] and [`Gate::wait_open`].
+//! When faults apply: after the handshake, and only within the calls selected by `--fault-after`
+//! and `--fault-calls`. Entry points: [`Gate::next_call`] and [`Gate::wait_open`].
 
 use std::sync::{Condvar, Mutex};
 
@@ -26,7 +26,7 @@ impl Gate {
         }
     }
 
-    /// Counts a tool call and returns whether faults bite on it.
+    /// Counts a tool call and returns whether faults apply to it.
     pub(crate) fn next_call(&self) -> bool {
         let mut state = self.state.lock().expect("nothing panics under this lock");
         let bites = self.bites(state.calls);
@@ -43,13 +43,13 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns whether a fault that is tied to no call bites now.
+    /// Returns whether a fault that is not tied to a call applies now.
     pub(crate) fn is_open(&self) -> bool {
         let state = self.state.lock().expect("nothing panics under this lock");
         state.handshaken && self.bites(state.calls)
     }
 
-    /// Returns whether the calls so far leave faults open, handshake or not.
+    /// Returns whether faults apply after the calls so far, regardless of the handshake.
     pub(crate) fn bites_now(&self) -> bool {
         self.bites(
             self.state

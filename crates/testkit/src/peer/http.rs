@@ -1,6 +1,6 @@
 //! `evilpeer http`: the same server over streamable HTTP and HTTP+SSE, with the faults that only
-//! such a peer has (rows H). What leaves it as lines is brought to the streams of the requests it
-//! belongs to. Entry point: [`Front`].
+//! exist over HTTP (rows H). Output lines are routed to the streams of their requests. Entry point:
+//! [`Front`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ struct Conversation {
     switch: Arc<Switch>,
 }
 
-/// Where the lines of one client's answers go.
+/// Routes the output lines of one client.
 struct Switch {
     own: Arc<Stream>,
     /// Streams of requests in flight, by the text of their id and of their progress token.
@@ -57,7 +57,7 @@ impl Front {
         }
     }
 
-    /// Says how to spoil a request on which faults bite.
+    /// Returns how to spoil a request to which faults apply.
     fn spoiled(&self) -> Option<Spoil> {
         let faults = &self.options.faults;
         if faults.is(Fault::Hangup, "call") {
@@ -216,7 +216,7 @@ impl Switch {
         waiting.remove(&id.to_string())
     }
 
-    /// Brings a line to where it belongs.
+    /// Routes a line to its stream.
     fn route(&self, line: &[u8]) {
         let line = line.trim_ascii();
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
@@ -236,7 +236,7 @@ impl Switch {
         found.as_ref().unwrap_or(&self.own).say(line.to_vec());
     }
 
-    /// Brings what is no message to the one request that waits, which gets no other answer.
+    /// Sends a line that is not a message to the only waiting request, as its response.
     fn stray(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock().expect("nothing panics under this lock");
         let only = match waiting.len() {

@@ -1,5 +1,5 @@
-//! From a result to the lines that go out: a proper envelope, or one with the faults of rows S5 to
-//! S9 and S21. Decides bytes only; when and how they leave is the output's matter.
+//! From a result to output lines: a proper envelope, or one with the faults of rows S5 to S9 and
+//! S21. Decides only about bytes; the output decides when and how they are written.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub(crate) fn line(id: &str, body: &Body) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Returns all lines, stray ones included, that go out for a reply on which faults bite.
+/// Returns all lines of a reply to which faults apply, including stray ones.
 pub(crate) fn lines(
     faults: &Faults,
     ticket: &Ticket,

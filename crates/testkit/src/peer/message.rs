@@ -15,19 +15,19 @@ pub(crate) struct Incoming<'a> {
     pub(crate) params: Option<&'a RawValue>,
 }
 
-/// A request to be answered; small enough to be carried to a later moment.
+/// A request to be answered; small enough to be stored for later.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticket {
     /// The id exactly as it arrived.
     pub(crate) id: String,
     pub(crate) method: String,
     pub(crate) modern: bool,
-    /// Whether faults bite on the answer.
+    /// Whether faults apply to the response.
     pub(crate) faulty: bool,
     pub(crate) nonce: Option<String>,
 }
 
-/// What a request is answered with.
+/// The response to a request.
 pub(crate) enum Answer {
     Result(Value),
     /// A text result whose reply is a line of that many bytes, newline included.

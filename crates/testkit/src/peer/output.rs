@@ -1,6 +1,6 @@
-//! The way out: one lock around stdout, and the faults that are about how bytes leave (noise,
-//! pieces, bursts, order, line ends). It knows nothing of what the lines say. Entry points:
-//! [`Output::reply`] for answers, [`Output::send`] for everything else.
+//! The output: one lock around stdout, and the faults about how bytes are written (noise, pieces,
+//! bursts, order, line ends). Independent of the content of the lines. Entry points:
+//! [`Output::reply`] for responses, [`Output::send`] for everything else.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -36,7 +36,7 @@ struct Shape {
     pieces: Pieces,
     crlf: bool,
     hold: Option<Hold>,
-    /// Whether a reader that is gone ends the process, as it does for a good server.
+    /// Whether a closed reader ends the process, as for a well-behaved server.
     leaves: bool,
 }
 
@@ -113,7 +113,7 @@ impl Output {
         })
     }
 
-    /// Writes a reply, or holds it back if a fault wants so.
+    /// Writes a reply, or holds it back if a fault requires that.
     pub(crate) fn reply(self: &Arc<Self>, line: Vec<u8>) {
         let Some(hold) = self.shape.hold else {
             return self.send(line);
@@ -133,7 +133,7 @@ impl Output {
         self.write(&line, Delivery::Normal);
     }
 
-    /// Writes what is held back.
+    /// Writes the replies that are held back.
     pub(crate) fn flush(&self) {
         self.release(&mut self.lock());
     }
@@ -158,14 +158,14 @@ impl Output {
         self.put_all(bytes);
     }
 
-    /// Writes bytes without a newline until the reader is gone; nothing else is written any more.
+    /// Writes bytes without a newline until the reader is gone; nothing else is written afterwards.
     pub(crate) fn flood(&self) {
         let _for_ever = self.lock();
         let bytes = [b'x'; 64 * 1024];
         while self.put_all(&bytes) {}
     }
 
-    /// Gives up stdout: for the reader it is closed, while this process lives on.
+    /// Closes stdout for the reader, while this process continues.
     pub(crate) fn close(&self) {
         let _turn = self.lock();
         let null = std::fs::OpenOptions::new().write(true).open("/dev/null");

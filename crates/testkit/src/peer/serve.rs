@@ -93,7 +93,7 @@ fn serve(peer: &Arc<Peer>) -> io::Result<ExitCode> {
             live_on();
         }
         if stops(peer, Fault::CloseStdin, bitten) {
-            // This thread is the only reader, so the pipe is really let go.
+            // This thread is the only reader, so this really closes the pipe.
             rustix::stdio::dup2_stdin(&std::fs::File::open("/dev/null")?)?;
             live_on();
         }
@@ -106,7 +106,7 @@ fn serve(peer: &Arc<Peer>) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns whether a fault that ends reading takes hold after this message.
+/// Returns whether a fault that ends reading applies after this message.
 fn stops(peer: &Peer, fault: Fault, bitten: bool) -> bool {
     let faults = peer.faults();
     (faults.is(fault, "call") && bitten) || (faults.is(fault, "handshake") && peer.gate.is_open())

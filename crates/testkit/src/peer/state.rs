@@ -63,7 +63,7 @@ impl Peer {
         }
     }
 
-    /// Sends an answer, at once or as late as a fault wants it.
+    /// Sends a response, at once or delayed by a fault.
     pub(crate) fn answer(self: &Arc<Self>, ticket: &Ticket, answer: Answer) {
         let big = self.faults().number(Fault::Big).filter(|_| ticket.faulty);
         let body = match answer {
@@ -119,7 +119,7 @@ impl Peer {
         };
         let last = faults.has(Fault::NoFinalNewline);
         if let Some(drip) = faults.number(Fault::Drip) {
-            // One byte at a time takes long: not on the thread that reads.
+            // Writing byte by byte takes long, so it must not block the reading thread.
             let output = Arc::clone(&self.output);
             let pace = Duration::from_millis(drip);
             std::thread::spawn(move || {
@@ -149,7 +149,7 @@ impl Peer {
         }
     }
 
-    /// Tells the client that the list of tools changed, in the way its era provides.
+    /// Notifies the client that the list of tools changed, according to its era.
     pub(crate) fn announce(&self, ticket: &Ticket, method: &str, wanted: &str, params: &Value) {
         if !ticket.modern {
             self.output.send(notification(method, params.clone()));

@@ -1,4 +1,4 @@
-//! What tools there are: the built-in ones, fillers, grown ones, and those that faults add (S19).
+//! The tools: built-in ones, fillers, added ones, and those of faults (S19).
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const GROWN: &str = "grown_";
 /// A tool that only an HTTP server has.
 pub(super) const HEADERS: &str = "headers";
 const VERBOSE: &str = "verbose";
-/// A tool that writes what it is told to.
+/// A tool that writes the given lines.
 pub(super) const SAY: &str = "say";
 
 /// Returns the definitions of all tools, in a fixed order.
@@ -31,6 +31,7 @@ pub(crate) fn all(peer: &Peer) -> Vec<Value> {
     if faults.has(Fault::Say) {
         tools.push(tool(SAY, "Writes lines to stdout", json!({}), &[]));
     }
+    tools.extend(of_files(peer));
     if faults.has(Fault::ListDup) {
         tools.push(tool("echo", "Claims to be the true echo", json!({}), &[]));
     }
@@ -68,9 +69,20 @@ pub(crate) fn exists(peer: &Peer, name: &str) -> bool {
         || within(FILLER, fillers(peer))
         || within(GROWN, grown(peer))
         || (faults.has(Fault::Say) && name == SAY)
+        || of_files(peer).iter().any(|tool| tool["name"] == name)
         || (faults.has(Fault::ListBigDesc) && name == VERBOSE)
         || (faults.has(Fault::ListBadSchema)
             && (name.starts_with("bad_") || name.starts_with("odd_")))
+}
+
+/// Returns the tools in the files that it was given, as they are now.
+fn of_files(peer: &Peer) -> Vec<Value> {
+    let files = peer.faults().words(Fault::ListFile);
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        serde_json::from_str::<Vec<Value>>(&text).unwrap_or_default()
+    };
+    files.flat_map(read).collect()
 }
 
 /// Adds a tool and returns its name.
@@ -92,7 +104,7 @@ fn grown(peer: &Peer) -> usize {
         .grown
 }
 
-/// Tools of a peer that was asked to look around.
+/// Tools of a peer that inspects its environment.
 const INSIDE: [&str; 2] = ["shell", "eat"];
 
 fn inside() -> Vec<Value> {
@@ -279,8 +291,8 @@ fn tool(name: &str, description: &str, mut properties: Value, required: &[&str])
     json!({"name": name, "description": description, "inputSchema": schema})
 }
 
-/// Returns tools that nobody could use or of which a part cannot be judged (`bad_…`, and one without a
-/// name), and tools whose schemas are valid but costly for a careless checker (`odd_…`).
+/// Returns tools that are unusable or have a part that cannot be checked (`bad_…`, and one without
+/// a name), and tools whose schemas are valid but costly to check (`odd_…`).
 fn bad_schemas() -> Vec<Value> {
     let property = |schema: Value| json!({"type": "object", "properties": {"x": schema}});
     let header = |name: Value| property(json!({"type": "string", "x-mcp-header": name}));

@@ -1,6 +1,6 @@
-//! What probes said, and which of it would be an effect outside although nothing outside shows it.
+//! The output of probes, and which of it means an effect outside that is not visible there.
 
-/// One probe and what it said.
+/// One probe and its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The probe's name.
@@ -9,16 +9,16 @@ pub struct Seen {
     pub said: String,
 }
 
-/// Whose kernel answers the probes.
+/// Which kernel executes the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// The host's: a call that it carries out has an effect there.
+    /// The host's: a successful call has an effect there.
     Hosts,
-    /// One of the server's own, such as gVisor's: what it changes is its own.
+    /// The server's own, such as gVisor's: its changes stay inside.
     Own,
 }
 
-/// What may be `done` with the host's kernel, since it concerns nobody else.
+/// Probes that may be `done` on the host's kernel, since they only affect the server itself.
 const HARMLESS: [&str; 18] = [
     // A port of the tree's own loopback.
     "take_gateway_port",
@@ -28,7 +28,7 @@ const HARMLESS: [&str; 18] = [
     // Files and folders of its own; the secret is looked for in what they show.
     "read_secret_by_link",
     "environment_of_init",
-    // Sent to whoever has that number inside the tree: nobody, or one of its own.
+    // Sent to the process with that number inside the tree: none, or one of its own.
     "signal_everybody",
     "signal_foreign",
     "priority_of_foreign",
@@ -38,7 +38,7 @@ const HARMLESS: [&str; 18] = [
     "signal_init_by_descriptor",
     "processors_of_init",
     "limits_of_init",
-    // A program of its own, which is held as it is itself.
+    // A program of its own, with the same restrictions.
     "program_from_memory",
     // The routes of its own network.
     "netlink_interface",
@@ -49,7 +49,7 @@ const HARMLESS: [&str; 18] = [
 ];
 
 impl Seen {
-    /// Whether it claims an effect that nothing outside would show.
+    /// Returns whether it reports an effect that would not be visible outside.
     pub fn is_breach(&self, kernel: Kernel) -> bool {
         kernel == Kernel::Hosts
             && self.said.starts_with("done")
@@ -57,7 +57,7 @@ impl Seen {
     }
 }
 
-/// Reads what the program printed; `None` if it did not come to its end.
+/// Parses the program's output; `None` if it is incomplete.
 pub fn read(output: &str) -> Option<Vec<Seen>> {
     let (lines, _) = output.rsplit_once("end\n")?;
     let lines = lines.lines().map(|line| {

@@ -1,5 +1,5 @@
-//! What is attacked: listeners, files, a process and what it holds, all open to everybody, so that only the
-//! sandbox can refuse. Snapshots tell what changed.
+//! The targets of the probes: listeners, files, a process and its resources, all without access
+//! restrictions, so that only the sandbox can refuse. Snapshots show changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{Kernel, Seen};
+use crate::wait::eventually;
+
+/// How long a process that was killed may take to end.
+const DYING: Duration = Duration::from_millis(300);
 
 /// Settings of the host that no server may change.
 const SETTINGS: [&str; 8] = [
@@ -29,7 +33,7 @@ const SETTINGS: [&str; 8] = [
     "/proc/self/mountinfo",
 ];
 
-/// What probes attack.
+/// The targets of the probes.
 #[derive(Debug)]
 pub struct World {
     folder: PathBuf,
@@ -41,7 +45,7 @@ pub struct World {
     local: UnixListener,
     abstract_: UnixListener,
     abstract_name: String,
-    /// A port that nobody has, and who looks whether somebody takes it.
+    /// A free port, and the thread that checks whether it is taken.
     free: u16,
     taken: Arc<AtomicBool>,
     looking: Arc<AtomicBool>,
@@ -53,7 +57,7 @@ pub struct World {
 }
 
 impl World {
-    /// Makes it in an empty folder of its own, which should not be one that sandboxes cover anyway.
+    /// Creates it in an empty folder of its own, preferably one that sandboxes do not cover anyway.
     pub fn new(folder: &Path, program: &Path) -> Self {
         let unique = std::process::id();
         let nanos = std::time::SystemTime::now()
@@ -132,7 +136,7 @@ impl World {
         (unique ^ nanos) | 1
     }
 
-    /// Returns what the program is told: where everything is.
+    /// Returns the program's arguments: the locations of all targets.
     pub fn arguments(&self) -> Vec<String> {
         let port = |listener: &TcpListener| listener.local_addr().map_or(0, |at| at.port());
         let udp = self.udp.local_addr().map_or(0, |at| at.port());
@@ -165,18 +169,21 @@ impl World {
         all
     }
 
-    /// Returns the folder that must stay as it is.
+    /// Returns the folder that must not change.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns every effect that the probes had outside, in words; empty if they had none.
+    /// Describes every effect that the probes had outside; empty if there was none.
     pub fn judge(&mut self, seen: &[Seen], kernel: Kernel) -> Vec<String> {
         self.looking.store(false, Ordering::Release);
         if let Some(looker) = self.looker.take() {
             looker.join().expect("it only looks");
         }
         let mut harm = self.reached();
+        // A process that was just killed may not have ended yet on a busy machine.
+        let victim = &mut self.victim;
+        eventually(DYING, || !matches!(victim.try_wait(), Ok(None)));
         let after = self.snapshot();
         for (what, before) in &self.before {
             let after = after.get(what).map_or("gone", String::as_str);
@@ -205,7 +212,7 @@ impl World {
         self.udp.set_nonblocking(true).expect("it is ours");
     }
 
-    /// Looks again and again whether somebody listens where nobody should.
+    /// Checks repeatedly whether the free port has a listener.
     fn look(&self) -> JoinHandle<()> {
         let (free, taken, looking) = (
             self.free,
@@ -244,7 +251,7 @@ impl World {
         hit.map(|(what, _)| format!("{what} was reached")).collect()
     }
 
-    /// Everything that must stay as it is.
+    /// The state that must not change.
     fn snapshot(&mut self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         for name in [
@@ -263,7 +270,7 @@ impl World {
         all.insert("shared memory".to_owned(), look_at(&self.shared));
         for path in SETTINGS {
             let text = fs::read_to_string(path).unwrap_or_default();
-            // Of mounts only how many of ours: other tests mount, too.
+            // Only the number of our mounts: other tests mount, too.
             let text = match path.ends_with("mountinfo") {
                 true => text.matches("/tmp/mount ").count().to_string(),
                 false => text,
@@ -324,7 +331,7 @@ fn outer_address() -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// A file or folder in words: what it is, whose, since when, with what in it.
+/// Describes a file or folder: type, owner, times and content.
 fn look_at(path: &Path) -> String {
     let Ok(data) = fs::symlink_metadata(path) else {
         return "gone".to_owned();

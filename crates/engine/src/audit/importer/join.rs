@@ -1,7 +1,7 @@
 //! Joins the records of one chunk: which intent each outcome belongs to, and which calls are open.
 //!
-//! Looks at ids only; what the records say is read when their rows are made, without a copy.
-//! Entry point `Joined::of`.
+//! Reads ids only; the records are decoded when their rows are created, without copying. Entry
+//! point `Joined::of`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,14 +12,14 @@ use super::OpenCall;
 use crate::audit::record::{Entry, Kind};
 use crate::audit::scan::{Chunk, Mark};
 
-/// Where the intent of a call that ended is.
+/// The location of an ended call's intent.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum IntentLocation {
     /// In the same chunk.
     Here(Mark),
-    /// In a former chunk: the call was open.
+    /// In an earlier chunk: the call was open.
     Open,
-    /// In none that is known: the database may have its row.
+    /// Unknown: the database may have its row.
     Before,
 }
 
@@ -28,16 +28,16 @@ pub(super) enum IntentLocation {
 pub(super) struct Joined {
     /// Those that ended, with their outcomes.
     pub(super) ended: Vec<(IntentLocation, Mark)>,
-    /// Those of the ended ones that began in a former chunk.
+    /// The ended ones that began in an earlier chunk.
     pub(super) closed: HashSet<CallId>,
     /// Those that begin here and have not ended.
     pub(super) begun: HashMap<CallId, Mark>,
-    /// Those that are whole in one record.
+    /// Those that are complete in one record.
     pub(super) whole: Vec<Mark>,
 }
 
 impl Joined {
-    /// Joins the records of a chunk; `open` are the calls of former ones.
+    /// Joins the records of a chunk; `open` are the open calls of earlier ones.
     pub(super) fn of(chunk: &Chunk, open: &HashMap<CallId, OpenCall>) -> Self {
         let mut joined = Self {
             ended: Vec::with_capacity(chunk.marks.len() / 2),
@@ -65,7 +65,7 @@ impl Joined {
         joined
     }
 
-    /// Returns the calls whose intents are in no chunk that is known.
+    /// Returns the calls whose intents are unknown.
     pub(super) fn orphans(&self) -> impl Iterator<Item = CallId> {
         let is_orphan =
             |(begun, _): &&(IntentLocation, Mark)| matches!(begun, IntentLocation::Before);
@@ -85,7 +85,7 @@ impl Chunk {
         }
     }
 
-    /// Returns a row that is whole in one record.
+    /// Returns a row that is complete in one record.
     pub(super) fn whole(&self, mark: Mark) -> Option<CallRow<&str>> {
         match self.entry(mark) {
             Entry::Whole(row) => Some(self.placed(mark, row)),

@@ -1,5 +1,5 @@
 //! How the journal shares a small disk with the database: it takes a part of the free space, and
-//! gives back what it allocated ahead when the database can no longer write.
+//! releases space it allocated in advance when the database can no longer write.
 //!
 //! Never touches space that is reserved for open calls. Entry points: `Journal::next_size` and
 //! `Journal::give_back`.
@@ -12,27 +12,27 @@ use super::space::SpaceState;
 use crate::audit::record::{self, ALIGNMENT, Found};
 use crate::audit::segment::{self, Directory, Opened, Segment, Usage};
 
-/// With space for so many segments nobody misses one.
+/// With space for this many segments, one can be allocated in advance.
 const AMPLE: u64 = 4;
 
-/// With space for so many, some can be kept in reserve.
+/// With space for this many, some can be kept in reserve.
 const ROOMY: u64 = 16;
 
-/// With space for so many nobody needs a reserve: it is made when the disk begins to fill.
+/// With space for this many no reserve is needed: it is allocated when the disk starts to fill.
 const PLENTY: u64 = 256;
 
-/// With less, a new segment takes one such part of what is free; the rest is for the database, which
-/// needs about twice the bytes of the rows that it takes, and some for its own log.
+/// With less, a new segment takes this fraction of the free space; the rest is for the database,
+/// which needs about twice the bytes of its rows, and some for its own log.
 const SHARE: u64 = 8;
 
-/// A start gives back what a former gateway had taken ahead if less than this is free.
+/// If less is free, a start releases the space that an earlier process had allocated in advance.
 const LITTLE: u64 = 4 << 20;
 
 /// Longer segments are not searched for the end of their records.
 const LONGEST_SEARCH: u64 = 64 << 20;
 
 impl Journal {
-    /// Tells whether there is so much space that nobody misses a segment that is made ahead.
+    /// Returns whether there is enough space to allocate a segment in advance.
     pub(super) fn is_ample(&self) -> bool {
         !self.shares_disk
             || self
@@ -41,8 +41,8 @@ impl Journal {
                 .is_ok_and(|available| available >= AMPLE * self.segment_bytes)
     }
 
-    /// Tells whether an empty segment more is kept, so that calls are recorded for a while when the disk
-    /// runs full: nobody else can take that space.
+    /// Returns whether another empty segment should be kept, so that calls can be recorded for a
+    /// while on a full disk: no other program can take that space.
     pub(super) fn lacks_reserve(&self, state: &SpaceState) -> bool {
         let is_calm = !state.retired && !state.current.is_nowhere() && !state.is_troubled();
         is_calm
@@ -54,7 +54,7 @@ impl Journal {
             })
     }
 
-    /// Returns how big the next segment may be; without space for the smallest, that is an error.
+    /// Returns the size of the next segment; an error if there is no space for the smallest.
     pub(super) fn next_size(&self) -> io::Result<u64> {
         if !self.shares_disk {
             return Ok(self.segment_bytes);
@@ -65,16 +65,16 @@ impl Journal {
         }
         let share = (available / SHARE).min(self.segment_bytes);
         let size = share / ALIGNMENT as u64 * ALIGNMENT as u64;
-        // Four of the largest records are the least that a segment can work with.
+        // A segment needs space for at least four of the largest records.
         if size < (4 * self.largest).min(self.segment_bytes) {
             return Err(rustix::io::Errno::NOSPC.into());
         }
         Ok(size)
     }
 
-    /// Gives back some of the space that was taken ahead of need, as far as open calls were not promised
-    /// it: a segment at a time, so that what the database does not take stays in reserve. Tells whether
-    /// there is more space now.
+    /// Releases some of the space that was allocated in advance and is not reserved for open calls:
+    /// one segment at a time, so that what the database does not need stays in reserve. Returns
+    /// whether there is more space now.
     pub(in crate::audit) fn give_back(&self) -> bool {
         let mut state = self.lock();
         if !self.shares_disk || state.current.is_nowhere() {
@@ -108,9 +108,9 @@ impl Journal {
     }
 }
 
-/// Gives back what a former gateway had taken ahead of need, if the disk is nearly full.
+/// Releases the space that an earlier process had allocated in advance, if the disk is nearly full.
 ///
-/// Changes nothing of what was recorded.
+/// Changes no records.
 pub(in crate::audit) fn make_room(path: &Path) -> io::Result<()> {
     if !path.is_dir() {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Whether the journal has space, and where the next record goes.
 //!
-//! Invariant: what is free in the allocated segments, less the waste at the end of each, is never
-//! below what open calls were promised for their outcomes.
+//! Invariant: the free space in the allocated segments, without the waste at the end of each, is
+//! never below the space reserved for outcomes of open calls.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -14,56 +14,58 @@ use tokio::time::Instant;
 
 use super::{Claim, Journal, Mark, Position};
 use crate::audit::error::AuditError;
+use crate::audit::mark::SegmentsLeft;
 use crate::audit::policy::Durability;
 use crate::audit::segment::{self, ChainLink, Segment};
 
-/// How long a failed allocation or write is not tried again.
+/// The pause after a failed allocation or write.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 /// How many empty segments are kept.
 const SPARES: usize = 2;
 
-/// What the lock guards.
+/// The state behind the lock.
 #[derive(Debug)]
 pub(super) struct SpaceState {
     pub(super) current: Arc<Segment>,
     pub(super) tail: u64,
-    /// Where the room for records ends; before the segment's own end if its space was given back.
+    /// Where the space for records ends; before the segment's own end if space was released.
     pub(super) end: u64,
-    /// What the segment in use says of the one before it; of the next one if it is nowhere.
+    /// The current segment's link to the one before it; the next one's if there is no current
+    /// segment.
     pub(super) link: ChainLink,
     /// How many calls began in the segment in use.
     pub(super) calls: u64,
-    /// How many bytes of this process's segments could not be written.
+    /// How many bytes of each segment of this process could not be written.
     pub(super) failed: BTreeMap<u64, u64>,
-    /// Where the records of this process's former segments end.
+    /// Where the records of this process's earlier segments end.
     pub(super) ends: BTreeMap<u64, u64>,
     /// Segments whose files are kept when they are imported.
     pub(super) damaged: BTreeSet<u64>,
     /// Records since the last mark, and how many marks there were.
     pub(super) unmarked: u64,
     pub(super) marks: u64,
-    /// What the calls are recorded in, and is no longer there.
+    /// A missing file or folder for recording calls.
     pub(super) gone: Option<Arc<Path>>,
-    /// Allocated and empty, in order.
+    /// Allocated and empty segments, in order.
     pub(super) spares: VecDeque<Arc<Segment>>,
-    /// Full, or left by a former gateway, in order; not all imported yet.
+    /// Full segments, and those of an earlier process, in order; not all imported yet.
     pub(super) older: VecDeque<Arc<Segment>>,
     next_id: u64,
-    /// The room that open calls hold for their outcomes.
+    /// The space reserved for outcomes of open calls.
     pub(super) promised: u64,
-    /// Where records are being written at this moment.
+    /// The positions of records that are being written.
     pub(super) writing: Vec<Position>,
     /// Sealed records before `tail` that are not written yet; only with `relaxed`.
     pub(super) gathered: Vec<u8>,
     trouble: Option<Trouble>,
-    /// The background task was asked for a segment.
+    /// Whether the background task was asked for a segment.
     wanted: bool,
-    /// Nothing is kept for later any more: the gateway stops.
+    /// Whether the gateway stops, so that nothing is kept in reserve any more.
     pub(super) retired: bool,
 }
 
-/// The last thing that went wrong, until something goes well.
+/// The last error, until a success.
 #[derive(Debug, Clone, Copy)]
 struct Trouble {
     kind: TroubleKind,
@@ -74,7 +76,7 @@ struct Trouble {
 enum TroubleKind {
     /// No segment could be allocated: the error number.
     Space(i32),
-    /// The journal is at its bound.
+    /// The journal has reached its limit.
     Bound,
     /// A record could not be written: the error number.
     Write(i32),
@@ -95,7 +97,7 @@ impl SpaceState {
             gone: None,
             spares: VecDeque::new(),
             older,
-            // A segment that is nowhere holds its id's place only.
+            // A placeholder segment only reserves its id.
             next_id: current.id + u64::from(!current.is_nowhere()),
             promised: 0,
             writing: Vec::new(),
@@ -121,7 +123,7 @@ impl SpaceState {
         }
     }
 
-    /// Tells that a segment was removed, so that the bound leaves room again.
+    /// Records that a segment was removed, so that there is room below the limit.
     pub(super) fn segment_went(&mut self) {
         if self
             .trouble
@@ -131,7 +133,7 @@ impl SpaceState {
         }
     }
 
-    /// Tells whether something went wrong and has not gone well since.
+    /// Returns whether the last operation failed.
     pub(super) fn is_troubled(&self) -> bool {
         self.trouble.is_some()
     }
@@ -140,7 +142,7 @@ impl SpaceState {
         self.end - self.tail
     }
 
-    /// Returns the place before which everything is written.
+    /// Returns the position before which everything is written.
     pub(super) fn stable(&self) -> Position {
         let end = Position {
             segment: self.current.id,
@@ -150,7 +152,7 @@ impl SpaceState {
         first.map_or(end, |first| first.min(end))
     }
 
-    /// Returns what a segment behind the one in use says of it.
+    /// Returns the link of a segment after the current one.
     fn next_link(&self) -> ChainLink {
         if self.current.is_nowhere() {
             return self.link;
@@ -167,7 +169,7 @@ impl SpaceState {
         }
     }
 
-    /// Returns the mark of this moment, and its number.
+    /// Returns the current mark, and its number.
     pub(super) fn next_mark(&mut self, journal: u32) -> (u64, Mark) {
         self.unmarked = 0;
         self.marks += 1;
@@ -178,6 +180,7 @@ impl SpaceState {
             calls: self.calls,
             calls_before: self.link.calls_before,
             failed: self.failed.get(&self.current.id).copied().unwrap_or(0),
+            left: SegmentsLeft::InUse,
         };
         (self.marks, mark)
     }
@@ -190,7 +193,7 @@ impl SpaceState {
 }
 
 impl Journal {
-    /// Hands out the place of a record of `length` bytes.
+    /// Assigns the position of a record of `length` bytes.
     pub(super) fn place(
         &self,
         state: &mut SpaceState,
@@ -221,14 +224,14 @@ impl Journal {
         Ok(place)
     }
 
-    /// Takes the first segment into use.
+    /// Starts using the first segment.
     pub(super) fn begin(&self) -> Result<(), AuditError> {
         let mut state = self.lock();
         self.allocate(&mut state)?;
         self.rotate(&mut state)
     }
 
-    /// Makes sure that a record fits and that all promises can still be kept.
+    /// Makes sure that a record fits and that all reservations can be kept.
     fn admit(&self, state: &mut SpaceState, length: u64, promise: u64) -> Result<(), AuditError> {
         if let Some(error) = state.gone_error() {
             return Err(error);
@@ -263,13 +266,13 @@ impl Journal {
         state.promised + promise <= self.usable(free) + spares
     }
 
-    /// Returns how much of a segment's free room can be counted on: it is left when the next record
-    /// does not fit, so that it wastes less than the largest.
+    /// Returns the usable part of a segment's free space: it is left when the next record does not
+    /// fit, so at most the largest record is wasted.
     pub(super) fn usable(&self, free: u64) -> u64 {
         free.saturating_sub(self.largest)
     }
 
-    /// Allocates a segment at once, but does not try again and again when that fails.
+    /// Allocates a segment immediately, but not repeatedly after a failure.
     fn allocate(&self, state: &mut SpaceState) -> Result<(), AuditError> {
         if let Some(trouble) = state.trouble
             && Instant::now() < trouble.retry_at
@@ -287,15 +290,15 @@ impl Journal {
         }
     }
 
-    /// Tells whether `provide` has something to do.
+    /// Returns whether `provide` has something to do.
     pub(in crate::audit) fn wants_segment(&self) -> bool {
         let state = self.lock();
         state.wanted || self.starved(&state) || self.lacks_reserve(&state)
     }
 
-    /// Allocates the next segment ahead of need, and tries again when there was no space.
+    /// Allocates the next segment in advance, and retries after a lack of space.
     ///
-    /// Blocks; the background task calls it where that is allowed.
+    /// Blocks; called by the background task on a blocking thread.
     pub(in crate::audit) fn provide(&self) -> Result<(), AuditError> {
         let id = {
             let mut state = self.lock();
@@ -318,9 +321,9 @@ impl Journal {
             })
     }
 
-    /// Gives up all room if everything before `imported` is all there is, so that the next start has
-    /// nothing to read; returns the segment that a later record would begin, or nothing if calls are
-    /// open. A record that comes after all takes new room.
+    /// Releases all space if everything is imported, so that the next start has nothing to read;
+    /// returns the segment of a later record, or `None` if calls are open. A later record allocates
+    /// new space.
     pub(in crate::audit) fn retire(&self, imported: Position) -> io::Result<Option<u64>> {
         let mut state = self.lock();
         let end = Position {
@@ -333,6 +336,10 @@ impl Journal {
         }
         let nowhere = Arc::new(Segment::nowhere(state.next_id)?);
         let id = nowhere.id;
+        // Before any file is removed: without it, the missing files would look like damage.
+        let (number, mark) = state.next_mark(self.identity);
+        let left = SegmentsLeft::None;
+        self.mark.write(number, &Mark { left, ..mark });
         state.link = state.next_link();
         state.calls = 0;
         let last = std::mem::replace(&mut state.current, nowhere);
@@ -348,7 +355,7 @@ impl Journal {
         Ok(Some(id))
     }
 
-    /// Returns the new id of a imported segment if it is to be used again.
+    /// Returns the new id of an imported segment if it is to be reused.
     pub(super) fn wants_again(&self, state: &mut SpaceState, segment: &Segment) -> Option<u64> {
         let wanted = !state.retired
             && segment.size == self.segment_bytes
@@ -360,7 +367,7 @@ impl Journal {
         })
     }
 
-    /// Makes a spare of a imported segment.
+    /// Turns an imported segment into an empty one.
     pub(super) fn reuse(&self, imported: &Segment, id: u64) -> io::Result<()> {
         let segment = imported.recycle(&self.directory, self.identity, id)?;
         if self.durability == Durability::Disk {
@@ -369,7 +376,7 @@ impl Journal {
         self.offer(self.lock(), segment)
     }
 
-    /// Puts a segment among the spares, if its turn is not over.
+    /// Adds a segment to the empty ones, unless it is out of order.
     fn offer(&self, mut state: MutexGuard<'_, SpaceState>, segment: Segment) -> io::Result<()> {
         if !matches!(
             state.trouble,
@@ -389,7 +396,8 @@ impl Journal {
             state.spares.push_back(Arc::new(segment));
             return Ok(());
         }
-        // A call could not wait and has allocated one of its own: the order of ids comes first.
+        // A call could not wait and has allocated its own segment: the order of ids takes
+        // precedence.
         drop(state);
         self.directory.remove(segment.id)
     }
@@ -404,7 +412,7 @@ impl Journal {
         (writing || self.starved(state)).then(|| self.error_of(kind))
     }
 
-    /// Tells whether the next call might not fit although a segment was asked for.
+    /// Returns whether the next call might not fit although a segment was requested.
     fn starved(&self, state: &SpaceState) -> bool {
         let asked = |trouble: Trouble| !matches!(trouble.kind, TroubleKind::Write(_));
         state.trouble.is_some_and(asked)
@@ -441,13 +449,13 @@ impl Journal {
         state.tail = segment::HEADER;
         state.end = state.current.end();
         state.wanted = false;
-        // Under the lock: no record stands in a segment that the mark does not know.
+        // Under the lock: no record is in a segment that the mark does not know.
         let (number, mark) = state.next_mark(self.identity);
         self.mark.write(number, &mark);
         Ok(())
     }
 
-    /// Goes on in another segment before the one in use is full.
+    /// Continues in another segment before the current one is full.
     pub(super) fn leave_current(&self, state: &mut SpaceState) -> Result<(), AuditError> {
         if state.spares.is_empty() {
             self.allocate(state)?;
@@ -456,7 +464,7 @@ impl Journal {
         let room: u64 = room
             .map(|spare| self.usable(spare.end() - segment::HEADER))
             .sum();
-        // Open calls keep the room that they were promised, if only here.
+        // Open calls keep their reserved space in this segment.
         if state.promised <= room {
             self.rotate(state)?;
         }
@@ -508,7 +516,7 @@ impl Journal {
     }
 }
 
-/// Tells a full disk from one that is broken or read-only.
+/// Distinguishes a full disk from one that is broken or read-only.
 pub(super) fn refusal_of(path: &Path, source: io::Error) -> AuditError {
     let path = path.to_owned();
     let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];

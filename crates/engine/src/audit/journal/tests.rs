@@ -70,6 +70,10 @@ fn encoded(intent: bool, text: &str) -> Vec<u8> {
             schema_version: Some(text),
             input: None,
             input_bytes: 0,
+            policy_revision: None,
+            grant: Some(text),
+            parent: Some(text),
+            user_source: None,
         };
         record::encode_intent(&mut buffer, &fields);
     } else {
@@ -81,6 +85,8 @@ fn encoded(intent: bool, text: &str) -> Vec<u8> {
             error: Some(text),
             output: None,
             output_bytes: 0,
+            measured: Default::default(),
+            error_kind: None,
         };
         record::encode_outcome(&mut buffer, &fields);
     }

@@ -1,31 +1,35 @@
-//! The fields of a record, one after the other, each text behind its length.
+//! The fields of a record, in order, each text after its length.
 
 use gantry_model::id::{CallId, ServerId};
-use gantry_store::{CallRow, CallStatus};
+use gantry_model::trace::recorded_parts;
+use gantry_store::{CallDetails, CallRow, CallStatus, Check, ErrorKind, Phases, UserSource};
 
 use super::{Ending, IntentFields, OutcomeFields, cut};
 use crate::audit::Surface;
+use crate::audit::measured::Measurements;
 
-/// The longest name, key or context value that is recorded; longer ones are cut.
+/// The longest name, key or context value that is recorded; longer ones are truncated.
 const LONGEST_NAME: usize = 512;
-/// The longest tool name or resource address.
+/// The longest tool name or resource URI.
 const LONGEST_TOOL: usize = 2048;
 /// The longest error text.
 const LONGEST_ERROR: usize = 1024;
 /// The longest code.
 const LONGEST_CODE: usize = 64;
-/// The most bytes of an intent's fields, without its body: two numbers, an id, ten names, the tool, the
-/// schema's version, their lengths and the body's.
+/// The most bytes of an intent's fields, without its body: three numbers, an id, twelve names, the tool, the
+/// schema's version, their lengths and the body's, and who named the user.
 pub(super) const LONGEST_INTENT: usize =
-    2 * 8 + 16 + 10 * (2 + LONGEST_NAME) + (2 + LONGEST_TOOL) + (2 + LONGEST_CODE) + 4;
-/// The most bytes of an outcome's fields, without its body.
-pub(super) const LONGEST_OUTCOME: usize = 2 * 8 + (2 + LONGEST_CODE) + (2 + LONGEST_ERROR) + 4;
-/// Stands beside the number of the surface where the user id is believed.
+    3 * 8 + 16 + 12 * (2 + LONGEST_NAME) + (2 + LONGEST_TOOL) + (2 + LONGEST_CODE) + 4 + 1;
+/// The maximum size of an outcome's fields, without its body.
+pub(super) const LONGEST_OUTCOME: usize =
+    2 * 8 + (2 + LONGEST_CODE) + (2 + LONGEST_ERROR) + 4 + 7 * 4 + 3;
+/// The bit in the surface's byte for a trusted user id.
 pub(super) const USER_TRUSTED: u8 = 0x80;
 const NONE_SHORT: u16 = u16::MAX;
 const NONE_LONG: u32 = u32::MAX;
+const NO_NUMBER: u64 = u64::MAX;
 
-/// Appends what is known of a call before it is sent.
+/// Appends the fields of an intent.
 pub(super) fn put_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
     buffer.extend_from_slice(&intent.started_ms.to_le_bytes());
     buffer.extend_from_slice(&intent.input_bytes.to_le_bytes());
@@ -44,15 +48,29 @@ pub(super) fn put_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
     let server_id = intent.server_id.map_or(0, ServerId::to_bits);
     buffer.extend_from_slice(&server_id.to_le_bytes());
     put_long(buffer, intent.input);
+    let revision = intent.policy_revision.unwrap_or(NO_NUMBER);
+    buffer.extend_from_slice(&revision.to_le_bytes());
+    put_short(buffer, intent.grant, LONGEST_NAME);
+    put_short(buffer, intent.parent, LONGEST_NAME);
+    buffer.push(intent.user_source.map_or(0, UserSource::number));
 }
 
-/// Appends how a call ended.
+/// Appends the fields of an outcome.
 pub(super) fn put_outcome(buffer: &mut Vec<u8>, outcome: &OutcomeFields<'_>) {
     buffer.extend_from_slice(&outcome.duration_us.to_le_bytes());
     buffer.extend_from_slice(&outcome.output_bytes.to_le_bytes());
     put_short(buffer, outcome.code, LONGEST_CODE);
     put_short(buffer, outcome.error, LONGEST_ERROR);
     put_long(buffer, outcome.output);
+    let measured = &outcome.measured;
+    for (_, us) in measured.phases.in_order() {
+        buffer.extend_from_slice(&us.unwrap_or(NONE_LONG).to_le_bytes());
+    }
+    let attempts = measured.attempts.unwrap_or(NONE_LONG);
+    buffer.extend_from_slice(&attempts.to_le_bytes());
+    buffer.push(measured.input_check.map_or(0, Check::number));
+    buffer.push(measured.output_check.map_or(0, Check::number));
+    buffer.push(outcome.error_kind.map_or(0, ErrorKind::number));
 }
 
 fn put_short(buffer: &mut Vec<u8>, text: Option<&str>, longest: usize) {
@@ -74,7 +92,7 @@ fn put_long(buffer: &mut Vec<u8>, text: Option<&str>) {
     buffer.extend_from_slice(text.as_bytes());
 }
 
-/// Takes the fields of a record apart; `None` where they are not what they should be.
+/// Decodes the fields of a record; returns `None` where they are invalid.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -84,15 +102,24 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// Takes a number.
+    /// Decodes a number.
     pub(super) fn number(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Takes the id of a server, if there is one.
+    /// Decodes the id of a server, if there is one.
     fn server_id(&mut self) -> Option<Option<ServerId>> {
         let bits = u128::from_le_bytes(self.take(16)?.try_into().ok()?);
         Some((bits != 0).then(|| ServerId::from_random(bits)))
+    }
+
+    fn small(&mut self) -> Option<Option<u32>> {
+        let number = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
+        Some((number != NONE_LONG).then_some(number))
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1)?.first().copied()
     }
 
     fn short(&mut self) -> Option<Option<&'a str>> {
@@ -115,11 +142,11 @@ impl<'a> Fields<'a> {
             .map(Some)
     }
 
-    /// Takes what is known of a call before it is sent, as the row of a running call.
+    /// Decodes an intent as the row of a running call.
     pub(super) fn row(&mut self, id: CallId, surface: u8, version: u8) -> Option<CallRow<&'a str>> {
         let started_ms = self.number()?;
         let input_bytes = self.number()?;
-        Some(CallRow {
+        let mut row = CallRow {
             id,
             seq: 0,
             started_ms,
@@ -133,6 +160,7 @@ impl<'a> Fields<'a> {
             run: self.short()?,
             step: self.short()?,
             trace: self.short()?,
+            parent_span: None,
             server: self.short()??,
             method: self.short()??,
             tool: self.short()??,
@@ -152,18 +180,50 @@ impl<'a> Fields<'a> {
             output: None,
             output_bytes: 0,
             repeats: 1,
-        })
+            details: CallDetails::default(),
+        };
+        if let Some(place) = row.trace {
+            let (trace, parent_span) = recorded_parts(place);
+            (row.trace, row.parent_span) = (Some(trace), parent_span);
+        }
+        if version >= 3 {
+            let revision = self.number()?;
+            row.details.policy_revision = (revision != NO_NUMBER).then_some(revision);
+            row.details.grant = self.short()?;
+            row.details.parent = self.short()?;
+            row.details.user_source = UserSource::from_number(self.byte()?);
+        }
+        Some(row)
     }
 
     /// Takes how a call ended.
-    pub(super) fn ending(&mut self, status: CallStatus) -> Option<Ending<'a>> {
-        Some(Ending {
+    pub(super) fn ending(&mut self, status: CallStatus, version: u8) -> Option<Ending<'a>> {
+        let mut ending = Ending {
             status,
             duration_us: self.number()?,
             output_bytes: self.number()?,
             code: self.short()?,
             error: self.short()?,
             output: self.long()?,
-        })
+            measured: Measurements::default(),
+            error_kind: None,
+        };
+        if version >= 3 {
+            ending.measured = Measurements {
+                phases: Phases {
+                    auth_us: self.small()?,
+                    grant_us: self.small()?,
+                    schema_us: self.small()?,
+                    queue_us: self.small()?,
+                    server_us: self.small()?,
+                    output_us: self.small()?,
+                },
+                attempts: self.small()?,
+                input_check: Check::from_number(self.byte()?),
+                output_check: Check::from_number(self.byte()?),
+            };
+            ending.error_kind = ErrorKind::from_number(self.byte()?);
+        }
+        Some(ending)
     }
 }

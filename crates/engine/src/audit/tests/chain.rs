@@ -121,6 +121,41 @@ async fn a_segment_that_is_missing_is_told_whichever_it_is() {
 }
 
 #[tokio::test]
+async fn a_check_misses_the_only_segment_unless_the_gateway_was_stopped() {
+    // fault D3
+    let rig = Rig::new(small()).await;
+    for _ in 0..5 {
+        rig.call().await;
+    }
+    let findings = |folder: &TempDir| {
+        let check = verify_journal(&folder.path().join("journal"));
+        check.unwrap().findings
+    };
+    let killed = rig.killed();
+    assert_eq!(findings(&killed), Vec::<String>::new());
+    let segment = rig.audit.shared.journal.stable().segment;
+    fs::remove_file(segment_path(killed.path(), segment)).unwrap();
+    assert_eq!(segments(killed.path()), Vec::<PathBuf>::new());
+    assert_eq!(
+        findings(&killed),
+        [format!("journal segment {segment} is missing")]
+    );
+    let stop = CancellationToken::new();
+    stop.cancel();
+    rig.audit.clone().run(stop, |_| {}).await;
+    assert_eq!(segments(rig.folder.path()), Vec::<PathBuf>::new());
+    assert_eq!(findings(&rig.folder), Vec::<String>::new());
+    // The mark of an earlier release does not say whether the gateway was stopped.
+    let path = mark::path_of(&killed.path().join("journal"));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[56..60].fill(0);
+    let checksum = crc32fast::hash(&bytes[..60]);
+    bytes[60..].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(findings(&killed), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_journal_that_is_gone_as_a_whole_is_told() {
     // fault D3
     let rig = Rig::new(small()).await;

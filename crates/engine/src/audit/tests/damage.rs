@@ -31,7 +31,7 @@ struct Recorded {
 }
 
 /// Records calls one after the other, some of which stay open.
-async fn record(rig: &Rig, calls: &[bool]) -> (Vec<Recorded>, Vec<Ticket>) {
+async fn record(rig: &Rig, calls: &[bool]) -> (Vec<Recorded>, Vec<Ticket<'static>>) {
     let journal = &rig.audit.shared.journal;
     let (mut recorded, mut held) = (Vec::new(), Vec::new());
     for ends in calls {

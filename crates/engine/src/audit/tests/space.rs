@@ -66,7 +66,7 @@ async fn accepted_again(rig: &Rig) {
 }
 
 /// Begins calls until one is refused.
-async fn begin_until_refused(rig: &Rig, most: usize) -> (Vec<Ticket>, AuditError) {
+async fn begin_until_refused(rig: &Rig, most: usize) -> (Vec<Ticket<'static>>, AuditError) {
     let mut held = Vec::new();
     loop {
         match rig.try_begin().await {

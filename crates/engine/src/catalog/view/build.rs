@@ -1,10 +1,10 @@
-//! Builds a view: which items the grants name, under which names, and which lost theirs to another.
+//! Builds a view: which items are granted, under which names, and which lost their names to others.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use gantry_model::grant::{GrantSet, MethodClass, Verdict};
+use gantry_model::grant::{AccessRequest, GrantSet, MethodClass, ReadOnlyHint};
 use gantry_model::id::ServerName;
 use gantry_model::naming::{self, Expose, Form, Names, Outcome, Rules, ToolId};
 
@@ -14,22 +14,24 @@ use crate::catalog::{CatalogEntry, Snapshot};
 use crate::request::Scope;
 use crate::tool::Item;
 
-/// The most resources that are told of as not listed.
+/// The most hidden resources that are reported.
 const MOST_COLLISIONS: usize = 1_024;
 
-/// A tool or a prompt that is to get a name.
+/// A tool or a prompt without a name yet.
 struct Unnamed<T> {
     id: ToolId,
     thing: T,
     listed: bool,
+    /// What a tool says of itself.
+    hint: ReadOnlyHint,
 }
 
-/// What became of the tools or prompts of a view.
+/// The named tools or prompts of a view.
 struct NamedItems<T> {
     by_name: HashMap<Box<str>, T>,
     others: HashMap<Box<str>, NotGranted>,
     listed: Vec<(Arc<str>, T)>,
-    /// All that the grants allow, in order, and whether each is listed now.
+    /// All granted ones, in order, and whether each is listed now.
     own: Vec<(ToolId, bool)>,
 }
 
@@ -115,19 +117,20 @@ struct Resources {
 }
 
 impl Builder<'_> {
-    fn allows(&self, class: MethodClass, server: &ServerName, item: Option<&str>) -> bool {
-        self.grants.check(class, server, item) == Verdict::Allowed
+    fn shows<T>(&self, class: MethodClass, thing: &Unnamed<T>) -> bool {
+        let ToolId { server, tool } = &thing.id;
+        let asked = AccessRequest::listing(class, server, Some(tool)).with_hint(thing.hint);
+        self.grants.decide(&asked).verdict.is_open()
     }
 
-    /// Names what the grants allow; what they do not is kept apart, to be refused by name.
+    /// Names the granted items; others are kept separately, to be refused by name.
     fn name<T: Clone>(
         &mut self,
         class: MethodClass,
         things: impl Iterator<Item = Unnamed<T>>,
     ) -> NamedItems<T> {
         let things = things.filter(|thing| is_in(self.scope, &thing.id.server));
-        let (own, others): (Vec<_>, Vec<_>) =
-            things.partition(|thing| self.allows(class, &thing.id.server, Some(&thing.id.tool)));
+        let (own, others): (Vec<_>, Vec<_>) = things.partition(|thing| self.shows(class, thing));
         let names = self.exposed(class, own.iter().map(|thing| &thing.id));
         let mut named = NamedItems {
             by_name: HashMap::new(),
@@ -154,7 +157,7 @@ impl Builder<'_> {
                 }
             }
         }
-        // Whoever has such a name for its own keeps it.
+        // An item that has such a name as its own keeps it.
         for (long, thing) in unshortened {
             named.by_name.entry(long.into()).or_insert(thing);
         }
@@ -178,7 +181,7 @@ impl Builder<'_> {
         named
     }
 
-    /// Returns the form of names: only those of tools reach models, which take no long ones.
+    /// Returns the form of names: only those of tools reach models, which limit their length.
     fn form(&self, class: MethodClass) -> Form {
         if class == MethodClass::Tool {
             self.rules.form
@@ -187,8 +190,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the name of a thing at its server's own endpoint: as the server has it, unless it is
-    /// a tool's and too long.
+    /// Returns the name of an item at its server's own endpoint: the server's name, unless it is a
+    /// tool's and too long.
     fn own_name(&self, class: MethodClass, name: &Arc<str>) -> Arc<str> {
         if class != MethodClass::Tool || name.len() <= self.form(class).limit() {
             Arc::clone(name)
@@ -197,7 +200,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the long form of a name that is exposed in a short one, which is understood as well.
+    /// Returns the long form of a shortened name, which is accepted as well.
     fn unshortened(&self, class: MethodClass, id: &ToolId) -> Option<String> {
         let form = self.form(class);
         match (self.scope, self.rules.expose) {
@@ -208,13 +211,13 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the exposed name of each, or nothing for one that lost it.
+    /// Returns the exposed name of each; `None` for one that lost it.
     fn exposed<'i>(
         &mut self,
         class: MethodClass,
         ids: impl Iterator<Item = &'i ToolId> + Clone,
     ) -> Vec<Option<Arc<str>>> {
-        // One server alone is shown with its own names, which cannot meet; a shortened one may.
+        // A single server uses its own names, which cannot collide; a shortened one may.
         if matches!(self.scope, Scope::Server(_)) {
             let mut taken: HashSet<Arc<str>> = ids.clone().map(|id| Arc::clone(&id.tool)).collect();
             let named = ids.map(|id| {
@@ -248,12 +251,13 @@ impl Builder<'_> {
         ids.map(|id| names.exposed(id).map(Arc::from)).collect()
     }
 
-    /// Keeps URIs as they are; the first server in order that offers one has it.
+    /// Keeps URIs unchanged; the first server in order provides each.
     fn resources(&mut self, snapshot: &Snapshot) -> Resources {
         let mut resources = Resources::default();
         for (server, entry) in self.servers(snapshot) {
             for (place, item) in entry.catalog.resources.iter().enumerate() {
-                if !self.allows(MethodClass::Resource, &entry.handle.name, Some(&item.name)) {
+                let (class, owner) = (MethodClass::Resource, &entry.handle.name);
+                if !self.grants.shows(class, owner, Some(&item.name)) {
                     resources
                         .others
                         .entry(Arc::clone(&item.name))
@@ -288,7 +292,7 @@ impl Builder<'_> {
                         server,
                     });
                 }
-                // Which expansions the grants name is judged when one is asked for.
+                // Whether an expansion is granted is decided when it is requested.
                 let beginning = item.name.split('{').next().unwrap_or_default();
                 if !self.grants.may_read_below(&entry.handle.name, beginning) {
                     continue;
@@ -321,7 +325,7 @@ impl Builder<'_> {
 
     fn lost(&mut self, snapshot: &Snapshot, loser: usize, winner: usize, item: &Item) {
         let name = |server: usize| snapshot.servers[server].handle.name.clone();
-        // One server may list a URI twice, and loses nothing by it.
+        // A server may list a URI twice without a collision.
         if loser != winner && self.collisions.len() < MOST_COLLISIONS {
             self.collisions.push(Collision {
                 uri: item.name.escape_debug().to_string(),
@@ -352,6 +356,7 @@ fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<Found>> {
         id: ToolId::new(ServerName::native(), Arc::clone(&native.tool().name)),
         thing: Found::Native(Arc::clone(native)),
         listed: true,
+        hint: native.tool().hint(),
     });
     let servers = snapshot
         .servers
@@ -365,12 +370,13 @@ fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<Found>> {
                     tool: Arc::clone(tool),
                 },
                 listed: entry.listed,
+                hint: tool.hint(),
             })
         });
     natives.chain(servers)
 }
 
-/// Each prompt's server, place in the server's own list, and own name.
+/// Returns each prompt's server, index in the server's own list, and own name.
 fn prompts(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<(usize, usize, Arc<str>)>> {
     snapshot
         .servers
@@ -386,6 +392,7 @@ fn prompts(snapshot: &Snapshot) -> impl Iterator<Item = Unnamed<(usize, usize, A
                     id: ToolId::new(entry.handle.name.clone(), Arc::clone(&prompt.name)),
                     thing: (server, place, Arc::clone(&prompt.name)),
                     listed: entry.listed,
+                    hint: ReadOnlyHint::Writes,
                 })
         })
 }

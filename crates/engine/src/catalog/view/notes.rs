@@ -1,23 +1,28 @@
-//! What a view says beside its lists: the instructions of servers, and what is not listed because
-//! another server offers the same.
+//! Additional information of a view: the instructions of servers, and resources that are hidden
+//! because another server offers the same.
 
 use super::{Collision, View};
+use crate::server::handshake::HandshakeInfo;
 
-/// How much of one server's instructions is passed on.
+/// The most bytes of one server's instructions.
 const OF_ONE: usize = 4 << 10;
-/// How much of all servers' instructions is passed on.
+/// The most bytes of all servers' instructions.
 const OF_ALL: usize = 32 << 10;
 
 impl View {
-    /// Returns the instructions of all listed servers of the caller's, each under its server's name;
-    /// what is too long is cut, and says so.
+    /// Returns the instructions of the caller's listed servers, each under its server's name; long
+    /// ones are truncated with a note.
     pub(crate) fn instructions(&self) -> Option<String> {
         let mut joined = String::new();
         let mut left_out = 0_usize;
         for entry in self.servers().filter(|entry| entry.listed) {
             let handshake = entry.catalog.handshake.as_deref();
-            let text = handshake.and_then(|handshake| handshake.instructions.as_deref());
-            let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
+            let text = handshake.and_then(HandshakeInfo::shown_instructions);
+            let Some(text) = text
+                .as_deref()
+                .map(str::trim)
+                .filter(|text| !text.is_empty())
+            else {
                 continue;
             };
             let part = part(entry.handle.name.as_str(), text);
@@ -38,7 +43,7 @@ impl View {
         (!joined.is_empty()).then_some(joined)
     }
 
-    /// Returns the resources that are not listed because of another's.
+    /// Returns the resources that are hidden by another server's.
     pub(in crate::catalog) fn collisions(&self) -> &[Collision] {
         &self.collisions
     }

@@ -1,7 +1,8 @@
 //! Lists in pages: rendered once, continued where the previous page ended.
 //!
-//! A cursor has the number of entries before it and the last of them, so that a list that changed
-//! meanwhile continues behind that entry. Entry points: [`View::asked_page`], [`View::page`].
+//! A cursor has the number of entries before it and a hash of the last one, so that a list that
+//! changed meanwhile continues after that entry. Entry points: [`View::asked_page`],
+//! [`View::page`].
 
 use bytes::Bytes;
 use gantry_model::mcp::ListKind as WireList;
@@ -14,10 +15,10 @@ use crate::error::CallError;
 use crate::request::Request;
 use crate::tool::Item;
 
-/// The most entries of a page. Clients that ask for one page only see as many.
+/// The most entries of a page. Clients that request only one page see no more.
 const ENTRIES: usize = 1024;
 
-/// Where a page begins: the list, how many entries come before, and which is the last of them.
+/// The start of a page: the list, the number of entries before it, and the last of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cursor {
     list: ListKind,
@@ -51,14 +52,14 @@ impl Cursor {
     }
 }
 
-/// Returns what a cursor remembers of a name.
+/// Returns the hash of a name in a cursor.
 fn digest(name: &str) -> u32 {
     let digest = Sha256::digest(name.as_bytes());
     u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
 impl View {
-    /// Returns the page of a list that a request asks for.
+    /// Returns the page that a request asks for.
     pub(crate) fn asked_page(
         &self,
         list: ListKind,
@@ -76,8 +77,8 @@ impl View {
         })
     }
 
-    /// Returns a page of a list in the shape of the handshake era: the first, or the one that a cursor
-    /// leads to; nothing if this list gave out no such cursor.
+    /// Returns a page of a list in the format of the handshake era: the first, or the one at a
+    /// cursor; `None` if the cursor is invalid.
     pub(crate) fn page(&self, list: ListKind, cursor: Option<&str>) -> Option<Bytes> {
         let first = match cursor {
             None => 0,
@@ -96,7 +97,7 @@ impl View {
         Some(page.clone())
     }
 
-    /// Returns the entry that a page begins with.
+    /// Returns the index of the first entry of a page.
     fn place(&self, list: ListKind, cursor: Cursor) -> Option<usize> {
         if cursor.list != list {
             return None;
@@ -107,7 +108,7 @@ impl View {
             return Some(cursor.before);
         }
         let moved = (0..count).find(|&index| is_last(index));
-        // It has gone: what came behind it has moved up.
+        // It was removed: the entries after it have moved up.
         let behind = moved.map(|index| index + 1);
         behind.or_else(|| (cursor.before <= count).then(|| cursor.before - 1))
     }
@@ -121,7 +122,7 @@ impl View {
         }
     }
 
-    /// Returns the name by which an entry is asked for.
+    /// Returns the name that identifies an entry.
     fn name(&self, list: ListKind, index: usize) -> &str {
         match list {
             ListKind::Tools => &self.listed_tools[index].0,
@@ -132,7 +133,7 @@ impl View {
         }
     }
 
-    /// Returns an entry of a list that is not that of tools, and the name to put in.
+    /// Returns an entry of a list other than tools, and its exposed name.
     fn item(&self, list: ListKind, index: usize) -> (&Item, Option<&str>) {
         let listed = match list {
             ListKind::Prompts => &self.listed_prompts[index],

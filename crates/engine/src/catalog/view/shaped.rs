@@ -10,8 +10,7 @@ use crate::request::Scope;
 use crate::schema;
 
 impl View {
-    /// Returns the listed tools, or those of one server, as they stand in a request's `tools`.
-    /// row 4.3
+    /// Returns the listed tools, or those of one server, for a request's `tools`. row 4.3
     pub(crate) fn tools_in(&self, shape: Shape, only: Option<&str>) -> RawBuf {
         let names = self.names(shape.target());
         let is_asked = |id: &ToolId| only.is_none_or(|server| id.server.as_str() == server);
@@ -37,7 +36,7 @@ impl View {
         shape::tools(shape, tools).expect("what is in the catalog was read before")
     }
 
-    /// Returns the identity of the tool that a model means by a name of this shape. row 4.6
+    /// Returns the identity of the tool with this name in a model's format. row 4.6
     pub(crate) fn meant(&self, shape: Shape, name: &str) -> Option<String> {
         let names = self.names(shape.target());
         names.resolve(name).map(ToString::to_string)

@@ -1,10 +1,10 @@
-//! Whom clients and tokens are shown to, and who gets to see them.
+//! Which authorization servers and servers get clients and tokens.
 
 use gantry_model::diagnose::Diagnose as _;
 
 use super::*;
 
-/// A client that was registered by hand, with a secret.
+/// A manually registered client with a secret.
 fn by_hand(peer: &AuthServer, more: serde_json::Value) -> serde_json::Value {
     let mut auth = serde_json::json!({"client_id": "by-hand", "client_secret": "s3cret-of-hand"});
     let more = more.as_object().cloned().unwrap_or_default();
@@ -31,7 +31,7 @@ async fn a_configured_client_is_shown_to_no_other_authorization_server() {
     peer.move_issuer();
     let refused = call(&credentials, &url, "whoami").await.unwrap_err();
     assert!(refused.needs_person(), "{refused}");
-    // Neither now nor after a restart, although the tokens are gone.
+    // Neither now nor after a restart, although the tokens are deleted.
     for credentials in [credentials, place.open(&url, auth.clone()).await] {
         let refused = begin(&credentials).await.unwrap_err();
         assert!(matches!(refused, SignInError::Moved { .. }), "{refused}");
@@ -39,18 +39,18 @@ async fn a_configured_client_is_shown_to_no_other_authorization_server() {
         assert!(failure.contains("/tenant-1"), "{failure}");
     }
     assert_eq!(peer.count("POST /tenant-1"), 0);
-    // A person says that it is right.
+    // A person confirms the new authorization server.
     let credentials = place.open(&url, auth.clone()).await;
     let begun = credentials.begin(CALLBACK, SignInTrust::Anew).await;
     let brought = browse(&begun.unwrap().link).await;
     credentials.finish(brought).await.unwrap();
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
-    // From then on it is the new one that counts.
+    // From then on the new one is trusted.
     begin(&place.open(&url, auth.clone()).await).await.unwrap();
     peer.move_issuer();
     let refused = begin(&credentials).await.unwrap_err();
     assert!(matches!(refused, SignInError::Moved { .. }), "{refused}");
-    // Another client is another matter.
+    // Another client is not bound.
     let mut other = auth;
     other["client_id"] = "by-hand-2".into();
     begin(&place.open(&url, other).await).await.unwrap();
@@ -68,7 +68,7 @@ async fn the_authorization_server_of_the_configuration_is_the_only_one() {
     assert_eq!(credentials.view().issuer.as_deref(), Some(issuer.as_str()));
     assert_eq!(peer.count("POST /tenant-1"), 0);
     assert_eq!(peer.count("POST /tenant-0/token"), 1);
-    // Another in the configuration is another sign-in.
+    // Another issuer in the configuration is another sign-in.
     let mut moved = auth;
     moved["issuer"] = peer.issuer().into();
     let moved = place.open(&url, moved).await;
@@ -111,7 +111,7 @@ async fn metadata_in_the_name_of_another_count_for_nothing() {
         let (place, url) = (Place::new().await, peer.mcp_url());
         let credentials = place.open(&url, auth.clone()).await;
         sign_in(&credentials).await;
-        // The server was taken over: it names a document that says what it wants to be true.
+        // The server was taken over: it names a document with false claims.
         evil.pose_as(&peer.issuer());
         peer.name_issuer(&format!("http://{}/.well-known/forged", evil.authority()));
         peer.expire_access_tokens();
@@ -210,18 +210,18 @@ async fn giving_up_spares_a_sign_in_that_has_just_ended() {
         .as_mut()
         .unwrap()
         .after_refusal = true;
-    // A request is refused for good while another talk has its turn.
-    let mut talk = credentials.inner.turn.lock().await;
+    // A request is permanently refused while another exchange runs.
+    let mut dialog = credentials.inner.turn.lock().await;
     let mut refused = Box::pin(credentials.refused(Some(&old), 401, None));
     let early = timeout(Duration::from_millis(20), &mut refused).await;
     assert!(early.is_err(), "it waits for its turn");
-    // Meanwhile a person has signed in anew.
+    // Meanwhile a person has signed in again.
     let second = place.open(&url, auto()).await;
     sign_in(&second).await;
     let kept = second.inner.turn.lock().await.kept.clone().unwrap();
     credentials.inner.held().take(&kept.stored);
-    talk.kept = Some(kept);
-    drop(talk);
+    dialog.kept = Some(kept);
+    drop(dialog);
     assert_eq!(refused.await.unwrap(), Retry::Now);
     assert_eq!(credentials.view().state, SignInState::SignedIn);
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
@@ -249,7 +249,7 @@ async fn tokens_are_hidden_from_the_moment_they_are_known() {
     };
     assert_eq!(given(&peer).len(), 3, "a client's secret and two tokens");
     assert!(given(&peer).iter().all(|secret| hidden(&place, secret)));
-    // Renewed ones, too, and what a restart takes up.
+    // Refreshed tokens, too, and those loaded after a restart.
     peer.expire_access_tokens();
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
     assert_eq!(given(&peer).len(), 5);
@@ -277,7 +277,7 @@ async fn a_client_that_was_forgotten_is_registered_anew() {
     peer.expire_access_tokens();
     let refused = call(&credentials, &url, "whoami").await.unwrap_err();
     assert!(refused.needs_person(), "{refused}");
-    // Neither in memory nor after a restart is it offered again.
+    // It is offered neither from memory nor after a restart.
     let restarted = place.open(&url, auto()).await;
     assert!(restarted.inner.turn.lock().await.client.is_none());
     sign_in(&credentials).await;
@@ -311,7 +311,7 @@ async fn a_client_whose_authorization_server_cannot_be_read_is_shown_to_nobody()
         };
         let refused = ask().await.unwrap_err();
         assert!(matches!(refused, SignInError::Sealed { .. }), "{refused}");
-        // It is read again, and then it is known that the server has moved.
+        // It is read again; then the gateway knows that the server has moved.
         place.store.put_sealed(&good).await.unwrap();
         let refused = ask().await.unwrap_err();
         assert!(matches!(refused, SignInError::Moved { .. }), "{refused}");
@@ -335,7 +335,7 @@ async fn metadata_without_a_name_count_for_nothing() {
             false => call(&credentials, &url, "whoami").await.map(drop),
         };
         let refused = refused.unwrap_err();
-        assert!(refused.to_string().contains("who it is"), "{refused}");
+        assert!(refused.to_string().contains("no `issuer`"), "{refused}");
     }
     assert!(evil.count("GET /.well-known/forged") > 0, "it was asked");
     assert_eq!(evil.count("POST "), 0);
@@ -346,7 +346,7 @@ async fn a_configured_authorization_server_needs_nothing_of_the_server() {
     let peer = AuthServer::start(knows_by_hand());
     let (place, url) = (Place::new().await, peer.mcp_url());
     let auth = by_hand(&peer, serde_json::json!({ "issuer": peer.issuer() }));
-    // Named is one that cannot be reached.
+    // The server names an authorization server that cannot be reached.
     peer.name_issuer("http://10.0.0.1/login");
     let lost = place.open(&url, auto()).await;
     let refused = begin(&lost).await.unwrap_err();

@@ -1,9 +1,9 @@
-//! The master key: 32 bytes that were given (by a file, a variable or a command), or those of
-//! `data.key` in the data folder, which is made when it is first needed.
+//! The master key: 32 bytes from a file, a variable or a command, or from `data.key` in the data
+//! folder, which is created when first needed.
 //!
-//! The store remembers the id of the key that its values are sealed with. With another key, or none,
-//! nothing is opened and nothing is sealed (fault K6); no second key is ever made beside sealed values.
-//! Entry points: [`MasterKey`] and [`KeyRing::key`].
+//! The store remembers the id of the key that its values are sealed with. With another key, or
+//! none, nothing is opened or sealed (fault K6); no second key is ever created beside sealed
+//! values. Entry points: [`MasterKey`] and [`KeyRing::key`].
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -11,7 +11,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -26,39 +25,39 @@ use zeroize::Zeroizing;
 
 use crate::random::random;
 
-/// The key's file in the data folder.
+/// The key file in the data folder.
 pub(crate) const FILE: &str = "data.key";
-/// The key that takes its place once everything is sealed with it.
+/// The new key during a change of keys; replaces `data.key` once everything is sealed with it.
 pub(crate) const NEXT_FILE: &str = "data.key.next";
 const KEY_BYTES: usize = 32;
 
-/// Why nothing can be sealed or opened.
+/// Why the vault cannot seal or open values.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    /// The key's file cannot be used.
+    /// The key file cannot be used.
     #[error("the key file `{path}` cannot be used")]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// There is no key, but values that were sealed with one.
+    /// Values are sealed, but there is no key.
     #[error("the master key is missing: stored secrets need the key with the id {needed}")]
     Missing {
         /// The id of that key.
         needed: String,
     },
-    /// The key is not the one that values were sealed with.
+    /// Values are sealed with another key.
     #[error("the master key is the wrong one: its id is {found}, stored secrets need {needed}")]
     Wrong {
         /// The id of the key they need.
         needed: String,
-        /// The id of the key there is.
+        /// The id of the current key.
         found: String,
     },
-    /// A value was changed or moved: it does not open at its place.
+    /// A value was changed or moved, so it cannot be opened.
     #[error("a stored secret cannot be decrypted: it was changed or moved")]
     Sealed,
     /// The store failed.
@@ -108,7 +107,7 @@ impl Diagnose for VaultError {
 pub struct MasterKey(Zeroizing<[u8; KEY_BYTES]>);
 
 impl MasterKey {
-    /// Reads a key from 32 bytes, or from their text in hexadecimal digits or base64.
+    /// Reads a key from 32 raw bytes, hexadecimal digits or base64.
     pub fn read(content: &[u8]) -> Option<Self> {
         if let Ok(bytes) = content.try_into() {
             return Some(Self(Zeroizing::new(bytes)));
@@ -123,17 +122,17 @@ impl MasterKey {
         Some(Self(Zeroizing::new(bytes.as_slice().try_into().ok()?)))
     }
 
-    /// Makes a new key.
+    /// Generates a new key.
     pub fn random() -> Self {
         Self(Zeroizing::new(random()))
     }
 
-    /// Returns the key as hexadecimal digits, for the one place that writes it down.
+    /// Returns the key in hexadecimal digits, for writing the key file.
     pub fn to_hex(&self) -> Zeroizing<String> {
         Zeroizing::new(hex(&*self.0))
     }
 
-    /// Returns the id, which may be shown.
+    /// Returns the id, which is not secret.
     pub fn id(&self) -> String {
         hex(&Sha256::digest(*self.0)[..8])
     }
@@ -144,7 +143,7 @@ impl MasterKey {
         read_file(&path).map_err(|source| VaultError::File { path, source })
     }
 
-    /// Writes a key to a file that only its owner can read; a half-written one never gets the name.
+    /// Writes a key to a file that only its owner can read. The write is atomic.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let fresh = path.with_extension("key.new");
         let mut made = OpenOptions::new()
@@ -169,7 +168,7 @@ impl fmt::Debug for MasterKey {
 pub(super) struct Key {
     pub(super) cipher: XChaCha20Poly1305,
     pub(super) id: String,
-    /// What fingerprints are keyed with.
+    /// The key of fingerprints.
     prints: Zeroizing<[u8; 32]>,
 }
 
@@ -187,7 +186,7 @@ impl Key {
         hex(&hmac(&self.prints, secret.as_bytes())[..8])
     }
 
-    /// The error of a value that needs another key.
+    /// Returns the error for a value that needs another key.
     pub(super) fn not(&self, needed: &str) -> VaultError {
         VaultError::Wrong {
             needed: needed.to_owned(),
@@ -196,15 +195,14 @@ impl Key {
     }
 }
 
-/// The key of a data folder, found when it is first needed, so that a gateway without secrets has none.
+/// The key of a data folder, loaded when first needed; a gateway without secrets has none.
 pub(super) struct KeyRing {
     folder: PathBuf,
     given: Option<MasterKey>,
     /// The id of the key that the store needs, if it has sealed values.
     needed: Mutex<Option<String>>,
     key: OnceLock<Key>,
-    /// Whether the store knows the key.
-    is_known: AtomicBool,
+    /// Whether the store has recorded the key's id.
     /// One at a time reads or makes it.
     making: Mutex<()>,
 }
@@ -216,16 +214,15 @@ impl KeyRing {
             given,
             needed: Mutex::default(),
             key: OnceLock::new(),
-            is_known: AtomicBool::new(false),
             making: Mutex::new(()),
         }
     }
 
-    /// Asks the store which key it needs, and ends a change of the key that was cut off.
+    /// Reads which key the store needs, and completes an interrupted change of keys.
     pub(super) async fn prepare(&self, store: &Store) -> Result<(), VaultError> {
         let needed = match store.master_key().await? {
             Some(id) => Some(id),
-            // Sealed by an earlier release, which noted the key with each value only.
+            // An earlier release recorded the key with each value only.
             None => {
                 let rows = store.all_sealed().await?;
                 rows.into_iter().next().map(|row| row.key_id)
@@ -237,7 +234,7 @@ impl KeyRing {
             source,
         };
         if let Some(key) = read_file(&next).map_err(file_error)? {
-            // The store is changed in one transaction: it needs the one or the other.
+            // The store changes in one transaction, so it needs either the old or the new key.
             if needed.as_deref() == Some(key.id().as_str()) {
                 std::fs::rename(&next, self.folder.join(FILE)).map_err(file_error)?;
             } else {
@@ -245,7 +242,7 @@ impl KeyRing {
             }
         }
         if needed.is_none() && store.has_sealed().await? {
-            // Only environments were sealed, without an id: with which key is seen when they are opened.
+            // Only environments were sealed, without a key id; opening them shows which key it was.
             *self.needed.lock() = Some(UNKNOWN.to_owned());
             return Ok(());
         }
@@ -253,20 +250,19 @@ impl KeyRing {
         Ok(())
     }
 
-    /// Makes sure that the store knows the key, before anything is sealed with it.
+    /// Records the key in the store before any value is sealed with it.
     pub(super) async fn take_up(&self, store: &Store) -> Result<(), VaultError> {
         let key = self.key()?;
-        if self.is_known.load(Ordering::Acquire) {
-            return Ok(());
+        // Asked each time: the key may have been changed beside a gateway that shares the store.
+        let mut known = store.master_key().await?;
+        if known.is_none() {
+            store.put_master_key(&key.id).await?;
+            // Another gateway may have been faster.
+            known = store.master_key().await?;
         }
-        store.put_master_key(&key.id).await?;
-        // Another gateway that shares the store may have been faster.
-        match store.master_key().await? {
+        match known {
             Some(id) if id != key.id => Err(key.not(&id)),
-            _ => {
-                self.is_known.store(true, Ordering::Release);
-                Ok(())
-            }
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -290,8 +286,8 @@ impl KeyRing {
         }
     }
 
-    /// Reads the key of the folder, or makes one if nothing was sealed yet. The folder is ours alone, so
-    /// that nobody else makes one meanwhile.
+    /// Reads the key of the folder, or creates one if no value was sealed yet. The folder is
+    /// locked, so no other process creates one at the same time.
     fn of_folder(&self, needed: Option<&str>) -> Result<MasterKey, VaultError> {
         if let Some(key) = MasterKey::of_folder(&self.folder)? {
             return Ok(key);
@@ -309,10 +305,10 @@ impl KeyRing {
     }
 }
 
-/// Stands for the id of a key that nobody noted.
+/// Stands for a key id that was not recorded.
 const UNKNOWN: &str = "(not noted)";
 
-/// Reads a key's file, if it is there.
+/// Reads a key file, if it exists.
 fn read_file(path: &Path) -> io::Result<Option<MasterKey>> {
     let file = match std::fs::File::open(path) {
         Ok(file) => file,

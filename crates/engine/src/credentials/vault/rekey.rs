@@ -1,8 +1,9 @@
-//! Encrypts everything in a store with another master key, or forgets what a lost key had sealed. For a
-//! data folder whose gateway is stopped. Entry points: [`rekey`] and [`forget_all`].
+//! Encrypts everything in a store with another master key, or deletes what a lost key had sealed.
+//! The gateway of the data folder must be stopped. Entry points: [`rekey`] and [`forget_all`].
 //!
-//! The store changes in one transaction, and remembers which key it needs. A key of the data folder is
-//! written beside the old one first and takes its place last; a start between the two ends that.
+//! The store changes in one transaction and records which key it needs. A new key of the data
+//! folder is first written beside the old one and replaces it last; the next start completes an
+//! interrupted change.
 
 use std::path::Path;
 
@@ -14,18 +15,18 @@ use zeroize::Zeroizing;
 use super::key::{FILE, Key, MasterKey, NEXT_FILE, VaultError};
 use super::{Vault, bound_row, decrypt, encrypt};
 
-/// What a change of the key did.
+/// The result of a change of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rekeyed {
-    /// How many secrets and tokens were encrypted anew.
+    /// How many secrets and tokens were encrypted again.
     pub values: usize,
-    /// How many registered servers were.
+    /// How many registered servers were encrypted again.
     pub servers: usize,
-    /// The id of the key that is in use now.
+    /// The id of the new key.
     pub key_id: String,
 }
 
-/// Encrypts everything with `new`; a new key of the data folder if it is not given.
+/// Encrypts everything with `new`, or with a new key of the data folder if it is `None`.
 pub(crate) async fn rekey(
     folder: &Path,
     store: &Store,
@@ -48,7 +49,7 @@ pub(crate) async fn rekey(
         let (nonce, ciphertext) = encrypt(&to.cipher, &plain, &bound)?;
         (row.nonce, row.ciphertext) = (nonce.to_vec(), ciphertext);
         row.key_id.clone_from(&to.id);
-        // Fingerprints are keyed, too; those of named secrets are made anew.
+        // Fingerprints depend on the key, too; those of named secrets are computed again.
         let print = row
             .scope
             .is_empty()
@@ -105,9 +106,9 @@ fn print_of(key: &Key, plain: &[u8]) -> Option<String> {
     Some(key.fingerprint(&value))
 }
 
-/// Removes everything that a lost key had sealed, so that a new one can be taken up; returns how many
-/// secrets and tokens went. What registered servers were given stays unreadable until they are
-/// registered again.
+/// Deletes everything that a lost key had sealed, so that a new key can be used; returns how many
+/// secrets and tokens were deleted. Secret fields of registered servers stay unreadable until the
+/// servers are registered again.
 pub(crate) async fn forget_all(
     folder: &Path,
     store: &Store,

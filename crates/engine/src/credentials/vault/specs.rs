@@ -1,6 +1,6 @@
-//! What registered servers are given, sealed in the store: rows hold names and ciphertext, memory holds
-//! values. Environments, headers, the client secret of a sign-in, and URLs, proxies and arguments that
-//! hold credentials. row 1.3, faults K4 and K6
+//! Encrypts the secret fields of registered servers: the store holds names and ciphertext, memory
+//! holds values. Covers environments, headers, the client secret of a sign-in, and URLs, proxies
+//! and arguments that contain credentials. row 1.3, faults K4 and K6
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,23 @@ use gantry_model::spec::{Launch, ServerSpec, Source};
 use super::key::VaultError;
 use super::{SEALED, Vault};
 
-/// A spec as it came out of the store.
+/// A spec read from the store.
 pub(crate) struct OpenedSpec {
     pub(crate) spec: ServerSpec,
-    /// What could not be opened, and why the first of it could not.
+    /// The fields that could not be opened, and the error of the first one.
     pub(crate) lost: Option<(Vec<String>, VaultError)>,
-    /// Whether something in it was stored in clear, as earlier releases did.
+    /// Whether a field was stored in plain text, as earlier releases did.
     pub(crate) is_clear: bool,
 }
 
 impl Vault {
-    /// Tells whether a spec has anything that is sealed.
+    /// Returns whether a spec has fields to seal.
     pub(crate) fn is_private(spec: &ServerSpec) -> bool {
         spec.source == Source::Api && !private(&spec.launch).is_empty()
     }
 
-    /// Seals what a registered server is given; what files and Gantry itself bring is not stored.
+    /// Seals the secret fields of a registered server; specs from files and built-in servers are
+    /// not stored.
     pub(crate) fn seal_spec(&self, mut spec: ServerSpec) -> Result<ServerSpec, VaultError> {
         if spec.source != Source::Api {
             return Ok(spec);
@@ -39,7 +40,7 @@ impl Vault {
         Ok(spec)
     }
 
-    /// Opens what was sealed. What cannot be opened is left empty and named.
+    /// Opens the sealed fields. Fields that cannot be opened are left empty and listed.
     pub(crate) fn open_spec(&self, mut spec: ServerSpec) -> OpenedSpec {
         let name = spec.name.clone();
         let (mut lost, mut why, mut sealed) = (Vec::new(), None, BTreeSet::new());
@@ -71,7 +72,8 @@ impl Vault {
     }
 }
 
-/// Returns every text of a launch that may have to be sealed, by field; a variable by its bare name.
+/// Returns every field of a launch that may have to be sealed, by name; a variable by its bare
+/// name.
 fn fields(launch: &mut Launch) -> Vec<(String, &mut String)> {
     match launch {
         Launch::Process(process) => {
@@ -102,8 +104,8 @@ fn arguments(args: &mut [String]) -> impl Iterator<Item = (String, &mut String)>
     args.map(|(place, value)| (format!("args[{place}]"), value))
 }
 
-/// Returns the fields that hold something private: every variable and header, and of the others those
-/// with a credential in them.
+/// Returns the secret fields: every variable and header, and other fields that contain a
+/// credential.
 fn private(launch: &Launch) -> BTreeSet<String> {
     let program = |env: &BTreeMap<String, String>, args: &[String]| {
         let secrets = secret_arguments(args).into_iter().enumerate();
@@ -120,7 +122,7 @@ fn private(launch: &Launch) -> BTreeSet<String> {
             let secret = secret.map(|_| "auth.client_secret".to_owned());
             let proxy = remote.proxy.as_deref().and_then(userinfo);
             let proxy = proxy.map(|_| "proxy".to_owned());
-            // A query may hold a key.
+            // A query may contain a key.
             let url = remote.url.contains('?') || userinfo(&remote.url).is_some();
             let url = url.then(|| "url".to_owned());
             headers.chain(secret).chain(proxy).chain(url).collect()
@@ -165,7 +167,7 @@ mod tests {
             // As an earlier release stored it.
             let clear = vault.open_spec(spec.clone());
             assert!(clear.is_clear && clear.lost.is_none());
-            // Under another name nothing opens, and nothing of it is shown.
+            // Under another server name nothing opens, and nothing is shown.
             let mut moved = stored;
             moved.name = "b".parse().unwrap();
             let moved = vault.open_spec(moved);

@@ -1,4 +1,4 @@
-//! The control of a hosted instance: its tree, and everything that lives as long as it.
+//! The control of a hosted instance: its process tree, and everything with the same lifetime.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tokio::task::JoinSet;
 use crate::disk::Place;
 use crate::driver::{Control, ExitStatus};
 
-/// A hosted instance. Dropping it kills it and ends what was forwarded to it.
+/// A hosted instance. Dropping it kills it and stops its forwarders.
 pub(super) struct HostedControl {
     tree: Tree,
-    /// Says why the server has to stop, once it has to.
+    /// Receives the reason why the server has to stop.
     over: watch::Receiver<Option<String>>,
     stopped: Option<String>,
     tasks: JoinSet<()>,
-    /// After the tree: what the instance uses.
+    /// Dropped after the tree: marks the place as in use.
     _used: Arc<()>,
     _place: Arc<Place>,
     _held: Box<dyn Send>,

@@ -1,37 +1,37 @@
-//! Which isolation a server runs in, and what it refuses to run without. Decides only. row 1.18
+//! Chooses the isolation of a server, and checks the required minimum. Only decides. row 1.18
 
 use gantry_model::spec::{NetworkGrant, Provider, Rung};
 use gantry_sandbox::{PromiseState, Report};
 
-/// Why a server does not start in the isolation there is.
+/// Why a server does not start in the available isolation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FloorError {
-    /// The provider that was asked for is not there.
+    /// The requested provider is not available.
     #[error("provider_unavailable: `{provider}`: {why}")]
     Unavailable { provider: &'static str, why: String },
-    /// The best that the host has is below what the spec demands.
-    #[error("isolation_floor: `{floor}` is demanded, and this host has only `{best}` ({why})")]
+    /// The best available isolation is below the required one.
+    #[error("isolation_floor: `{floor}` is required, but this host has only `{best}` ({why})")]
     Below {
         floor: &'static str,
         best: &'static str,
         why: String,
     },
-    /// A protection that the isolation is made of does not hold.
-    #[error("isolation_floor: `{provider}` is not whole on this host: {missing}")]
+    /// A protection that belongs to the isolation is not enforced.
+    #[error("isolation_floor: `{provider}` is incomplete on this host: {missing}")]
     NotWhole {
         provider: &'static str,
         missing: String,
     },
 }
 
-/// Which rungs this host has; of each why not.
+/// The isolation levels of this host; for each missing one, why.
 #[derive(Debug, Clone)]
 pub(crate) struct Rungs {
     pub(crate) gvisor: Result<String, String>,
     pub(crate) namespaces: Result<String, String>,
 }
 
-/// What there is no driver for yet.
+/// The reason for a level without a driver.
 const NO_DRIVER: &str = "this release has no driver for it";
 
 impl Rungs {
@@ -45,7 +45,7 @@ impl Rungs {
     }
 }
 
-/// Chooses the rung of an image, and says why.
+/// Chooses the isolation level of an image, with the reason.
 pub(crate) fn choose(
     provider: Provider,
     floor: Option<Rung>,
@@ -72,7 +72,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Takes the first rung that the host has; the reason says why not one above it.
+/// Returns the strongest available level; the reason says why no stronger one was chosen.
 fn ladder(rungs: &Rungs) -> Result<(Rung, String), FloorError> {
     let mut missing = Vec::new();
     for rung in Rung::LADDER {
@@ -93,7 +93,7 @@ fn ladder(rungs: &Rungs) -> Result<(Rung, String), FloorError> {
     })
 }
 
-/// What every hosted tree rests on, whatever the limits are.
+/// The protections that every hosted tree needs, whatever its limits are.
 const PILLARS: [&str; 6] = [
     "tree",
     "root",
@@ -103,8 +103,8 @@ const PILLARS: [&str; 6] = [
     "privileges",
 ];
 
-/// Refuses an instance in which a protection does not hold that its isolation is made of. The sandbox
-/// has refused before anything ran; this is the same asked of what it reports.
+/// Refuses an instance if its report lacks a protection of its isolation level. The sandbox has
+/// already checked this before the start; this verifies the result.
 pub(super) fn check_report(
     report: &Report,
     provider: &'static str,

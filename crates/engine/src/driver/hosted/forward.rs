@@ -1,18 +1,20 @@
-//! Connections into and out of an instance's own network namespace: the socket of ours behind which an
-//! HTTP server is reached, the loopback port that a registration publishes, the listeners of egress.
-//! The init of the instance makes the sockets inside; here they are joined to ours.
+//! Connections into and out of an instance's network namespace: the Unix socket that forwards to an
+//! HTTP server, the published loopback port, the egress listeners. The init of the instance creates
+//! the sockets inside; this module connects them to the gateway's.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdUnixListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gantry_sandbox::{Inside, Network, Tree};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -21,25 +23,25 @@ use tracing::debug;
 use crate::driver::DriverError;
 use crate::egress::Egress;
 
-/// How many connections to one server are carried at a time.
+/// The most concurrent connections to one server.
 const CONNECTIONS: usize = 256;
 /// How long a server may take until it listens.
 const LISTENS: Duration = Duration::from_secs(60);
-/// How often it is tried until then.
+/// The retry interval until then.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
-/// How long accepting waits after it failed.
+/// The pause after a failed accept.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// The way to the ports of an instance.
+/// How the ports of an instance are reached.
 #[derive(Clone)]
-pub(super) enum Way {
-    /// Sockets that its init makes.
+pub(super) enum Dialer {
+    /// Through sockets that its init creates.
     Inside(Inside),
-    /// It has the network of this host.
+    /// Directly: it uses the host's network.
     Host,
 }
 
-impl Way {
+impl Dialer {
     pub(super) fn new(tree: &Tree, network: Network) -> Self {
         match network {
             Network::Full => Self::Host,
@@ -47,7 +49,7 @@ impl Way {
         }
     }
 
-    /// Connects to a port inside; waits for a server that does not listen yet.
+    /// Connects to a port inside; waits until the server listens.
     async fn dial(&self, port: u16) -> io::Result<TcpStream> {
         let until = Instant::now() + LISTENS;
         loop {
@@ -75,10 +77,10 @@ impl Way {
     }
 }
 
-/// Opens the socket behind which an HTTP server inside is reached, by this process alone.
+/// Opens the Unix socket that forwards to an HTTP server inside, for this process only.
 pub(super) fn open_socket(
     tasks: &mut JoinSet<()>,
-    way: Way,
+    dialer: Dialer,
     port: u16,
 ) -> Result<PathBuf, DriverError> {
     let random = u128::from_le_bytes(crate::random::random());
@@ -91,31 +93,17 @@ pub(super) fn open_socket(
         });
     let listener = listener.map_err(DriverError::new)?;
     let own = i32::try_from(std::process::id()).ok();
-    tasks.spawn(async move {
-        let permits = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut connections = JoinSet::new();
-        loop {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(AFTER_FAILURE).await;
-                continue;
-            };
-            // The name is known to whoever may read a list of sockets; only we may use it.
-            let is_own = stream.peer_cred().is_ok_and(|peer| peer.pid() == own);
-            if is_own {
-                let way = way.clone();
-                connections.spawn(async move {
-                    carry(stream, &way, port).await;
-                    drop(permit);
-                });
-            }
-            while connections.try_join_next().is_some() {}
-        }
-    });
+    // Other users may see the name in a list of sockets, but only this process may connect.
+    let is_own = move |stream: &UnixStream| stream.peer_cred().is_ok_and(|peer| peer.pid() == own);
+    let accept = move |context: &mut Context<'_>| {
+        let accepted = listener.poll_accept(context);
+        accepted.map_ok(|(stream, _)| Some(stream).filter(is_own))
+    };
+    tasks.spawn(forward(accept, dialer, port));
     Ok(PathBuf::from(format!("\0{name}")))
 }
 
-/// Takes a loopback port of this machine; returns the address as shown, too.
+/// Binds a loopback port of this machine; also returns the address as text.
 pub(super) async fn publish(port: u16) -> Result<(TcpListener, String), DriverError> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
     let listener =
@@ -123,28 +111,43 @@ pub(super) async fn publish(port: u16) -> Result<(TcpListener, String), DriverEr
     Ok((listener, format!("127.0.0.1:{port}")))
 }
 
-/// Carries every connection of a published port to the server.
-pub(super) async fn published(listener: TcpListener, way: Way, port: u16) {
+/// Forwards every connection of a published port to the server.
+pub(super) async fn published(listener: TcpListener, dialer: Dialer, port: u16) {
+    let accept = |context: &mut Context<'_>| {
+        let accepted = listener.poll_accept(context);
+        accepted.map_ok(|(stream, _)| Some(stream))
+    };
+    forward(accept, dialer, port).await;
+}
+
+/// Forwards every accepted connection to a port of the server; `None` is one that was refused.
+async fn forward<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    mut accept: impl FnMut(&mut Context<'_>) -> Poll<io::Result<Option<S>>>,
+    dialer: Dialer,
+    port: u16,
+) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await;
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(AFTER_FAILURE).await;
-            continue;
-        };
-        let way = way.clone();
-        connections.spawn(async move {
-            carry(stream, &way, port).await;
-            drop(permit);
-        });
+        match poll_fn(&mut accept).await {
+            Ok(Some(stream)) => {
+                let dialer = dialer.clone();
+                connections.spawn(async move {
+                    carry(stream, &dialer, port).await;
+                    drop(permit);
+                });
+            }
+            Ok(None) => {}
+            Err(_) => tokio::time::sleep(AFTER_FAILURE).await,
+        }
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn carry(mut from: impl AsyncRead + AsyncWrite + Unpin, way: &Way, port: u16) {
+async fn carry(mut from: impl AsyncRead + AsyncWrite + Unpin, dialer: &Dialer, port: u16) {
     let carried = async {
-        let mut to = way.dial(port).await?;
+        let mut to = dialer.dial(port).await?;
         copy_bidirectional(&mut from, &mut to).await
     };
     if let Err(error) = carried.await {
@@ -152,7 +155,7 @@ async fn carry(mut from: impl AsyncRead + AsyncWrite + Unpin, way: &Way, port: u
     }
 }
 
-/// Has the init listen inside for the proxy and every destination.
+/// Has the init listen inside for the proxy and for every destination.
 pub(super) async fn open_egress(
     tasks: &mut JoinSet<()>,
     inside: &Inside,

@@ -1,16 +1,16 @@
-//! gVisor on this host: where it is, and what the sandbox proved of it by running something in it.
+//! gVisor on this host: its location, and the sandbox's proof that it works.
 
 use gantry_sandbox::{GVisor, Sandbox};
 
 use super::on_path;
 
-/// Where `runsc` is looked for.
+/// The location of `runsc`.
 pub(crate) struct Gvisor {
     path: String,
 }
 
 impl Gvisor {
-    /// Looks for it along the gateway's search path and where administrators put programs.
+    /// Searches the gateway's `PATH` and the usual system folders.
     pub(super) fn find(environment: &[(String, String)]) -> Self {
         let own = environment.iter().find(|(name, _)| name == "PATH");
         let own = own.map_or("", |(_, path)| path.as_str());
@@ -19,7 +19,7 @@ impl Gvisor {
         }
     }
 
-    /// Returns the program and how it was proved, or why it cannot be used.
+    /// Returns the program and a description of its proof, or why it cannot be used.
     pub(crate) async fn prove(&self, sandbox: &Sandbox) -> Result<(GVisor, String), String> {
         let Some(program) = on_path("runsc", &self.path) else {
             return Err("`runsc` is not on the gateway's PATH".to_owned());

@@ -1,5 +1,5 @@
-//! What is shown of a hosted instance: its isolation, its limits, and what the host offers, from what the
-//! sandbox says.
+//! Converts the sandbox's reports for display: the isolation and limits of a hosted instance, and
+//! what the host supports.
 
 use gantry_model::spec::{EgressRule, NetworkGrant};
 use gantry_sandbox::{Command, Network, Report, Sandbox};
@@ -9,7 +9,7 @@ use crate::driver::{
     HostFact, HostReport, IsolationReport, LimitReport, LimitValue, Promise, PromiseState,
 };
 
-/// Returns the isolation as the engine shows it: what the sandbox did, the disk, and open doors.
+/// Returns the isolation for display: the sandbox's promises, the disk, and allowed network access.
 pub(super) fn isolation(
     report: &Report,
     start: &HostedStart<'_>,
@@ -55,7 +55,7 @@ pub(super) fn isolation(
 }
 
 impl IsolationReport {
-    /// Puts a promise in the place of the one of its name, or behind all.
+    /// Replaces the promise of the same name, or appends it.
     fn set(&mut self, promise: Promise) {
         let mut known = self.promises.iter_mut();
         match known.find(|known| known.name == promise.name) {
@@ -65,7 +65,7 @@ impl IsolationReport {
     }
 }
 
-/// Returns each limit with whether it is enforced, as the isolation has it.
+/// Returns each limit, and whether it is enforced according to the isolation report.
 pub(super) fn limit_reports(
     isolation: &IsolationReport,
     start: &HostedStart<'_>,
@@ -91,7 +91,7 @@ pub(super) fn limit_reports(
     reports.collect()
 }
 
-/// Returns the sandbox's promises as the engine's.
+/// Converts the sandbox's promises.
 pub(in crate::driver) fn promises(report: &Report) -> Vec<Promise> {
     let promises = report.promises.iter().map(|promise| Promise {
         name: promise.name,
@@ -105,7 +105,7 @@ pub(in crate::driver) fn promises(report: &Report) -> Vec<Promise> {
     promises.collect()
 }
 
-/// Returns what the host offers, as the engine shows it.
+/// Converts the sandbox's host report.
 pub(in crate::driver) fn host_report(sandbox: &Sandbox) -> HostReport {
     let facts = sandbox.host().facts.iter().map(|fact| HostFact {
         name: fact.name,

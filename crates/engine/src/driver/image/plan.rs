@@ -1,4 +1,4 @@
-//! What an image is run with: its own configuration, and what the spec says instead. Decides only.
+//! The parameters of running an image: its own configuration, overridden by the spec. Only decides.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,18 +11,18 @@ use crate::driver::hosted::PATH;
 /// Why an image cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PlanError {
-    /// Nothing says what to run.
+    /// Neither the image nor the spec names a program.
     #[error("the image names no program; give the server an `entrypoint`")]
     NoProgram,
-    /// The user is none.
+    /// The user is invalid.
     #[error(transparent)]
     User(#[from] gantry_sandbox::ImageUserError),
-    /// A path of the image's own configuration cannot be used.
+    /// A volume in the image's configuration is invalid.
     #[error("the image's volume `{0}` is not a folder that can be mounted")]
     Volume(String),
 }
 
-/// What an image is run with.
+/// The parameters of running an image.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) program: String,
@@ -30,11 +30,11 @@ pub(super) struct Plan {
     pub(super) env: Vec<(String, String)>,
     pub(super) cwd: PathBuf,
     pub(super) user: Option<ImageUser>,
-    /// The spec's, and those that the image asks for; outer before inner.
+    /// The volumes of the spec and of the image; outer before inner.
     pub(super) volumes: Vec<PathBuf>,
 }
 
-/// Folders of every root that are the init's to make.
+/// Folders of every root that the init creates.
 const SYSTEM: [&str; 3] = ["/proc", "/dev", "/sys"];
 
 impl Plan {
@@ -94,7 +94,7 @@ fn volumes(launch: &ImageLaunch, config: &ImageConfig) -> Result<Vec<PathBuf>, P
     Ok(volumes)
 }
 
-/// Returns a path of the image's without detours, if it is a folder of its own that can be mounted.
+/// Returns a normalized path of the image if it can be a mount point.
 fn normal(path: &str) -> Option<PathBuf> {
     let mut normal = PathBuf::from("/");
     let mut parts = Path::new(path).components();

@@ -1,5 +1,5 @@
-//! Gets the image of a start: from the store, or pulled, with its progress told. A tag keeps the digest
-//! that it had first, unless the spec asks otherwise. fault C6
+//! Gets the image for a start: from the store, or by a pull with progress reports. A tag keeps its
+//! first digest unless the spec says otherwise. fault C6
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use tracing::warn;
 use crate::driver::{DriverError, StartRequest};
 use crate::image_store::Images;
 
-/// Whose image it is.
+/// The image of a start.
 pub(super) struct Wanted<'a> {
-    /// The server is of the person's own project, whose imports and whose client's credentials it may
-    /// use.
+    /// Whether the server belongs to the user's own project, which may use imported images and the
+    /// credentials of the user's container client.
     pub(super) is_own: bool,
-    /// The digest with which the server was ready before, if it was registered with the same name.
+    /// The digest with which the server was last ready, if its image reference is unchanged.
     pub(super) pinned: Option<String>,
     pub(super) launch: &'a ImageLaunch,
 }
@@ -30,14 +30,14 @@ pub(super) async fn record(
     let launch = wanted.launch;
     let mut reference: ImageReference = launch.image.parse().map_err(DriverError::new)?;
     let asks = launch.pull == Pull::Always;
-    // A server keeps its image, whoever moves the tag, until its spec asks for the newest.
+    // A server keeps its image even if the tag moves, until its spec asks for the newest.
     let pinned = wanted.pinned.and_then(|digest| digest.parse().ok());
     if let Some(digest) = pinned.filter(|_| !asks && reference.digest().is_none()) {
         reference = reference.pinned(digest);
     }
     let known = images.find(&reference).await.map_err(DriverError::new)?;
     let known = match known {
-        // Another project's image is used only by who could pull it as well.
+        // An image pulled by another project is used only if this project could pull it as well.
         Some(record) if !wanted.is_own && reference.digest().is_none() && !asks => {
             confirmed(images, request, &reference, record).await?
         }
@@ -53,7 +53,8 @@ pub(super) async fn record(
         (Pull::Missing | Pull::Always, None) => pull(images, is_own, request, &reference).await,
         (Pull::Always, Some(record)) => match pull(images, is_own, request, &reference).await {
             Ok(record) => Ok(record),
-            // A registry that is away does not keep a server of one's own down that can run.
+            // If the registry is unreachable, a server of the user's own project runs the stored
+            // image.
             Err(error) if is_own && !request.stop.is_cancelled() => {
                 let why = gantry_model::diagnose::chain(&error);
                 warn!(image = %reference, why, "the image that is there is used");
@@ -64,8 +65,8 @@ pub(super) async fn record(
     }
 }
 
-/// Returns a record that somebody else pulled or imported, if the registry shows the same image to this
-/// project, too.
+/// Returns a record that another project pulled or imported, if the registry returns the same image
+/// to this project.
 async fn confirmed(
     images: &Images,
     request: &StartRequest<'_>,
@@ -102,7 +103,7 @@ async fn pull(
     Ok(record)
 }
 
-/// How far a pull is, over all layers.
+/// The progress of a pull, over all layers.
 #[derive(Debug, Default)]
 struct Pulling {
     layers: usize,
@@ -112,7 +113,7 @@ struct Pulling {
 }
 
 impl Pulling {
-    /// Takes what happened; returns how far the pull is, in words, if that changed.
+    /// Handles an event; returns the progress as text if it changed.
     fn note(&mut self, progress: &Progress) -> Option<String> {
         match progress {
             Progress::Resolved { layers, bytes, .. } => {

@@ -142,7 +142,7 @@ fn files(programs: &[&str]) -> BTreeSet<PathBuf> {
     files
 }
 
-/// Starts the image, which must end well, and returns what it prints.
+/// Starts the image, which must exit successfully, and returns its output.
 async fn printed(world: ImageWorld, launch: impl FnOnce(&mut ImageLaunch)) -> String {
     let mut spec = world.spec(Act::Echo);
     if let Launch::Image(image) = &mut spec.launch {
@@ -176,7 +176,7 @@ async fn an_image_sees_its_own_root_and_nothing_of_the_host() {
     }
 }
 
-/// Returns the rungs of images that this host has.
+/// Returns the isolation levels for images on this host.
 async fn providers() -> Vec<Provider> {
     let hosted = ImageWorld::new(Provider::Gvisor).await.hosted();
     let gvisor = hosted.gvisor.prove(&hosted.sandbox).await;

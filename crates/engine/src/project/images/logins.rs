@@ -1,5 +1,5 @@
-//! The credentials that a project has for image registries, as administrators give and remove them. Each
-//! change is on record before its effect, without the secret. Entry point: [`Project::log_in`].
+//! A project's credentials for image registries, for administrators. Each change is recorded before
+//! its effect, without the secret. Entry point: [`Project::log_in`].
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ impl Project {
         Ok(self.machine.images.logins(self.name()).await?)
     }
 
-    /// Keeps credentials for a registry, sealed; they are shown to that registry and its token server when
-    /// an image of it is pulled.
+    /// Stores credentials for a registry, encrypted; they are sent to that registry and its token
+    /// server when an image is pulled.
     pub async fn log_in(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -43,7 +43,7 @@ impl Project {
         .await
     }
 
-    /// Forgets the credentials of a registry.
+    /// Removes the credentials of a registry.
     pub async fn log_out(
         self: &Arc<Self>,
         by: impl Into<Actor>,

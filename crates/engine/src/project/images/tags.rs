@@ -1,6 +1,6 @@
-//! Images that changed under their tag: registries are asked what the tags of the project's servers are
-//! now, which changes nothing; who wants the new image has it pulled and the server restarted with it.
-//! fault C6. Entry points: [`Project::check_tags`] and [`Project::restart_with_newest`].
+//! Images that changed under their tag: checks the current state of the tags of the project's
+//! servers, which changes nothing; on request, the new image is pulled and the server restarted
+//! with it. fault C6. Entry points: [`Project::check_tags`] and [`Project::restart_with_newest`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::error::EngineError;
 use crate::project::Project;
 use crate::view::ServerView;
 
-/// How many registries are asked at a time.
+/// How many registries are checked at a time.
 const AT_ONCE: usize = 4;
-/// How long one of them may take.
+/// Time limit of one check.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a registry says of the tag of one server's image.
+/// The state of the tag of one server's image.
 #[derive(Debug, Clone)]
 pub struct TagCheck {
     /// The server.
@@ -34,12 +34,12 @@ pub struct TagCheck {
     pub image: String,
     /// The digest that the server runs, or would run.
     pub digest: String,
-    /// What the tag is now, or why that is not known.
+    /// The tag's current digest, or why it is unknown.
     pub tag: Result<String, String>,
 }
 
 impl TagCheck {
-    /// Tells whether the tag points to another image.
+    /// Returns whether the tag points to another image.
     pub fn is_changed(&self) -> bool {
         self.tag.as_ref().is_ok_and(|tag| *tag != self.digest)
     }
@@ -54,13 +54,13 @@ struct Tagged {
 }
 
 impl Project {
-    /// Asks the registries what the tags of the servers' images are now. Images that are named by their
-    /// digest, were imported, or are never pulled are not asked for.
+    /// Checks the tags of the servers' images at their registries. Skips images that are named by
+    /// their digest, were imported, or are never pulled.
     pub async fn check_tags(&self, stop: &CancellationToken) -> Vec<TagCheck> {
         let tagged = self.tagged().await;
         let named: HashSet<_> = tagged.iter().map(|one| one.reference.clone()).collect();
         self.machine.images.keep_tags(self.name(), &named);
-        // Each image is asked for once, and all servers that have it are told.
+        // Each image is checked once for all servers that use it.
         let asking = named
             .into_iter()
             .map(|reference| Box::pin(self.ask(reference, stop)));
@@ -104,7 +104,7 @@ impl Project {
         tagged
     }
 
-    /// Asks what an image's tag is now, and whether that is news.
+    /// Checks an image's tag, and whether the result is new.
     async fn ask(
         &self,
         reference: ImageReference,
@@ -124,7 +124,7 @@ impl Project {
         (reference, tag)
     }
 
-    /// Compares what a server runs with what its tag is now.
+    /// Compares the image of a server with the state of its tag.
     fn checked(&self, tagged: Tagged, answer: &Result<(String, bool), String>) -> TagCheck {
         if let Ok((tag, true)) = answer
             && *tag != tagged.digest
@@ -155,8 +155,8 @@ impl Project {
         events.report(server, EventKind::ImageChanged, detail);
     }
 
-    /// Pulls the image of a server, and restarts the server with what its tag is now. While it is pulled,
-    /// the server goes on; if that fails, it is left as it is.
+    /// Pulls the image of a server, and restarts the server with the current image of its tag. The
+    /// server keeps running during the pull; if that fails, nothing changes.
     pub async fn restart_with_newest(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -190,12 +190,12 @@ impl Project {
         self.restart(by, name.as_str()).await
     }
 
-    /// Has a registered server use this image from its next start on.
+    /// Makes a registered server use this image from its next start on.
     async fn pin(&self, server: &ServerName, digest: &str) -> Result<(), EngineError> {
         let store = &self.machine.store;
         let rows = store.workspaces(self.name()).await?;
         let Some(row) = rows.into_iter().find(|row| row.name == *server) else {
-            // A server of a file takes what the image's name was resolved to last.
+            // A server of a file uses the last pulled image of the name.
             return Ok(());
         };
         let instance = WorkspaceInstance {

@@ -1,4 +1,4 @@
-//! The sets of characters that patterns name.
+//! Character classes: the sets that patterns can name.
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
@@ -23,12 +23,12 @@ pub(super) fn any() -> ClassUnicode {
     set(&[('\0', char::MAX)])
 }
 
-/// Returns what `.` stands for: everything but a line break.
+/// Returns the set for `.`: everything but line breaks.
 pub(super) fn no_line_break() -> ClassUnicode {
     negated(set(&LINE_BREAKS))
 }
 
-/// Returns what `\d`, `\w`, `\s` and their opposites stand for.
+/// Returns the set for `\d`, `\w`, `\s` and their negations.
 pub(super) fn shorthand(letter: char) -> Option<ClassUnicode> {
     let plain = match letter.to_ascii_lowercase() {
         'd' => set(&[('0', '9')]),
@@ -43,7 +43,7 @@ pub(super) fn shorthand(letter: char) -> Option<ClassUnicode> {
     })
 }
 
-/// Returns the characters with a property of Unicode, as `\p{…}` names it.
+/// Returns the characters with a Unicode property, as in `\p{…}`.
 pub(super) fn property(name: &str) -> Result<ClassUnicode, PatternError> {
     let unknown = || PatternError::Unsupported(format!("\\p{{{name}}}"));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_=-: ".contains(c);
@@ -53,7 +53,7 @@ pub(super) fn property(name: &str) -> Result<ClassUnicode, PatternError> {
     let hir = regex_syntax::parse(&format!("\\p{{{name}}}")).map_err(|_| unknown())?;
     match hir.into_kind() {
         HirKind::Class(Class::Unicode(class)) => Ok(class),
-        // A property of one character alone is read as that character.
+        // A property of a single character is parsed as a literal.
         HirKind::Literal(literal) => {
             let text = std::str::from_utf8(&literal.0).ok();
             let character = text.and_then(|text| text.chars().next());
@@ -69,15 +69,15 @@ pub(super) fn property(name: &str) -> Result<ClassUnicode, PatternError> {
     }
 }
 
-/// Returns the opposite of a set.
+/// Returns the complement of a set.
 pub(super) fn negated(mut class: ClassUnicode) -> ClassUnicode {
     class.negate();
     class
 }
 
-/// Returns a set with the other letter case of each of its characters.
+/// Returns a set extended by the other letter case of each character.
 pub(super) fn folded(mut class: ClassUnicode) -> ClassUnicode {
-    // Fails only without the tables, and then nothing is folded.
+    // Fails only if the Unicode tables are missing; then case is not folded.
     drop(class.try_case_fold_simple());
     class
 }

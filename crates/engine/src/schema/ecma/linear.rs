@@ -1,13 +1,13 @@
-//! Writes a pattern out in the syntax of the linear engine, as far as that knows the same.
+//! Translates a pattern into the syntax of the linear engine, where that engine supports it.
 //!
-//! What is written is also valid ECMA-262 with the same meaning, wherever that is possible: names
-//! of members are matched by the library, which reads their patterns once more.
+//! The output is also valid ECMA-262 with the same meaning where possible: the library parses
+//! patterns of property names once more.
 
 use regex_syntax::hir::ClassUnicode;
 
 use super::{Assertion, Node, Regex};
 
-/// Returns the pattern for the linear engine; nothing if it needs more than that.
+/// Returns the pattern for the linear engine; `None` if it needs backtracking.
 pub(in crate::schema) fn linear(regex: &Regex) -> Option<String> {
     let mut out = String::new();
     write(&regex.root, &mut out)?;
@@ -30,7 +30,7 @@ fn write(node: &Node, out: &mut String) -> Option<()> {
             out.push(')');
         }
         Node::Capture(_, node) => write_group(node, out)?,
-        // Whether there is a match does not depend on what is tried first.
+        // Greedy or lazy makes no difference to whether there is a match.
         Node::Repeat { node, min, max, .. } => {
             write_group(node, out)?;
             match (min, max) {
@@ -43,7 +43,7 @@ fn write(node: &Node, out: &mut String) -> Option<()> {
         }
         Node::Assert(Assertion::Start) => out.push('^'),
         Node::Assert(Assertion::End) => out.push('$'),
-        // Letters are those of ASCII, as `\w` has them.
+        // ASCII word characters only, as in `\w`.
         Node::Assert(Assertion::Boundary) => out.push_str("(?-u:\\b)"),
         Node::Assert(
             Assertion::LastLineEnd

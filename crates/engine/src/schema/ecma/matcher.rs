@@ -1,19 +1,20 @@
-//! Runs a program over a text by backtracking. Every step is charged to the budget of the check, what
-//! can be tried again is bounded, and nothing recurses but look-arounds within look-arounds.
+//! Runs a program over a text by backtracking. Every step is charged to the budget of the check,
+//! the backtracking stack is bounded, and only nested look-arounds recurse.
 
 use super::Assertion;
 use super::program::{Instruction, Program, Set};
 use crate::schema::budget;
 
-/// Steps that are charged at once.
+/// Steps that are charged together.
 const STRIDE: u64 = 64;
-/// The most that is remembered for trying again; each takes memory.
+/// The most entries on the backtracking stack.
 const MOST_UNDONE: usize = 1 << 18;
-/// No position.
+/// Stands for no position.
 const NONE: usize = usize::MAX;
 
 impl Program {
-    /// Tells whether the pattern matches anywhere in a text; ends the check if that costs too much.
+    /// Returns whether the pattern matches anywhere in a text; ends the check if that costs too
+    /// much.
     pub(in crate::schema) fn is_match(&self, text: &str) -> bool {
         let mut matcher = Matcher {
             program: self,
@@ -29,21 +30,21 @@ impl Program {
     }
 }
 
-/// What is undone, newest first, when a way leads nowhere.
+/// An entry of the backtracking stack.
 enum Undo {
-    /// Goes on from another place.
+    /// Continues at another instruction.
     Branch {
         at: usize,
         position: usize,
     },
-    /// Takes one character less of a run, as long as there are more than the least.
+    /// Gives up one character of a greedy run, down to its minimum.
     Less {
         at: usize,
         position: usize,
         least: usize,
         back: bool,
     },
-    /// Takes one character more of a run.
+    /// Takes one more character in a lazy run.
     More {
         at: usize,
         position: usize,
@@ -64,9 +65,9 @@ enum Undo {
 struct Matcher<'m> {
     program: &'m Program,
     text: &'m str,
-    /// The ends of each group.
+    /// The start and end of each group.
     slots: Vec<usize>,
-    /// Of each repetition: the rounds that have begun, and where the last did.
+    /// For each repetition: the number of iterations begun, and where the last one began.
     counters: Vec<(u32, usize)>,
     undo: Vec<Undo>,
     steps: u64,
@@ -101,13 +102,13 @@ impl Matcher<'_> {
         self.undo.push(undo);
     }
 
-    /// Returns the character at a position and where the next begins.
+    /// Returns the character at a position and the position after it.
     fn after(&self, position: usize) -> Option<(char, usize)> {
         let character = self.text[position..].chars().next()?;
         Some((character, position + character.len_utf8()))
     }
 
-    /// Returns the character before a position and where it begins.
+    /// Returns the character before a position and the position where it begins.
     fn before(&self, position: usize) -> Option<(char, usize)> {
         let character = self.text[..position].chars().next_back()?;
         Some((character, position - character.len_utf8()))
@@ -126,8 +127,8 @@ impl Matcher<'_> {
         set.has(character).then_some(next)
     }
 
-    /// Runs from an instruction on; returns the position at which it was accepted. What can be
-    /// tried again stays remembered if so, and nothing does if not.
+    /// Runs from an instruction on and returns the position at which it accepts. On a match the
+    /// backtracking entries stay on the stack; otherwise they are all used up.
     fn run(&mut self, mut at: usize, mut position: usize) -> Option<usize> {
         let base = self.undo.len();
         loop {
@@ -246,7 +247,7 @@ impl Matcher<'_> {
                     if began != position {
                         Some((*head, position))
                     } else if rounds <= *min {
-                        // One empty round stands for all that are still wanted.
+                        // One empty iteration stands for all that are still required.
                         let Instruction::Loop { exit, .. } = &program.instructions[*head] else {
                             return None;
                         };
@@ -260,7 +261,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Takes as many characters as there are and may be: where they end, and where the least would.
+    /// Takes as many characters as allowed; returns where they end and where the minimum would end.
     fn take_run(
         &mut self,
         (set, back): (usize, bool),
@@ -283,7 +284,7 @@ impl Matcher<'_> {
         (count >= min).then_some((position, least))
     }
 
-    /// Goes back to where something else can be tried; nothing if there is no such place since then.
+    /// Backtracks to the newest alternative; `None` if there is none above `base`.
     fn retry(&mut self, base: usize) -> Option<(usize, usize)> {
         while self.undo.len() > base {
             match self.undo.pop()? {
@@ -333,7 +334,7 @@ impl Matcher<'_> {
         None
     }
 
-    /// Undoes what was done since then, without trying anything else.
+    /// Undoes everything above `base` without trying alternatives.
     fn restore(&mut self, base: usize) {
         while self.undo.len() > base {
             match self.undo.pop() {
@@ -344,7 +345,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Keeps what was done since then, with nothing else to be tried.
+    /// Keeps the state but drops the alternatives above `base`.
     fn settle(&mut self, base: usize) {
         let since = self.undo.split_off(base.min(self.undo.len()));
         let kept = since
@@ -368,8 +369,8 @@ impl Matcher<'_> {
         self.counters[counter] = new;
     }
 
-    /// Returns the position behind what a group captured, if that stands here once more. A group that
-    /// captured nothing is empty.
+    /// Returns the position after a repetition of what a group captured, if it occurs here. A group
+    /// that captured nothing matches the empty string.
     fn repeated(&mut self, groups: &[usize], position: usize, back: bool) -> Option<usize> {
         let ends = groups
             .iter()

@@ -1,4 +1,4 @@
-//! Reads a pattern: ECMA-262 with whole characters (the flag `u`), as leniently as Annex B.
+//! Parses a pattern: ECMA-262 with whole characters (the flag `u`), as leniently as Annex B.
 
 mod escapes;
 
@@ -8,12 +8,12 @@ use regex_syntax::hir::ClassUnicode;
 
 use super::{Assertion, Node, PatternError, Regex, classes};
 
-/// The longest pattern.
+/// The longest accepted pattern, in bytes.
 const LONGEST: usize = 16 << 10;
 /// The deepest nesting of groups: each level takes stack.
 const DEEPEST: usize = 64;
 
-/// Reads a pattern.
+/// Parses a pattern.
 pub(in crate::schema) fn parse(pattern: &str) -> Result<Regex, PatternError> {
     if pattern.len() > LONGEST {
         return Err(PatternError::TooLarge);
@@ -49,13 +49,13 @@ pub(in crate::schema) fn parse(pattern: &str) -> Result<Regex, PatternError> {
     Ok(regex)
 }
 
-/// Which group is meant, known for sure when all groups are.
+/// A back-reference, resolved once all groups are known.
 enum Reference {
     Number(usize),
     Name(String),
 }
 
-/// Puts the numbers of groups where the places of references in the list stand.
+/// Replaces indexes into `references` by the numbers of the groups.
 fn resolve(node: &mut Node, references: &[Reference], names: &HashMap<String, Vec<usize>>) {
     match node {
         Node::Back(groups) => {
@@ -81,11 +81,11 @@ fn resolve(node: &mut Node, references: &[Reference], names: &HashMap<String, Ve
 
 #[derive(Clone, Copy, Default)]
 struct Flags {
-    /// `i`: letter case does not matter.
+    /// `i`: ignores letter case.
     any_case: bool,
-    /// `s`: `.` stands for line breaks too.
+    /// `s`: `.` matches line breaks, too.
     all: bool,
-    /// `m`: `^` and `$` stand for the ends of each line.
+    /// `m`: `^` and `$` match at the ends of each line.
     lines: bool,
 }
 
@@ -120,7 +120,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Takes what stands before an end, and the end.
+    /// Consumes the text up to `end`, and `end` itself; returns the text.
     fn until(&mut self, end: char) -> Option<&'p str> {
         let (text, rest) = self.rest.split_once(end)?;
         self.rest = rest;
@@ -137,7 +137,7 @@ impl<'p> Parser<'p> {
         while self.eat("|") {
             nodes.push(self.sequence()?);
         }
-        // Flags that are set in a group end with it.
+        // Flags set inside a group end with the group.
         self.flags = flags;
         self.depth -= 1;
         if nodes.len() == 1 {
@@ -199,7 +199,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads what says how often a term comes.
+    /// Parses the quantifier after a term.
     fn repeated(&mut self, node: Node, groups_before: usize) -> Result<Node, PatternError> {
         let (min, max) = match self.peek() {
             Some('*') => (0, None),
@@ -210,7 +210,7 @@ impl<'p> Parser<'p> {
                     self.rest = &self.rest[length..];
                     (min, max)
                 }
-                // What other dialects read as «none to five» is a text in ECMA-262.
+                // `{,5}` means "up to five" in other dialects, but is literal text in ECMA-262.
                 None if self.rest.starts_with("{,") => {
                     return Err(PatternError::Unsupported("{,".to_owned()));
                 }
@@ -247,7 +247,7 @@ impl<'p> Parser<'p> {
         })
     }
 
-    /// Reads a group, behind its parenthesis.
+    /// Parses a group after its opening parenthesis.
     fn group(&mut self) -> Result<Node, PatternError> {
         let look = [
             ("?=", false, false),
@@ -301,7 +301,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads flags: for the group that begins here, or for the rest of the one around.
+    /// Parses flags, which apply to the group that begins here or to the rest of the enclosing one.
     fn flagged(&mut self) -> Result<Node, PatternError> {
         let before = self.flags;
         let mut flags = before;
@@ -312,7 +312,7 @@ impl<'p> Parser<'p> {
                 Some('i') => flags.any_case = on,
                 Some('s') => flags.all = on,
                 Some('m') => flags.lines = on,
-                // What they ask for is so already.
+                // These flags are always on.
                 Some('u' | 'a') => {}
                 Some(')') => {
                     self.flags = flags;
@@ -340,10 +340,10 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// What has no end.
+/// The error of a group without a closing parenthesis.
 const UNCLOSED: PatternError = PatternError::Syntax("a group does not end");
 
-/// Joins alternatives; those of one character each are one set.
+/// Joins alternatives; single characters are merged into one set.
 fn either(nodes: Vec<Node>) -> Node {
     let is_set = |node: &Node| matches!(node, Node::Set(_));
     if !nodes.iter().all(is_set) {
@@ -358,13 +358,13 @@ fn either(nodes: Vec<Node>) -> Node {
     Node::Set(joined)
 }
 
-/// Reads the bounds of a repetition behind their brace: least, most, and the length of the text
-/// without the brace at its end.
+/// Parses the bounds of a repetition after the opening brace: minimum, maximum, and the length of
+/// the text up to the closing brace.
 fn bounds(text: &str) -> Option<(u32, Option<u32>, usize)> {
     let (text, _) = text.split_once('}')?;
     let count = |digits: &str| -> Option<u32> {
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // What is more than that is as good as no bound.
+        // A larger number is as good as no bound.
         is_number.then(|| digits.parse().unwrap_or(u32::MAX))
     };
     let length = text.len() + 1;

@@ -1,5 +1,5 @@
-//! A pattern as instructions for the matcher. Repetitions are counted when they run, so that the
-//! program is no longer than the pattern, whatever its bounds are.
+//! A pattern as instructions for the matcher. Repetitions are counted at run time, so the program
+//! is never longer than the pattern, whatever its bounds are.
 
 use regex_syntax::hir::ClassUnicode;
 
@@ -10,25 +10,25 @@ use super::{Assertion, Node, Regex};
 pub(in crate::schema) struct Program {
     pub(super) instructions: Vec<Instruction>,
     pub(super) sets: Vec<Set>,
-    /// How many groups capture.
+    /// The number of capturing groups.
     pub(super) groups: usize,
-    /// How many repetitions are counted.
+    /// The number of counted repetitions.
     pub(super) loops: usize,
-    /// A match can only begin where the text does.
+    /// Whether a match can only begin at the start of the text.
     pub(super) is_anchored: bool,
 }
 
 /// One step of the matcher.
 #[derive(Debug)]
 pub(super) enum Instruction {
-    /// The pattern, or what stands in a look-around, has matched.
+    /// The pattern, or the body of a look-around, has matched.
     Accept,
-    /// One character of a set.
+    /// Matches one character of a set.
     Set {
         set: usize,
         back: bool,
     },
-    /// Several characters of one set.
+    /// Matches several characters of one set.
     Run {
         set: usize,
         back: bool,
@@ -36,29 +36,29 @@ pub(super) enum Instruction {
         max: u32,
         greedy: bool,
     },
-    /// Tries what follows, then the other place.
+    /// Tries the next instruction, then the one at this index.
     Split(usize),
     Jump(usize),
-    /// Remembers the position as an end of a group.
+    /// Stores the position as the start or end of a group.
     Save(usize),
     Assert(Assertion),
-    /// What one of the groups captured.
+    /// Matches what one of the groups captured.
     Back {
         groups: Vec<usize>,
         back: bool,
     },
-    /// What follows must match here, or must not; then goes on at `end`.
+    /// Look-around: the following instructions must match here, or must not; continues at `end`.
     Look {
         negative: bool,
         end: usize,
     },
-    /// What follows matches in one way only; then goes on at `end`.
+    /// Atomic group: the following instructions match in one way only; continues at `end`.
     Atomic {
         end: usize,
     },
-    /// Begins to count a repetition.
+    /// Starts counting a repetition.
     Begin(usize),
-    /// Decides whether there is another round; the round follows.
+    /// Decides whether to run another iteration, which follows.
     Loop {
         counter: usize,
         min: u32,
@@ -66,12 +66,12 @@ pub(super) enum Instruction {
         greedy: bool,
         exit: usize,
     },
-    /// Begins a round, which forgets what the groups inside have captured.
+    /// Starts an iteration and resets the captures of the groups inside.
     Round {
         counter: usize,
         groups: (usize, usize),
     },
-    /// Ends a round.
+    /// Ends an iteration.
     Again {
         counter: usize,
         min: u32,
@@ -79,7 +79,7 @@ pub(super) enum Instruction {
     },
 }
 
-/// A set of characters that is quick to look into.
+/// A set of characters with fast lookup.
 #[derive(Debug)]
 pub(super) struct Set {
     ascii: u128,
@@ -209,7 +209,7 @@ impl Program {
         self.instructions.len() - 1
     }
 
-    /// Ends what a look-around or an atomic group contains.
+    /// Ends the body of a look-around or an atomic group.
     fn close(&mut self, place: usize) {
         self.instructions.push(Instruction::Accept);
         let after = self.instructions.len();
@@ -269,7 +269,7 @@ impl Program {
 fn is_anchored(node: &Node) -> bool {
     match node {
         Node::Assert(Assertion::Start) => true,
-        // A look-around takes nothing, so that what follows it stands at the same place.
+        // A look-around consumes nothing, so the next node starts at the same position.
         Node::Sequence(nodes) => nodes
             .iter()
             .find(|node| !matches!(node, Node::Look { .. }))

@@ -3,7 +3,8 @@
 use super::*;
 use crate::schema::budget::{self, Budget, Weight};
 
-/// Tells whether a pattern matches, by backtracking; both engines must agree where both can.
+/// Returns whether a pattern matches by backtracking; checks that the linear engine agrees if it
+/// supports the pattern.
 fn is_match(pattern: &str, text: &str) -> bool {
     let regex = parse(pattern).unwrap_or_else(|error| panic!("`{pattern}`: {error}"));
     let found = Program::new(&regex).is_match(text);

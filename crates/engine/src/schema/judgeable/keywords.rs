@@ -1,5 +1,5 @@
-//! Each keyword of a schema: kept, translated, dropped because it constrains nothing, or left out
-//! because it cannot be judged.
+//! Each keyword of a schema: kept, translated, dropped because it constrains nothing, or removed
+//! because it cannot be checked.
 
 use std::collections::HashSet;
 
@@ -14,18 +14,18 @@ const KINDS: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",
 ];
 
-/// A schema while its keywords are looked at.
+/// A schema whose keywords are being processed.
 struct Place {
     path: String,
     depth: usize,
-    /// It lies in a schema with an address of its own, to which references in it are relative.
+    /// It is inside a schema with its own `$id`, to which its references are relative.
     embedded: bool,
-    /// Names of members may belong to something that was left out.
+    /// Whether properties may belong to a part that was removed.
     is_open: bool,
 }
 
 impl Cleaner {
-    /// Takes out of one schema what cannot be judged.
+    /// Removes what cannot be checked from one schema.
     pub(super) fn schema(
         &mut self,
         schema: &mut Value,
@@ -62,7 +62,7 @@ impl Cleaner {
         let nullable = members.get("nullable") == Some(&Value::Bool(true));
         let mut kept = Map::new();
         for (keyword, value) in std::mem::take(members) {
-            // What is `null` was not said.
+            // A keyword whose value is `null` counts as absent.
             if value.is_null() && keyword != "const" {
                 continue;
             }
@@ -81,14 +81,14 @@ impl Cleaner {
         *schema = Value::Object(kept);
     }
 
-    /// Leaves a keyword out.
+    /// Removes a keyword and records why.
     fn drop_keyword(&mut self, place: &Place, keyword: &str, reason: String) -> Option<Value> {
         self.leave(&below(&place.path, keyword), reason);
         self.tainted.insert(place.path.clone());
         None
     }
 
-    /// Returns what is kept of a keyword's value; other keywords may be added on the way.
+    /// Returns the part of a keyword's value to keep; may add other keywords to `kept`.
     fn keyword(
         &mut self,
         place: &mut Place,
@@ -172,7 +172,7 @@ impl Cleaner {
                 }
                 None
             }
-            // References may lead into other members of the whole.
+            // References may point to members of unknown keywords.
             _ => {
                 let holds = value.is_object() || value.is_array();
                 let is_fine = place.path.is_empty() && holds && graph::check_depth(&value).is_ok();
@@ -215,9 +215,9 @@ impl Cleaner {
         }
     }
 
-    /// Keeps the names of a list once each.
+    /// Keeps the names of a list, without repetitions.
     fn required(&mut self, place: &Place, keyword: &str, value: Value) -> Option<Value> {
-        // Draft 3 says of a property that it need not be there.
+        // In draft 3, `required: false` on a property means that it is optional.
         if value == Value::Bool(false) {
             return None;
         }
@@ -251,7 +251,7 @@ impl Cleaner {
         self.drop_keyword(place, "enum", "it lists no values".to_owned())
     }
 
-    /// Keeps a pattern under another name, under which nobody else has an opinion of its syntax.
+    /// Keeps a pattern under another keyword, so that the library does not parse it.
     fn pattern(&mut self, place: &Place, kept: &mut Map<String, Value>, value: Value) {
         let Some(text) = value.as_str() else {
             self.drop_keyword(place, "pattern", "it is not a string".to_owned());
@@ -263,10 +263,10 @@ impl Cleaner {
         }
     }
 
-    /// Looks at schemas by name.
+    /// Processes schemas in an object.
     fn each_member(&mut self, place: &mut Place, keyword: &str, value: Value) -> Option<Value> {
         let is_properties = keyword == "properties";
-        // What some languages write for an object without members.
+        // Some languages write an empty object as an empty array.
         if value.as_array().is_some_and(Vec::is_empty) {
             return None;
         }
@@ -332,7 +332,7 @@ impl Cleaner {
         Some(Value::Object(kept))
     }
 
-    /// Looks at schemas in a list.
+    /// Processes schemas in a list.
     fn each_item(&mut self, place: &Place, keyword: &str, value: Value) -> Option<Value> {
         let Value::Array(mut schemas) = value else {
             return self.drop_keyword(place, keyword, "it is not a list of schemas".to_owned());
@@ -360,7 +360,7 @@ impl Cleaner {
         let target = self.target(&value, place.embedded);
         let (target, reason) = match target {
             Ok(target) => (target, None),
-            // Taken out when all references are looked at, with what it may hide.
+            // Removed together with what it may hide once all references are processed.
             Err(reason) => (String::new(), Some(reason)),
         };
         self.references.push(Reference {
@@ -373,7 +373,7 @@ impl Cleaner {
     }
 }
 
-/// Writes a list of items as 2020-12 has it, where no older dialect was named.
+/// Renames an array `items` to `prefixItems` as in 2020-12, unless an older dialect is declared.
 fn rename_items(members: &mut Map<String, Value>) {
     let rest = members.shift_remove("additionalItems");
     let is_list = members.get("items").is_some_and(Value::is_array);
@@ -390,7 +390,7 @@ fn rename_items(members: &mut Map<String, Value>) {
     }
 }
 
-/// Adds `null` to what a schema allows, as OpenAPI 3.0 says it.
+/// Allows `null` for `nullable: true` of OpenAPI 3.0.
 fn allow_null(kept: &mut Map<String, Value>) {
     match kept.get_mut("type") {
         Some(Value::Array(kinds)) if !kinds.contains(&Value::from("null")) => {

@@ -1,24 +1,24 @@
-//! References of a schema: those that lead to a place in it are kept, and what they lead to is
-//! looked at as well; all others are left out. Nothing is ever fetched.
+//! References of a schema: those to a part of the same schema are kept, and their targets are
+//! processed as well; all others are removed. Nothing is ever fetched.
 
 use serde_json::Value;
 
 use super::{Cleaner, Dialect, below};
 use crate::schema::graph;
 
-/// A reference that was met.
+/// A reference found in the schema.
 pub(super) struct Reference {
-    /// The schema that holds it.
+    /// The path of the schema that contains it.
     pub(super) path: String,
     pub(super) keyword: String,
-    /// What it leads to: `#` and a pointer or an anchor.
+    /// Its target: `#` and a pointer or an anchor.
     pub(super) target: String,
-    /// Why it cannot be followed, if that is known already.
+    /// Why it cannot be followed, if that is already known.
     pub(super) refused: Option<String>,
 }
 
 impl Cleaner {
-    /// Returns where in this schema a reference leads, or why that is elsewhere.
+    /// Returns the target of a reference in this schema, or why it points elsewhere.
     pub(super) fn target(&self, value: &Value, embedded: bool) -> Result<String, String> {
         let Some(text) = value.as_str() else {
             return Err("it is not a reference".to_owned());
@@ -37,7 +37,7 @@ impl Cleaner {
         }
     }
 
-    /// Looks for what each reference leads to, and takes out those that lead nowhere.
+    /// Resolves all references and removes those without a target.
     pub(super) fn follow(&mut self) {
         while let Some(reference) = self.references.pop() {
             if let Some(reason) = self.dead_end(&reference) {
@@ -46,7 +46,7 @@ impl Cleaner {
         }
     }
 
-    /// Returns why a reference leads nowhere; what it leads to was looked at if it does.
+    /// Returns why a reference cannot be resolved; processes its target if it can.
     fn dead_end(&mut self, reference: &Reference) -> Option<String> {
         if let Some(reason) = &reference.refused {
             return Some(reason.clone());
@@ -65,7 +65,7 @@ impl Cleaner {
         if !target.is_object() {
             return (!target.is_boolean()).then(missing);
         }
-        // A place that only references lead to; its own references are looked at later.
+        // Only references lead to this part; its own references are resolved later.
         let mut schema = target.take();
         let depth = fragment.matches('/').count();
         self.schema(&mut schema, fragment.clone(), depth, false);
@@ -81,7 +81,7 @@ impl Cleaner {
         let dialect = self.dialect;
         if let Some(Value::Object(members)) = self.schema.pointer_mut(&reference.path) {
             members.shift_remove(&reference.keyword);
-            // What a reference hid stays hidden.
+            // Keywords that a reference hid stay hidden.
             if dialect == Dialect::Draft7 {
                 members.retain(|keyword, _| keyword == "$defs" || keyword == "definitions");
             }
@@ -89,7 +89,8 @@ impl Cleaner {
     }
 }
 
-/// Writes a reference as a URI: names of generic types, such as `List<Item>`, are no part of one.
+/// Escapes a reference as a URI: names of generic types, such as `List<Item>`, contain characters
+/// that a URI may not.
 fn escaped(reference: &str) -> String {
     let mut out = String::with_capacity(reference.len());
     for character in reference.chars() {

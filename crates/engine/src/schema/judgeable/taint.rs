@@ -1,9 +1,9 @@
-//! What a removed part means for the schema around it.
+//! How a removed part affects the schemas around it.
 //!
-//! A schema without one of its parts accepts more, and so does what contains it, with a few
-//! exceptions: `not` and `if` may change their result, `oneOf` may find a second match, and more may
-//! count as unevaluated. Those are removed or weakened wherever a part is missing below them, so that
-//! no value is refused that the whole schema accepts.
+//! A schema without one of its parts accepts more, and so do the schemas that contain it, with a
+//! few exceptions: `not` and `if` may reverse their result, `oneOf` may find a second match, and
+//! more properties or items may count as unevaluated. These are removed or weakened wherever a part
+//! below them is missing, so that no value is rejected that the whole schema accepts.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,13 +13,13 @@ use super::{Cleaner, Dialect, below};
 use crate::schema::graph::{DroppedKeywords, Edges};
 
 impl Cleaner {
-    /// Takes out what the shape of the schema forbids.
+    /// Removes keywords that must not be checked because of the structure of the schema.
     pub(super) fn cut(&mut self, cut: &DroppedKeywords) {
         self.leave(&cut.path, cut.reason.to_owned());
         self.tainted.insert(cut.path.clone());
         let dialect = self.dialect;
         if let Some(Value::Object(members)) = self.schema.pointer_mut(&cut.path) {
-            // What a reference hid stays hidden.
+            // Keywords that a reference hid stay hidden.
             let hid = dialect == Dialect::Draft7 && members.contains_key("$ref");
             members.retain(|keyword, _| match keyword.as_str() {
                 "$defs" | "definitions" => true,
@@ -28,12 +28,12 @@ impl Cleaner {
         }
     }
 
-    /// Weakens whatever a missing part could turn around.
+    /// Weakens every keyword whose result a missing part could reverse.
     pub(super) fn weaken(&mut self, edges: &Edges) {
         let tainted = spread(&self.tainted, edges);
         let mut left = Vec::new();
         let mut places: Vec<&String> = tainted.iter().collect();
-        // Outer ones last, so that inner ones are still where they were.
+        // Innermost first, so that the paths of the rest stay valid.
         places.sort_by_key(|place| std::cmp::Reverse(place.len()));
         for path in places {
             let Some(Value::Object(members)) = self.schema.pointer_mut(path) else {
@@ -80,7 +80,7 @@ impl Cleaner {
     }
 }
 
-/// Returns the places of all schemas that apply one of these, directly or not.
+/// Returns the paths of all schemas that apply one of these, directly or not.
 fn spread(tainted: &HashSet<String>, edges: &Edges) -> BTreeSet<String> {
     let mut reached: HashSet<usize> = HashSet::new();
     let places = edges.places.iter().enumerate();

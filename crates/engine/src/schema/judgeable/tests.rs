@@ -1,4 +1,4 @@
-//! Schemas of which a part cannot be judged, and schemas in the manner of other dialects.
+//! Schemas with parts that cannot be checked, and schemas in other dialects.
 
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn what_cannot_be_judged_is_told_and_the_rest_is_judged() {
         );
         let found = issues(&schema, &json!({"y": 7}));
         assert_eq!(found, ["/y: must be a string, not a number"], "{schema}");
-        // What is not judged lets everything through.
+        // A removed part accepts everything.
         for value in [json!({"x": "text"}), json!({"x": {"a": 1}}), json!({})] {
             assert_eq!(
                 issues(&schema, &value),
@@ -260,11 +260,11 @@ fn a_missing_part_never_refuses_what_the_whole_lets_through() {
         assert_eq!(issues(&schema, &json!({"y": 7})).len(), 1, "{schema}");
         assert!(!unchecked(&schema).is_empty());
     }
-    // In draft 7 a reference hides what stands beside it, also one that is left out.
+    // In draft 7 a reference hides its sibling keywords, even when the reference itself is removed.
     let mut hidden = property(json!({"$ref": "http://x/", "type": "string"}));
     hidden["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     assert_eq!(issues(&hidden, &json!({"x": 7})), Vec::<String>::new());
-    // Alternatives are still judged as far as they can be.
+    // Alternatives are still checked as far as possible.
     let one = property(json!({"oneOf": [{"type": "number"}, {"type": "string", "pattern": "("}]}));
     assert_eq!(issues(&one, &json!({"x": true})).len(), 1);
 }

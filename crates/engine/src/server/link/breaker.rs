@@ -1,5 +1,5 @@
-//! The circuit breaker of a link: counts consecutive calls without any sign of life; after three,
-//! calls are refused for a minute, then one tries (fault S11).
+//! The circuit breaker of a link: counts consecutive calls without any output; after three, calls
+//! are refused for a minute, then one is let through as a probe (fault S11).
 //!
 //! Concurrent calls count once, and any line from the server resets the count. Never restarts
 //! anything; the runner decides that. Entry points: `LinkBreaker::admit`, `missed`, `heard`.
@@ -12,37 +12,37 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What keeps callers from waiting for a server that is silent.
+/// Protects callers from waiting for a silent server.
 pub(crate) struct LinkBreaker {
-    /// There is something in `state` to look at.
+    /// Whether `state` must be checked; false in normal operation.
     suspect: AtomicBool,
     state: Mutex<Counted>,
-    /// Time zero of the breaker.
+    /// The time origin of the breaker.
     since: Instant,
-    /// Rings when calls are refused from now on.
+    /// Notified when the circuit opens.
     pub(crate) opened: Notify,
 }
 
 struct Counted {
     breaker: Breaker,
-    /// When a call last counted.
+    /// When a call was last counted.
     last: Option<Instant>,
 }
 
-/// How a server's breaker stands.
+/// The state of a server's circuit breaker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BreakerView {
-    /// How many calls in a row went unanswered.
+    /// How many consecutive calls had no response.
     pub unanswered: u32,
-    /// For how long no call is sent; zero while the one that tries is under way.
+    /// For how long calls are refused; zero while the probe is running.
     pub refuses_for: Option<Duration>,
 }
 
-/// How a call came past the breaker.
+/// How a call was admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admitted {
     Freely,
-    /// What becomes of it decides for the others.
+    /// As the probe: its result decides about later calls.
     AsProbe,
 }
 
@@ -63,7 +63,7 @@ impl LinkBreaker {
         self.state.lock()
     }
 
-    /// Lets a call through, or says when it is worth asking again.
+    /// Admits a call, or returns when to try again.
     pub(super) fn admit(&self) -> Result<Admitted, Duration> {
         if !self.suspect.load(Ordering::Acquire) {
             return Ok(Admitted::Freely);
@@ -75,7 +75,7 @@ impl LinkBreaker {
         }
     }
 
-    /// Counts a call that began then and got no response and no other line.
+    /// Counts a call that began then and got neither a response nor any other line.
     pub(super) fn missed(&self, begun: Instant) {
         let mut counted = self.lock();
         if counted.last.is_some_and(|last| begun < last) {
@@ -90,12 +90,12 @@ impl LinkBreaker {
         }
     }
 
-    /// Notes that a call that was to try the server was given up.
+    /// Records that the probe was abandoned.
     pub(super) fn gave_up(&self) {
         self.lock().breaker.abandon(self.since.elapsed());
     }
 
-    /// Notes that the server has said something.
+    /// Records that the server has written something.
     pub(super) fn heard(&self) {
         if self.suspect.load(Ordering::Acquire) {
             let mut counted = self.lock();
@@ -104,7 +104,7 @@ impl LinkBreaker {
         }
     }
 
-    /// Returns how it stands.
+    /// Returns the state.
     pub(crate) fn view(&self) -> BreakerView {
         let most = Breaker::default().threshold();
         match self.lock().breaker.state() {
@@ -130,7 +130,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Lets a call of a second go unanswered.
+    /// Simulates an unanswered call of one second.
     async fn unanswered(breaker: &LinkBreaker) {
         let begun = Instant::now();
         tokio::time::sleep(SECOND).await;

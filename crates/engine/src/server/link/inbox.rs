@@ -1,5 +1,5 @@
-//! What a server sends, judged line by line: responses go to their calls, notifications are processed
-//! within a budget, requests are answered or refused, and anything else is noise.
+//! Processes the lines of a server: responses go to their calls, notifications are processed within
+//! a budget, requests are answered or refused, and anything else is noise.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,24 +24,25 @@ use crate::server::topics::LONGEST_URI;
 use crate::transport::http::Replies;
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
 
-/// Stray bytes a server may write per second before it is ended.
+/// The bytes of noise per second after which a server is stopped.
 const NOISE_BYTES_PER_SECOND: usize = 1 << 20;
-/// Notifications that are looked at per second; the rest is dropped and not counted. That lists have
-/// changed is always heard: it sets one flag however often it is said.
+/// Notifications that are processed per second; the rest is dropped and not counted. List changes
+/// are always processed: they only set a flag.
 const HEARD_PER_SECOND: u32 = 2_000;
-/// What a server may write unasked in each [`SLOT`]; then nothing is read until the slot is over, so
-/// that a flood costs its own server and no other. fault S14
+/// The most unsolicited messages in each [`SLOT`]; beyond that, reading pauses until the end of the
+/// slot, so that a flood slows down only its own server. fault S14
 const UNASKED_PER_SLOT: u32 = 1_000;
 const SLOT: Duration = Duration::from_millis(50);
-/// The longest progress or log message that is passed on to a client: several wait for one that reads
-/// slowly.
+/// The longest progress or log message that is forwarded to a client: several may be queued for a
+/// slow one.
 pub(super) const LONGEST_MESSAGE: usize = 64 << 10;
-/// Requests of the server's that are answered per second; the rest is counted as refused, and dropped.
+/// Requests of the server that are answered per second; the rest is counted as refused, and
+/// dropped.
 const ANSWERED_PER_SECOND: u32 = 20;
-/// Requests of the server's that are passed on to its client per second, beside those.
+/// Additional requests per second that are forwarded to the client.
 const ASKED_PER_SECOND: u32 = 200;
 
-/// What a server has used of its allowance in the current second.
+/// The used part of a server's allowance in the current second.
 pub(super) struct Budget {
     since: Instant,
     noise_bytes: usize,
@@ -66,13 +67,14 @@ impl Budget {
         }
     }
 
-    /// Returns how long the server has to wait before it is read again.
+    /// Returns how long to wait before reading from the server again.
     fn rest(&self) -> Option<Duration> {
         let left = SLOT.checked_sub(self.slot.elapsed())?;
         (self.unasked > UNASKED_PER_SLOT && !left.is_zero()).then_some(left)
     }
 
-    /// Begins a new second and a new slot where the last is over, and counts what came unasked.
+    /// Starts a new second and a new slot if the last one is over, and counts an unsolicited
+    /// message.
     fn renew(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.slot) >= SLOT {
@@ -129,7 +131,7 @@ impl Inbox for Arc<Link> {
     }
 }
 
-/// The same for a remote server, which may answer a call on a stream of its own.
+/// The same for a remote server, which may send a response on the call's own stream.
 impl Replies for Arc<Link> {
     fn line(&self, line: Bytes) {
         self.read(&line, None);
@@ -170,7 +172,8 @@ impl Replies for Arc<Link> {
 }
 
 impl Link {
-    /// Judges one line; `on` is the call on whose own stream it came, where calls have such.
+    /// Processes one line; `on` is the call on whose own stream it came, if the transport has such
+    /// streams.
     pub(super) fn read(&self, line: &Bytes, on: Option<u64>) {
         self.lines.fetch_add(1, Ordering::Relaxed);
         self.breaker.heard();
@@ -203,7 +206,7 @@ impl Link {
         }
     }
 
-    /// Notes that the server wrote a line that goes on and on, and is read no further.
+    /// Records a line that exceeds the limit without an end.
     pub(crate) fn endless(&self) {
         let limit = self.limits.line_bytes >> 20;
         self.report_trouble(format!("wrote a line over {limit} MiB without an end"));
@@ -214,8 +217,8 @@ fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
     line.slice_ref(raw.text().as_bytes())
 }
 
-/// Returns what an answer without an id means that came on a call's own stream: it is that call's.
-/// Its error is told as it is; a result that does not say whose it is, is none. fault S7
+/// Returns the meaning of a response without an id on a call's own stream: it belongs to that call.
+/// An error is passed on; a result without an id is invalid. fault S7
 fn unaddressed(line: &Bytes, on: Option<u64>) -> Option<(u64, Answer)> {
     let call = on?;
     let answer = match salvage_unaddressed(line)? {
@@ -228,20 +231,20 @@ fn unaddressed(line: &Bytes, on: Option<u64>) -> Option<(u64, Answer)> {
     Some((call, answer))
 }
 
-/// Returns how a call ends whose answer came without its id.
+/// Returns the failure of a call whose response has no id.
 fn unidentified() -> Answer {
     Answer::Failed(Failure::Protocol(WireError::NullId.to_string()))
 }
 
-/// Returns an object without the byte order mark or the bracket of a batch before it: whose answer
-/// it was meant to be can be read all the same.
+/// Returns an object without a leading byte order mark or the bracket of a batch, so that its id
+/// can still be read.
 fn bare(line: &[u8]) -> &[u8] {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     line.strip_prefix(b"[").unwrap_or(line)
 }
 
 impl Link {
-    /// Counts a notification that is too long to be passed on.
+    /// Counts a notification that is too long to be forwarded.
     pub(super) fn count_dropped(&self) {
         self.counters.dropped.fetch_add(1, Ordering::Relaxed);
     }
@@ -250,9 +253,9 @@ impl Link {
         self.counters.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the call that an error without an id on a shared link is about. JSON-RPC sends one where
-    /// an id could not be read; it is about a call if only one is outstanding. A result without an id
-    /// belongs to no call. fault S7
+    /// Returns the call that an error without an id on a shared link belongs to. JSON-RPC sends
+    /// such an error when an id could not be read; it is attributed only if exactly one call is
+    /// outstanding. A result without an id belongs to no call. fault S7
     fn meant_by(&self, line: &[u8], on: Option<u64>) -> Option<u64> {
         let is_unread = matches!(
             salvage_unaddressed(line),
@@ -262,7 +265,7 @@ impl Link {
         is_clear.then(|| self.pending.sole_outstanding())?
     }
 
-    /// A line that is no message: the answer to a call of ours gone wrong, or noise.
+    /// Handles a line that is not a message: a malformed response to a call, or noise.
     fn no_message(&self, line: &[u8], why: &str) {
         let trimmed = line.trim_ascii();
         if let Some(id) = salvage_id(bare(trimmed)).and_then(|id| id.matches_u64())
@@ -319,7 +322,7 @@ impl Link {
         }
     }
 
-    /// A request to be told of changes was taken note of.
+    /// Handles the acknowledgement of a subscription.
     fn noted(&self, params: Option<Raw<'_>>, on: Option<u64>) {
         let named = params.and_then(|params| params.get("_meta")?.get(SUBSCRIPTION_ID));
         let named = named.and_then(RequestId::read);
@@ -365,7 +368,7 @@ impl Link {
         edit.write_into(&mut out);
         if let Ok(text) = String::from_utf8(out) {
             let text = self.logs.redactor().redact_json(&text).into_owned();
-            // A caller that does not keep up misses progress, never the answer.
+            // A slow caller may miss progress, but never the response.
             drop(
                 client
                     .events
@@ -374,9 +377,9 @@ impl Link {
         }
     }
 
-    /// Returns the call that a request of the server's repeats: one in flight of the same id and method.
-    /// Both sides count their ids, so the id alone says nothing; and what servers ask is a request,
-    /// whatever its id. fault S20
+    /// Returns the call that a request of the server repeats: one in flight with the same id and
+    /// method. Both sides count their ids, so the id alone proves nothing; and a request from the
+    /// server to its client is never an echo. fault S20
     fn echoed(&self, request: &Request<'_>) -> Option<u64> {
         let id = request.id.matches_u64()?;
         let method = Method::parse(&request.method)?;
@@ -384,8 +387,9 @@ impl Link {
         (!is_asked && self.pending.is_of_method(id, method)).then_some(id)
     }
 
-    /// A request of the server's, `on` the stream of a call if its transport has such. A ping is
-    /// answered; what can be tied to one call whose caller can do it goes there; the rest is refused.
+    /// Handles a request of the server; `on` is the call on whose stream it came, if the transport
+    /// has such streams. A ping is answered; a request that belongs to one call whose client
+    /// supports it is forwarded; the rest is refused.
     pub(crate) fn asked(&self, request: &Request<'_>, on: Option<u64>) {
         if let Some(id) = self.echoed(request) {
             let method = quote(request.method.as_bytes(), 40);
@@ -418,13 +422,13 @@ impl Link {
         self.send_loosely(line);
     }
 
-    /// Hands a request on, unless there were too many of late.
+    /// Forwards a request, unless there were too many recently.
     fn ask_within_budget(
         &self,
         request: &Request<'_>,
         on: Option<u64>,
     ) -> Result<(), &'static str> {
-        // Who was declared nothing is refused, within the budget for that.
+        // If no capabilities were declared, the request is refused within that budget.
         let within = !self.limits.asks
             || self.has_budget(|budget| {
                 budget.asked += 1;

@@ -1,7 +1,8 @@
-//! Log messages of a server: passed to the caller of the one call they can belong to, or to the
+//! Log messages of a server: forwarded to the caller of the one call they can belong to, or to the
 //! client that owns the link, if their level is high enough. A link of the handshake era has one
-//! level for all callers, the lowest that anybody wanted; a message that belongs to no single call is
-//! only kept in the server's log. Entry points: `Link::logged` and `Link::log_from`.
+//! level for all callers, the lowest that any of them requested; a message that belongs to no
+//! single call is only written to the server's log. Entry points: `Link::logged` and
+//! `Link::log_from`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +15,16 @@ use super::inbox::LONGEST_MESSAGE;
 use crate::request::CallEvent;
 use crate::server::pending::Recipient;
 
-/// How long a server may take to set its level; a call goes on without.
+/// How long a server may take to set its level; the call continues without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Link {
-    /// Hands a log message on: `on` is the call on whose stream it came, if its transport has such.
+    /// Forwards a log message; `on` is the call on whose stream it came, if the transport has such
+    /// streams.
     pub(super) fn logged(&self, params: Raw<'_>, on: Option<u64>) {
         let caller_channel = match on.map(Recipient::Call).or_else(|| self.pending.recipient()) {
             Some(Recipient::Call(call)) => self.pending.caller_channel(call),
-            // On a link of its own a client hears all that is said there.
+            // On its own link a client gets all messages.
             Some(Recipient::Session(session)) if self.limits.asks => {
                 let call = self.pending.reachable_call(Some(&session), &[]);
                 call.map(|call| call.caller_channel)
@@ -43,12 +45,12 @@ impl Link {
         } else if is_wanted {
             let text = self.logs.redactor().redact_json(params.text()).into_owned();
             let event = CallEvent::Log(text.into_boxed_str());
-            // A caller that does not keep up misses messages, never the answer.
+            // A slow caller may miss messages, but never the response.
             drop(caller_channel.client.events.try_send(event));
         }
     }
 
-    /// Has a server of the handshake era log from this level on, if it does not yet.
+    /// Asks a server of the handshake era to log from this level on, unless it already does.
     pub(crate) async fn log_from(self: &Arc<Self>, level: LogLevel) {
         {
             let mut lowest = self.log_level.lock();

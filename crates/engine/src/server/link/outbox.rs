@@ -1,5 +1,5 @@
-//! The writing end of a link: a child's stdin, or the session of a remote server. A closed set, so
-//! that a call costs no indirection: see ADR 006.
+//! The writing end of a link: a child's stdin, or the session of a remote server. An enum, so that
+//! a call costs no indirection: see ADR 006.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) enum Outbox {
 }
 
 impl Outbox {
-    /// Sends one line (with its line break), or refuses it at once.
+    /// Sends one line (with its line break), or refuses it immediately.
     pub(super) fn send(
         &self,
         call: Option<u64>,
@@ -31,7 +31,7 @@ impl Outbox {
         }
     }
 
-    /// Returns what the head of a message repeats of it, where messages have heads.
+    /// Returns the HTTP head for a method, if messages have heads.
     pub(super) fn head(&self, method: &str) -> Option<Box<MessageHead>> {
         match self {
             Self::Pipe(_) => None,
@@ -39,12 +39,12 @@ impl Outbox {
         }
     }
 
-    /// Tells the server that nobody waits for a call any more, in the words of its era.
+    /// Notifies the server that a call was cancelled, in the way of its era.
     pub(super) fn cancel(&self, call: u64, notice: Option<Vec<u8>>) {
         match self {
             Self::Pipe(writer) => {
                 if let Some(line) = notice {
-                    // One that does not read has missed it.
+                    // If the server does not read, the notification is lost.
                     let sent = writer.send(None, line, Batching::Alone);
                     sent.unwrap_or_default();
                 }
@@ -53,7 +53,7 @@ impl Outbox {
         }
     }
 
-    /// Notes the version that was agreed on.
+    /// Stores the negotiated version.
     pub(super) fn set_version(&self, version: ProtocolVersion) {
         match self {
             Self::Pipe(_) => {}
@@ -61,7 +61,8 @@ impl Outbox {
         }
     }
 
-    /// Writes what senders had to leave, until the end; returns whether a child closed its stdin.
+    /// Writes lines that senders could not write immediately, until the end; returns whether a
+    /// child closed its stdin.
     pub(super) async fn run(&self, deadline: Duration, unwritten: impl Fn(u64)) -> bool {
         match self {
             Self::Pipe(writer) => writer.run(deadline, unwritten).await,

@@ -1,4 +1,4 @@
-//! What a link writes when an answer is waited for no more, and what it says of a silent server.
+//! The messages of a link after cancellations and timeouts, and the reports about a silent server.
 
 use bytes::Bytes;
 use gantry_model::era::Era;
@@ -36,7 +36,7 @@ fn link(lanes: u32, known: KnownSecrets) -> (Arc<Link>, pipe::Receiver) {
     (Arc::new(link), receiver)
 }
 
-/// Returns how a caller with these capabilities is heard of and asked, and what is said to it.
+/// Returns the channel of a caller with these capabilities, and the receiver of its events.
 fn caller_channel(
     capabilities: &str,
     asks: Option<mpsc::Sender<IncomingRequest>>,
@@ -54,7 +54,7 @@ fn caller_channel(
     (CallerChannel { client, asks }, heard)
 }
 
-/// Returns the methods of the next lines that are written.
+/// Returns the methods of the next written lines.
 async fn written(receiver: &mut BufReader<pipe::Receiver>, count: usize) -> Vec<String> {
     let mut methods = Vec::new();
     let mut lines = receiver.lines();
@@ -127,7 +127,7 @@ async fn why_a_caller_takes_its_call_back_is_told_on_the_pipe() {
 async fn who_was_sent_to_a_url_hears_when_that_is_done_once() {
     let (link, _receiver) = link(4, KnownSecrets::default());
     let (caller_channel, mut heard) = caller_channel("{}", None);
-    // Whoever makes the call holds it, too.
+    // The caller of the call holds it, too.
     let client = Arc::clone(&caller_channel.client);
     let id = link.new_id();
     let line = OneLine::request(id, "tools/call", None);
@@ -148,7 +148,7 @@ async fn who_was_sent_to_a_url_hears_when_that_is_done_once() {
     for id in ["e2", "e1", "e1"] {
         link.line(done(id));
     }
-    // Its call has its answer, and its caller still holds it.
+    // The call has its response, and its caller still holds it.
     let Some(CallEvent::Elicited(told)) = heard.recv().await else {
         panic!("it is told")
     };
@@ -199,7 +199,7 @@ async fn a_server_is_mute_until_it_says_something() {
     assert!(link.is_mute());
     link.line(Bytes::from_static(b"noise"));
     assert!(!link.is_mute());
-    // One that waits for a lane was never heard by the server.
+    // A call that waits for a lane was never sent to the server.
     let _long = call(&link);
     assert!(call(&link).answer_within(short).await.is_err());
     assert!(!link.is_mute());
@@ -244,12 +244,12 @@ async fn an_error_without_an_id_is_for_the_only_call_there_is() {
         only.answer().await,
         Answer::Failed(Failure::Protocol(_))
     ));
-    // A call was cancelled, and the server may not have understood that.
+    // A call was cancelled, and the server may have ignored that.
     let (second, third) = (call(&link), call(&link));
     drop(second);
     link.line(null(-32700));
     assert_eq!(link.queue().in_flight, 1);
-    // The cancelled call may be meant, until its answer comes all the same.
+    // The error may belong to the cancelled call, until that call's response arrives.
     link.line(answered(2));
     link.line(null(-32600));
     assert!(is_lost(third.answer().await));
@@ -263,7 +263,7 @@ async fn an_answer_without_an_id_on_a_calls_own_stream_is_that_calls() {
     let (first, second) = (call(&link), call(&link));
     link.read(&null, Some(1));
     assert!(is_lost(first.answer().await));
-    // Nothing is held against the other, however the stream ends, and whatever comes on it yet.
+    // The other call is unaffected, however the stream ends, and whatever still arrives on it.
     link.read(&null, Some(1));
     assert_eq!(link.queue().in_flight, 1);
     link.line(answered(2));
@@ -288,7 +288,7 @@ async fn a_result_without_an_id_is_nobodys() {
     link.line(null());
     link.line(null());
     link.line(answered(2));
-    // Even of the only one that is left.
+    // Even if only one is left.
     link.line(null());
     assert_eq!(link.queue().in_flight, 1);
     assert_eq!(link.counters.noise.load(Ordering::Relaxed), 3);
@@ -332,7 +332,8 @@ async fn only_what_has_the_id_and_the_method_of_a_call_is_its_echo() {
     assert_eq!(link.take_trouble(), Some(why));
 }
 
-/// A link of two lanes with a call on it whose caller can sample, and its line read.
+/// Returns a link with two lanes and a call whose caller supports sampling, with its line already
+/// read.
 async fn asking() -> (
     Arc<Link>,
     BufReader<pipe::Receiver>,
@@ -353,7 +354,7 @@ async fn asking() -> (
     (link, receiver, call.unwrap(), asked)
 }
 
-/// Has the server ask, and returns the message it is refused with.
+/// Sends a request of the server, and returns the message of the refusal.
 async fn refused(
     link: &Arc<Link>,
     receiver: &mut BufReader<pipe::Receiver>,
@@ -392,7 +393,7 @@ async fn a_request_goes_to_the_one_call_it_can_be_tied_to() {
     link.line(Bytes::from(ask.to_string()));
     let full = refused(&link, &mut receiver, "sampling/createMessage").await;
     assert_eq!(full, "the client is asked too much at once");
-    // With a second call nobody can say which is meant.
+    // With a second call the request is ambiguous.
     let id = link.new_id();
     let line = OneLine::request(id, "tools/call", None);
     let _second = link.call(&"b".parse().unwrap(), id, line, None).unwrap();

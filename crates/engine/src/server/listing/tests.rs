@@ -1,4 +1,4 @@
-//! What becomes of good and bad definitions, and of what is remembered.
+//! Valid and invalid definitions, and stored listings.
 
 use gantry_model::secret::SecretText;
 
@@ -72,7 +72,7 @@ fn definitions_tell_no_secret() {
     );
     let reason = "its name contains a secret of its server".to_owned();
     assert_eq!(listing.excluded, [("x-[redacted]".to_owned(), reason)]);
-    // What was remembered before it was known to be a secret.
+    // Stored before it was known to be a secret.
     let (before, _) = list([page(&[telling.to_owned(), tool("x-tok-7f3a9c21")], None)]);
     let again = Listing::from_rows(&before.to_rows(), &redactor);
     assert_eq!(names(&again), ["a"]);

@@ -1,7 +1,8 @@
 //! Calls that were sent and whose callers have left. The server may still send messages about them,
-//! which must reach no other client (fault T4) and end no other call (fault S7). Bounded in number,
-//! and in time by the wait for a late response, so that one abandoned call does not block messages
-//! for good. Entry points: [`AbandonedCalls::may_be_of_other_than`] and [`AbandonedCalls::is_any`].
+//! which must not reach another client (fault T4) or end another call (fault S7). Bounded in
+//! number, and in time by the wait for a late response, so that one abandoned call does not block
+//! messages forever. Entry points: [`AbandonedCalls::may_be_of_other_than`] and
+//! [`AbandonedCalls::is_any`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,14 +13,14 @@ use super::CallOwner;
 
 /// How many are remembered.
 const MOST: usize = 256;
-/// How long a server may answer a call that nobody waits for, without saying which.
+/// How long a response without an id may belong to an abandoned call.
 const LONGEST: Duration = Duration::from_secs(600);
 
 pub(super) struct AbandonedCalls {
-    /// How long a server may speak of a call that was left.
+    /// How long messages about an abandoned call are expected.
     late: Duration,
     calls: VecDeque<(u64, CallOwner, Instant)>,
-    /// When the newest of those was left that there was no room for.
+    /// When the newest call was abandoned that there was no room for.
     forgotten: Option<Instant>,
 }
 
@@ -42,19 +43,19 @@ impl AbandonedCalls {
         self.calls.push_back((id, owner, Instant::now()));
     }
 
-    /// Forgets a call that the server has answered all the same.
+    /// Forgets a call that the server has answered.
     pub(super) fn answered(&mut self, id: u64) {
         if !self.calls.is_empty() {
             self.calls.retain(|(abandoned, ..)| *abandoned != id);
         }
     }
 
-    /// Tells whether the server may still speak of a call of somebody else's.
+    /// Returns whether the server may still send messages about a call of another owner.
     pub(super) fn may_be_of_other_than(&self, owner: Option<&CallOwner>) -> bool {
         let is_theirs = |(_, whose, since): &(u64, CallOwner, Instant)| {
             Some(whose) != owner && since.elapsed() < self.late
         };
-        // Whose those were that there was no room for is not known.
+        // The owners of calls that there was no room for are unknown.
         self.calls.iter().any(is_theirs) || self.has_forgotten(self.late)
     }
 
@@ -63,7 +64,7 @@ impl AbandonedCalls {
         forgotten.is_some_and(|since| since.elapsed() < within)
     }
 
-    /// Tells whether the server may still speak of any such call.
+    /// Returns whether the server may still send messages about any abandoned call.
     pub(super) fn is_any(&self) -> bool {
         let mut left = self.calls.iter().map(|(.., since)| since);
         left.any(|since| since.elapsed() < LONGEST) || self.has_forgotten(LONGEST)

@@ -1,5 +1,5 @@
 //! How long a call was paused while its client answered a request of the server: for this call, or
-//! for one of several that cannot be told apart. Decides nothing.
+//! for one of several that cannot be told apart. Only keeps time.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::Instant;
 
 #[derive(Default)]
 pub(super) struct Pause {
-    /// Its caller is asked for it.
+    /// Whether a request for this call is open.
     own: bool,
-    /// Its caller is asked for what may be this call.
+    /// Whether a request that may be for this call is open.
     shared: bool,
-    /// Since when it waits, if it does.
+    /// Since when it is paused, if it is.
     since: Option<Instant>,
     total: Duration,
 }
 
 impl Pause {
-    /// Begins with a call, perhaps while its caller is asked already.
+    /// Starts with a call, possibly while a request is already open.
     pub(super) fn begin(shared: bool, now: Instant) -> Self {
         Self {
             shared,
@@ -47,7 +47,7 @@ impl Pause {
         }
     }
 
-    /// While its caller is asked, a call counts as active.
+    /// A paused call counts as active.
     pub(super) fn activity(&self, active: Instant, now: Instant) -> (Instant, Duration) {
         match self.since {
             Some(since) => (now, self.total + now.duration_since(since)),

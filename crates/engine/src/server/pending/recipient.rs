@@ -1,31 +1,31 @@
-//! The recipient of a message that names no call: the only call there is, or the one client that all
-//! calls belong to. Never another client (fault T4). Entry point: [`Pending::recipient`].
+//! The recipient of a message that names no call: the only call there is, or the one client that
+//! owns all calls. Never another client (fault T4). Entry point: [`Pending::recipient`].
 
 use tokio::time::Instant;
 
 use super::{CallOwner, Lane, Pending, PendingCall, PendingState};
 use crate::server::server_requests::CallerChannel;
 
-/// Whom the server means.
+/// The recipient of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Recipient {
     /// The caller of this call.
     Call(u64),
-    /// The client of this session, which all calls are of.
+    /// The client of this session, which owns all calls.
     Session(CallOwner),
 }
 
-/// A call with which a client can be told something that is for any of its calls.
+/// A call through which a client can receive a message for any of its calls.
 pub(crate) struct ReachableCall {
     pub(crate) id: u64,
-    /// Whose call it is.
+    /// Its owner.
     pub(crate) owner: CallOwner,
     pub(crate) caller_channel: CallerChannel,
 }
 
 impl Pending {
-    /// Returns whom something can be for that the server says of no call, unless it may yet speak of a
-    /// call that another agent or session has left.
+    /// Returns the recipient of a message that names no call; `None` if it may concern an abandoned
+    /// call of another agent or session.
     pub(crate) fn recipient(&self) -> Option<Recipient> {
         let state = self.lock();
         if let Some(call) = state.only_call() {
@@ -35,8 +35,8 @@ impl Pending {
         state.only_session().cloned().map(Recipient::Session)
     }
 
-    /// Returns a call that a session can be told something with, the newest first, but none of these.
-    /// Where it is not said whose, it must be plain: the only call's, or the only session's.
+    /// Returns a call through which a session can be reached, the newest first, except these.
+    /// Without a given session it must be unambiguous: the only call, or the only session.
     pub(crate) fn reachable_call(
         &self,
         whose: Option<&CallOwner>,
@@ -44,7 +44,7 @@ impl Pending {
     ) -> Option<ReachableCall> {
         let state = self.lock();
         let whose = match whose {
-            // Without a session, another call of the same key may be another client's.
+            // Without a session, another call with the same key may belong to another client.
             Some((_, None)) => return None,
             Some(whose) => whose,
             None => state.only_owner()?,
@@ -70,8 +70,8 @@ impl Pending {
         })
     }
 
-    /// Stops the clocks of all calls while their client is asked what may be for any of them, or
-    /// starts them again.
+    /// Pauses the timeouts of all calls while their client answers a request for any of them, or
+    /// resumes them.
     pub(crate) fn pause_all(&self, asked: bool) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -90,7 +90,7 @@ impl Pending {
 }
 
 impl PendingState {
-    /// Returns whose the only call is, or whose all calls are.
+    /// Returns the owner of the only call, or of all calls.
     fn only_owner(&self) -> Option<&CallOwner> {
         let Some(call) = self.only_call() else {
             return self.only_session();
@@ -99,8 +99,8 @@ impl PendingState {
         owner.filter(|_| !self.abandoned.may_be_of_other_than(owner))
     }
 
-    /// Returns the session that all is of that the server was sent and has not answered, unless it may
-    /// yet speak of a call that somebody else has left.
+    /// Returns the session that owns all sent and unanswered calls; `None` if the server may still
+    /// send messages about an abandoned call of another owner.
     fn only_session(&self) -> Option<&CallOwner> {
         let is_sent =
             |entry: &&PendingCall| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);

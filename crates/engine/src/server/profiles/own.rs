@@ -1,5 +1,5 @@
-//! The lists of a client's own instances, merged, where one of them differs from the shared instance.
-//! Asks no server anything. Entry point: `Profiles::own_lists`.
+//! The lists of a client's own instances, merged, if one of them differs from the shared instance.
+//! Sends no requests. Entry point: `Profiles::own_lists`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{InstanceOwner, Profiles};
 use crate::server::catalog::ServerCatalog;
 use crate::tool::{Item, Tool};
 
-/// Returns what an instance lists: its own, or what all do.
+/// Returns the lists of an instance: its own, or the shared ones.
 pub(super) fn lists<'a>(
     instance: &'a ServerCatalog,
     common: &'a ServerCatalog,
@@ -20,7 +20,7 @@ pub(super) fn lists<'a>(
 }
 
 impl Profiles {
-    /// Returns who sees other lists than the common ones, and which.
+    /// Returns the clients that see other lists than the shared ones, and those lists.
     pub(crate) fn own_lists(
         &self,
         common: &ServerCatalog,
@@ -47,12 +47,12 @@ impl Profiles {
     }
 }
 
-/// Puts lists together: each thing once, the first of a name counts.
+/// Merges lists: the first item of a name wins.
 fn together(lists: &[&ServerCatalog], common: &ServerCatalog) -> ServerCatalog {
     let mut names = HashSet::new();
     let tools = lists.iter().flat_map(|lists| &lists.tools);
     let tools = tools.filter(|tool| names.insert(Arc::clone(&tool.name)));
-    // One that is the same as the common one has that one's version in the record.
+    // A tool equal to the shared one has the same version in the store.
     let known = |tool: &Arc<Tool>| {
         let mut all = common.tools.iter();
         let same = all.find(|known| known.name == tool.name && known.hash == tool.hash);
@@ -70,6 +70,7 @@ fn together(lists: &[&ServerCatalog], common: &ServerCatalog) -> ServerCatalog {
         handshake: common.handshake.clone(),
         hidden: false,
         is_own: true,
+        findings: common.findings.clone(),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Which instance a call gets, and how many one agent may use while others compete. Only decides:
-//! starts nothing, ends nothing, waits for nothing.
+//! Which instance a call gets, and how many an agent may use while others compete. Only decides:
+//! starts, stops and waits for nothing.
 //!
-//! An agent may use every free instance. An agent below its share gets a new instance at once, beyond
-//! the usual number if all are in use; until the number is back to usual, agents that have their
-//! share wait. Entry point: [`Pool::find`].
+//! An agent may use every free instance. An agent below its share gets a new instance immediately,
+//! beyond the usual number if all are in use; until the number is back to usual, agents that have
+//! their share wait. Entry point: [`Pool::find`].
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -17,13 +17,13 @@ use tokio::time::Instant;
 use crate::error::Full;
 use crate::request::ClientIdentity;
 
-/// The instances there are, the oldest first.
+/// The instances, the oldest first.
 pub(super) struct Pool<T> {
     instances: Vec<PoolEntry<T>>,
     last: u64,
 }
 
-/// For whom a call is made: two clients with one key are two, if they have sessions.
+/// The client of a call: two clients with one key are different if they have sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct InstanceOwner {
     pub(crate) agent: AgentName,
@@ -32,7 +32,7 @@ pub(crate) struct InstanceOwner {
 }
 
 impl InstanceOwner {
-    /// Returns who speaks, if it can have an instance of a server's to itself.
+    /// Returns the client if it can have its own instance of a server.
     pub(crate) fn of(caller: &Caller, identity: ClientIdentity) -> Option<Self> {
         let session = match identity {
             ClientIdentity::Anyone => return None,
@@ -50,38 +50,38 @@ impl InstanceOwner {
 struct PoolEntry<T> {
     number: u64,
     capabilities: ClientCapabilities,
-    /// Whose it is, from its beginning to its end.
+    /// Its owner, for its whole life.
     owner: InstanceOwner,
-    /// Calls on it.
+    /// The number of its calls.
     users: u32,
     since: Instant,
     what: T,
 }
 
-/// What a call needs.
+/// The requirements of a call.
 pub(super) struct PoolRequest<'a, T> {
-    /// What the client can do.
+    /// The capabilities of the client.
     pub(super) capabilities: ClientCapabilities,
     pub(super) owner: &'a InstanceOwner,
-    /// How many calls an instance takes at once.
+    /// How many calls an instance runs at once.
     pub(super) lanes: u32,
-    /// How many instances there may be.
+    /// The usual maximum number of instances.
     pub(super) most: usize,
-    /// The server's requests say which call they are for, so that clients may share an instance.
+    /// Whether the server's requests name their call, so that clients may share an instance.
     pub(super) shares: bool,
-    /// Tells whether an instance offers what is called.
+    /// Returns whether an instance offers the called item.
     pub(super) offers: &'a dyn Fn(&T) -> bool,
-    /// A new instance would offer it.
+    /// Whether a new instance would offer it.
     pub(super) is_common: bool,
 }
 
-/// What a call finds.
+/// The result of a search.
 pub(super) enum Allocation<'a, T> {
-    /// An instance with a place that is now its own.
+    /// An instance with a slot, which is now taken.
     Free(u64, &'a T),
-    /// Room for a new instance of this number, perhaps instead of one that ends.
+    /// Room for a new instance with this number, possibly replacing one that is stopped.
     Room(u64, Option<T>),
-    /// Nothing yet, for this reason.
+    /// No slot yet, for this reason.
     Wait(Full),
 }
 
@@ -95,9 +95,9 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Finds an instance for a client: its own if that has room, else a new one; the idle instance of
-    /// whoever has the most gives way to a new one. Only where instances can be shared is that of
-    /// another client of the same agent taken before anybody waits.
+    /// Finds an instance for a client: its own if that has room, else a new one, which may replace
+    /// an idle instance of the agent that has the most. If instances can be shared, one of another
+    /// client of the same agent is used before waiting.
     pub(super) fn find(&mut self, request: &PoolRequest<'_, T>, now: Instant) -> Allocation<'_, T> {
         let agent = &request.owner.agent;
         let used = self.instances.iter().filter(|instance| instance.users > 0);
@@ -128,7 +128,7 @@ impl<T> Pool<T> {
         }
         let mut ended = None;
         if !may_use_more || self.instances.len() >= request.most {
-            // Beyond the usual number only who has less than its share.
+            // Beyond the usual number only for an agent below its share.
             let is_due = own_count < share && self.instances.len() < 2 * request.most;
             match self.idle().filter(|_| may_use_more) {
                 Some(place) => ended = Some(self.instances.remove(place).what),
@@ -150,7 +150,7 @@ impl<T> Pool<T> {
         Allocation::Free(instance.number, &instance.what)
     }
 
-    /// Returns the idle instance that gives way.
+    /// Returns the idle instance to replace.
     fn idle(&self) -> Option<usize> {
         let same = |one: &PoolEntry<T>| {
             let of_agent = |instance: &&PoolEntry<T>| instance.owner.agent == one.owner.agent;
@@ -162,8 +162,8 @@ impl<T> Pool<T> {
         first.map(|(place, _)| place)
     }
 
-    /// Returns the instance that a client gets which finds no room for one of its own: never one of another
-    /// agent's, since a server remembers with whom it speaks.
+    /// Returns an instance to share for a client without room for its own: never one of another
+    /// agent, since a server may keep state about its client.
     fn shared(&self, request: &PoolRequest<'_, T>) -> Option<usize> {
         let instances = self.instances.iter().enumerate();
         let fits = |instance: &PoolEntry<T>| {
@@ -177,7 +177,7 @@ impl<T> Pool<T> {
         best.map(|(place, _)| place)
     }
 
-    /// Enters an instance that begins with a call.
+    /// Adds a new instance with its first call.
     pub(super) fn insert(
         &mut self,
         number: u64,
@@ -195,7 +195,7 @@ impl<T> Pool<T> {
         });
     }
 
-    /// Returns the instances there are, and whose they are.
+    /// Returns the instances and their owners.
     pub(super) fn all(&self) -> impl Iterator<Item = (&InstanceOwner, &T)> {
         self.instances
             .iter()
@@ -208,7 +208,7 @@ impl<T> Pool<T> {
             .find(|instance| instance.number == number)
     }
 
-    /// Notes that a call has ended.
+    /// Records the end of a call.
     pub(super) fn leave(&mut self, number: u64, now: Instant) {
         if let Some(instance) = self.entry(number) {
             instance.users = instance.users.saturating_sub(1);
@@ -216,7 +216,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Returns when to look again whether an instance is idle; none if it was, or is gone.
+    /// Returns when to check again whether an instance is idle; `None` if it was removed.
     pub(super) fn look(&mut self, number: u64, now: Instant, idle: Duration) -> Option<Instant> {
         let instance = self.entry(number)?;
         if instance.users > 0 {
@@ -230,7 +230,7 @@ impl<T> Pool<T> {
         Some(until)
     }
 
-    /// Takes all instances out.
+    /// Removes all instances.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.instances.drain(..).map(|instance| instance.what)
     }

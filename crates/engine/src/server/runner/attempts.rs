@@ -1,4 +1,4 @@
-//! What a runner notes of its starts: how each ended, and whether another follows. rows 1.1 and 1.9
+//! Records the starts of a runner: how each ended, and whether another follows. rows 1.1 and 1.9
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::clock::unix_ms;
 use crate::driver::{Control, ExitStatus};
 use crate::server::handle::{LinkState, RunnerCommand};
 
-/// Has the exit of an instance noted, whoever waits for it.
+/// Wraps a control so that the exit of the instance is recorded.
 pub(super) fn noted(control: Box<dyn Control>, exit: &ExitCell) -> Box<dyn Control> {
     let exit = Arc::clone(exit);
     Box::new(Noted { control, exit })
@@ -44,7 +44,7 @@ impl Control for Noted {
 }
 
 impl ServerRunner {
-    /// Notes that the start ended because it was asked to.
+    /// Records that the start ended on request.
     pub(super) fn end_attempt(&self, how: &str) {
         let (exit, tail) = (self.exit.lock().clone(), self.logs.stderr_tail());
         self.status.send_modify(|status| {
@@ -52,7 +52,7 @@ impl ServerRunner {
         });
     }
 
-    /// Has the store know which instance of a registered server is ready. row 1.1
+    /// Stores which instance of a registered server is ready. row 1.1
     pub(super) fn note_instance(&self) {
         if self.spec.source != Source::Api || self.spec.profile() != Some(Profile::Hosted) {
             return;
@@ -71,7 +71,7 @@ impl ServerRunner {
             }
         };
         let (context, server) = (Arc::clone(&self.context), self.spec.name.clone());
-        // The server is not kept waiting for the database.
+        // In the background: the server does not wait for the database.
         self.context.tracker.spawn(async move {
             let store = &context.store;
             let set = store.set_workspace_instance(&context.project, &server, &instance);
@@ -82,12 +82,13 @@ impl ServerRunner {
         });
     }
 
-    /// Returns what follows in the place of a restart, if the policy wants none: waiting for one by hand.
+    /// Returns the state that replaces a restart if the policy excludes one: waiting for a manual
+    /// restart.
     pub(super) fn not_restarted(&mut self, ended: &FailedRun) -> Option<BoxFuture<'_, NextState>> {
         let when = self.spec.lifecycle.restart_when;
         let exit = self.exit.lock().clone();
         let code = exit.as_ref().and_then(|exit| exit.code);
-        // What could not be started at all has failed, whatever its exit code.
+        // An instance that could not be started has failed, whatever its exit code.
         let code = code.filter(|_| ended.kind == EndKind::Exit);
         if when.restarts(code) {
             return None;
@@ -134,7 +135,7 @@ impl ServerRunner {
         Some(Box::pin(self.awaiting_restart()))
     }
 
-    /// Waits to be restarted by hand, or stopped.
+    /// Waits for a manual restart or a stop.
     async fn awaiting_restart(&mut self) -> NextState {
         tokio::select! {
             biased; // Stop overtakes everything.

@@ -11,6 +11,7 @@ use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::spec::{LifecyclePolicy, ServerSpec, WhenUnresponsive, period};
 use gantry_model::status::ServerState;
+use gantry_store::{CatalogPins, StoreError};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tracing::warn;
 
@@ -36,34 +37,34 @@ pub(super) struct Checks {
     link: Arc<Link>,
     health_check: Option<PendingCheck<Health>>,
     ticks: Interval,
-    /// How many lines it had written at the last tick, and since when it has written no other.
+    /// The number of lines at the last tick, and since when there was no new one.
     lines: u64,
     quiet_since: Instant,
     listing: Option<PendingCheck<Result<Listing, ListingError>>>,
-    /// The last announced change that this listing covers.
+    /// The last announced change that this listing includes.
     listing_covers: u64,
     list_not_before: Instant,
     relist_after: Duration,
 }
 
-/// What is due for a server.
+/// A check that is due or done.
 pub(super) enum DueCheck {
-    /// A periodic look at its health.
+    /// A periodic health decision.
     Tick,
-    /// A health check, since a connection was cut.
+    /// A health check after a cut connection.
     Doubted,
-    /// The health check ended.
+    /// A finished health check.
     Checked(Health),
-    /// A listing, since its lists changed.
+    /// A listing after a list change.
     Changed,
-    /// The listing ended.
+    /// A finished listing.
     Listed(Result<Listing, ListingError>),
 }
 
 /// The result of a health check.
 pub(super) struct Health {
     healthy: bool,
-    /// Calls were running, which may be why it did not answer.
+    /// Whether calls were running, which may be why it did not respond.
     busy: bool,
     /// Why the check could not be sent, if known.
     why: Option<HttpError>,
@@ -88,7 +89,7 @@ impl Checks {
         }
     }
 
-    /// Waits until something is due. Safe to cancel: what was started goes on.
+    /// Waits until something is due. Cancel safe: started checks continue.
     pub(super) async fn next(&mut self) -> DueCheck {
         tokio::select! {
             biased; // What has ended, then what is due.
@@ -102,7 +103,7 @@ impl Checks {
         }
     }
 
-    /// Notes the output since the last tick, and decides what follows.
+    /// Compares the output with the last tick, and decides what follows.
     fn look(&mut self, too_long: Duration) -> HealthAction {
         let lines = self.link.lines();
         let heard = lines != self.lines;
@@ -122,7 +123,7 @@ impl Checks {
     }
 }
 
-/// What a periodic look at a server decides.
+/// The decision of a periodic tick.
 #[derive(Debug, PartialEq, Eq)]
 enum HealthAction {
     /// Send a health check.
@@ -136,15 +137,16 @@ enum HealthAction {
 }
 
 impl HealthAction {
-    /// Decides by the calls on the link, by whether a line came since the last look (`heard`), none for
-    /// too long (`quiet`), and none since the start of a call that timed out (`mute`).
+    /// Decides by the calls on the link, whether a line came since the last tick (`heard`), whether
+    /// there was none for too long (`quiet`), and none since the start of a call that timed out
+    /// (`mute`).
     fn of(queue: QueueView, heard: bool, quiet: bool, mute: bool) -> Self {
         let busy = queue.in_flight + queue.waiting > 0;
         match queue {
             _ if !busy && queue.closed_lanes == 0 => Self::Check { busy },
             _ if heard => Self::Healthy,
             _ if !busy || !quiet => Self::Wait,
-            // With one lane it would answer only after the call.
+            // With one lane it would respond only after the call.
             QueueView { lanes: ..=1, .. } if mute => Self::Mute,
             QueueView { lanes: ..=1, .. } => Self::Wait,
             QueueView { .. } => Self::Check { busy },
@@ -153,7 +155,7 @@ impl HealthAction {
 }
 
 impl ServerRunner {
-    /// Does what is due; `Some` is the reason to end the server.
+    /// Handles what is due; `Some` is the reason to stop the server.
     pub(super) fn check(&mut self, checks: &mut Checks, due: DueCheck) -> Option<String> {
         match due {
             DueCheck::Tick => self.check_health(checks),
@@ -188,7 +190,7 @@ impl ServerRunner {
         });
         let lifecycle = &self.spec.lifecycle;
         match checks.look(lifecycle.health_every + lifecycle.health_timeout) {
-            // A rate limit holds for health checks too.
+            // A rate limit also applies to health checks.
             HealthAction::Check { .. } if self.counters.rate_limit.remaining().is_some() => {}
             HealthAction::Check { busy } => {
                 checks.health_check = Some(self.health_check(&checks.link, busy))
@@ -202,7 +204,7 @@ impl ServerRunner {
         }
     }
 
-    /// Returns a health check. Any response will do, also an error.
+    /// Starts a health check. Any response counts, even an error.
     fn health_check(&self, link: &Arc<Link>, busy: bool) -> PendingCheck<Health> {
         let link = Arc::clone(link);
         let within = self.spec.lifecycle.health_timeout;
@@ -213,7 +215,7 @@ impl ServerRunner {
             let answer = link.ask(method, params.as_ref(), within).await;
             let unheard = Failure::NotReading;
             let (answers, why) = match answer {
-                // Whoever limits the rate is healthy.
+                // A server that limits the rate is healthy.
                 Ok(Answer::Failed(Failure::Remote(HttpError::Limited { .. }))) => (true, None),
                 Ok(Answer::Failed(Failure::Remote(error))) => (false, Some(error)),
                 Ok(Answer::Failed(Failure::Exited(_))) | Err(_) => (false, None),
@@ -242,7 +244,7 @@ impl ServerRunner {
             ),
         };
         let how = self.logs.redactor().redact(&how).into_owned();
-        // Long work is no reason to end a server, unless its calls time out.
+        // Long work is no reason to stop a server, unless its calls time out.
         let is_lost = !health.busy || checks.link.is_mute();
         match self.spec.when_unresponsive() {
             WhenUnresponsive::Reconnect if is_lost => {
@@ -267,7 +269,7 @@ impl ServerRunner {
         }
     }
 
-    /// Marks the server as unresponsive, and keeps it.
+    /// Marks the server as unresponsive, but keeps it running.
     fn unresponsive(&mut self, how: String) {
         self.note_unresponsive(&how);
         if self.status.borrow().state != ServerState::Unresponsive {
@@ -329,7 +331,7 @@ impl ServerRunner {
             .events
             .report(&self.spec.name, EventKind::ProtocolError, why.clone());
         if self.declares.anything() {
-            // Its client keeps the list it has.
+            // Its client keeps the current list.
             return;
         }
         self.status.send_modify(|status| {
@@ -343,7 +345,7 @@ impl ServerRunner {
     }
 }
 
-/// Fetches a server's lists, and saves them to count their versions.
+/// Fetches a server's lists, and stores them to get their versions.
 pub(super) async fn list(
     context: &RunnerContext,
     spec: &ServerSpec,
@@ -352,14 +354,33 @@ pub(super) async fn list(
     handshake: &HandshakeInfo,
     within: Duration,
 ) -> Result<Listing, ListingError> {
-    let listing = listing::fetch(link, handshake, &context.limits, within).await?;
+    let mut listing = listing::fetch(link, handshake, &context.limits, within).await?;
     let (fingerprint, handshake, rows) =
         (spec.fingerprint(), handshake.to_json(), listing.to_rows());
-    let saving = context
-        .store
-        .save_catalog(id, &fingerprint, &handshake, &rows);
+    let pins = CatalogPins {
+        policy: context.pins.policy(),
+        listed: std::mem::take(&mut listing.listed),
+    };
+    let before = context.pins.unapproved_of(id);
+    let saving = async {
+        let store = &context.store;
+        let rows = store
+            .save_catalog(id, &fingerprint, &handshake, &rows, &pins)
+            .await?;
+        // Known before anybody is offered what was listed.
+        context.pins.reload().await?;
+        Ok::<_, StoreError>(rows)
+    };
     match tokio::time::timeout(REMEMBERING, saving).await {
-        Ok(Ok(rows)) => return Ok(listing.with_versions(&rows)),
+        Ok(Ok(rows)) => {
+            let now = context.pins.unapproved_of(id);
+            if now != before && !now.is_empty() {
+                let what = format!("not approved: {}", now.join(", "));
+                let events = &context.events;
+                events.report(&spec.name, EventKind::ToolsUnapproved, cut(what));
+            }
+            return Ok(listing.with_versions(&rows));
+        }
         Ok(Err(error)) => {
             let error: &dyn std::error::Error = &error;
             warn!(server = %spec.name, error, "the catalog is not remembered");
@@ -369,6 +390,16 @@ pub(super) async fn list(
         }
     }
     Ok(listing)
+}
+
+/// Keeps a sentence about many tools short.
+fn cut(mut sentence: String) -> String {
+    const MOST: usize = 1000;
+    if sentence.len() > MOST {
+        sentence.truncate(sentence.floor_char_boundary(MOST));
+        sentence.push('…');
+    }
+    sentence
 }
 
 /// Waits for the result; forever, if nothing was started.

@@ -1,5 +1,5 @@
-//! Servers over HTTP: how a session is opened, with which transport, and when a server that cannot be
-//! reached is tried again. rows 0.7 and 0.12
+//! Servers over HTTP: opening a session, choosing the transport, and retrying a server that cannot
+//! be reached. rows 0.7 and 0.12
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -25,10 +25,10 @@ use crate::transport::{sse, streamable_http};
 
 /// A sign-in link is valid for ten minutes; the next one is made before that.
 const NEXT_LINK: Duration = Duration::from_secs(540);
-/// The wait after a sign-in link could not be made.
+/// The pause after a sign-in link could not be created.
 const AFTER_NO_LINK: Duration = Duration::from_secs(60);
 
-/// How messages travel over HTTP.
+/// The HTTP transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     StreamableHttp,
@@ -43,7 +43,7 @@ impl Transport {
         }
     }
 
-    /// Returns the transport to try after this one failed so, if there is another.
+    /// Returns the transport to try after this failure, if there is another.
     pub(super) fn other(self, preference: TransportPreference, why: &Failure) -> Option<Self> {
         let Failure::Remote(error) = why else {
             return None;
@@ -53,12 +53,12 @@ impl Transport {
     }
 }
 
-/// What a runner remembers of its remote server between connections.
+/// The state of a remote server that is kept between connections.
 pub(crate) struct RemoteState {
     pub(crate) reconnect: Reconnect,
     /// The transport that worked last; only a hint, a mismatch drops it.
     pub(super) learnt: Option<Transport>,
-    /// How often somebody had signed in when this instance was started.
+    /// The number of sign-ins when this instance was started.
     sign_ins: u64,
 }
 
@@ -85,8 +85,9 @@ impl ServerRunner {
         }
     }
 
-    /// Opens a session over HTTP, through a socket of ours if one leads there; nothing is sent before something is asked. Returns the link, the
-    /// task that reads the session, and where that task says why it ended.
+    /// Opens a session over HTTP, through a Unix socket of the gateway if there is one; sends
+    /// nothing yet. Returns the link, the task that reads the session, and the cell in which that
+    /// task stores why it ended.
     pub(super) async fn open_session(
         &self,
         address: &RemoteLaunch,
@@ -120,7 +121,7 @@ impl ServerRunner {
         Ok((link, Task::new(reader), why))
     }
 
-    /// The session with a remote server has ended by itself.
+    /// Handles a session with a remote server that ended by itself.
     pub(super) async fn lost(&mut self, mut running: Running, error: HttpError) -> NextState {
         let how = error.to_string();
         running.close(&Failure::Remote(error.clone())).await;
@@ -134,7 +135,7 @@ impl ServerRunner {
         })
     }
 
-    /// Waits for a person to sign in, and keeps a sign-in link ready. Nothing is tried until then.
+    /// Waits for a person to sign in, and keeps a sign-in link ready. Makes no attempts until then.
     pub(super) async fn awaiting_sign_in(&mut self, why: String) -> NextState {
         let name = &self.spec.name;
         let why = self.logs.redactor().redact(&why).into_owned();
@@ -143,13 +144,13 @@ impl ServerRunner {
         events.report(name, EventKind::NeedsSignIn, reason.clone());
         self.publish(ServerState::NeedsSignIn, Some(reason.clone()));
         self.show(LinkState::Down(Arc::from(reason), None));
-        // Somebody may have signed in while the refused instance was ended.
+        // A sign-in may have happened while the refused instance was stopped.
         if self
             .remote
             .as_ref()
             .is_some_and(|remote| remote.sign_ins < self.sign_ins())
         {
-            // The restart that follows a sign-in is this one.
+            // This is the restart that follows a sign-in.
             if self.commands.try_recv().is_ok() {
                 self.forgive();
             }
@@ -169,7 +170,7 @@ impl ServerRunner {
         }
     }
 
-    /// Remembers how often somebody had signed in when an instance starts.
+    /// Stores the number of sign-ins at the start of an instance.
     pub(super) fn note_sign_ins(&mut self) {
         let sign_ins = self.sign_ins();
         if let Some(remote) = &mut self.remote {
@@ -211,7 +212,8 @@ impl ServerRunner {
         };
         let events = &self.context.events;
         events.report(&self.spec.name, kind, reason.clone());
-        if wait.is_away {
+        let is_warned_of = self.status.borrow().health_warning;
+        if wait.is_away && !is_warned_of {
             events.report(&self.spec.name, EventKind::HealthWarning, wait.reason);
         }
         self.status.send_modify(|status| {
@@ -235,7 +237,7 @@ pub(super) fn needs_person(error: &HttpError) -> bool {
     false
 }
 
-/// Keeps a sign-in link ready; never ends.
+/// Keeps a sign-in link ready; never returns.
 async fn offer_links(
     credentials: Option<&Credentials>,
     mut callback: watch::Receiver<Option<String>>,

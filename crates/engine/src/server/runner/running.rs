@@ -1,5 +1,5 @@
-//! An instance with an open link, and how both end. Every wait for an end is bounded: what hangs in
-//! the kernel is left to it.
+//! An instance with an open link, and how both end. Every wait for an end is bounded: a process
+//! that hangs in the kernel is abandoned.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::server::link::Link;
 use crate::server::pending::Failure;
 use crate::transport::http::HttpError;
 
-/// How long reading what a server wrote before it ended may take.
+/// Time limit for reading the last output of an ended server.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// How long a killed instance may take to end.
 const KILLED: Duration = Duration::from_secs(5);
-/// How long closing a session over HTTP may take.
+/// Time limit for closing a session over HTTP.
 const SESSION_CLOSE: Duration = Duration::from_secs(2);
 
 /// An instance with an open link.
@@ -29,12 +29,12 @@ pub(super) struct Running {
     pub(super) stderr: Task,
     pub(super) control: Box<dyn Control>,
     pub(super) pid: Option<u32>,
-    /// Why the session over HTTP ended, once it has; nothing for a link over streams.
+    /// Why the session over HTTP ended, once it has; `None` for a link over streams.
     pub(super) session: Option<Arc<OnceLock<HttpError>>>,
 }
 
 impl Running {
-    /// Returns why the session over HTTP ended; nothing for a link over streams.
+    /// Returns why the session over HTTP ended; `None` for a link over streams.
     pub(super) fn lost(&self) -> Option<HttpError> {
         let session = self.session.as_ref()?;
         let closed = || HttpError::Cut {
@@ -44,7 +44,7 @@ impl Running {
         Some(session.get().cloned().unwrap_or_else(closed))
     }
 
-    /// Asks the server to end.
+    /// Asks the server to exit.
     pub(super) fn terminate(&mut self) {
         self.link.close_input();
         self.control.terminate();
@@ -68,12 +68,12 @@ impl Running {
         }
     }
 
-    /// Delivers what the server wrote before it ended.
+    /// Delivers the output that the server wrote before it ended.
     pub(super) async fn deliver(&mut self) {
         self.reader.end_soon().await;
     }
 
-    /// Answers every call on the link, and then reads the rest of stderr.
+    /// Ends every call on the link, and then reads the rest of stderr.
     pub(super) async fn close(&mut self, failure: &Failure) {
         self.link.end(failure);
         self.session_closed().await;
@@ -82,21 +82,21 @@ impl Running {
 
     async fn session_closed(&mut self) {
         if self.session.is_some() {
-            // A server that does not answer in time is not waited for.
+            // A server that does not respond in time is not waited for.
             drop(timeout(SESSION_CLOSE, self.reader.ended()).await);
         }
     }
 }
 
 impl Drop for Running {
-    /// Answers the calls that a panic of ours cut off; every other end has done so.
+    /// Ends the calls that a panic cut off; every other end has already done so.
     fn drop(&mut self) {
         let why = "the gateway failed while it ran the server";
         self.link.end(&Failure::Exited(why.into()));
     }
 }
 
-/// A task of a link, whose end may be waited for again and again.
+/// A task of a link, whose end can be awaited repeatedly.
 #[derive(Default)]
 pub(super) struct Task(Option<JoinHandle<()>>);
 
@@ -105,7 +105,7 @@ impl Task {
         Self(Some(handle))
     }
 
-    /// Waits until the task has ended, if only by a panic. Safe to cancel.
+    /// Waits until the task has ended, even by a panic. Cancel safe.
     pub(super) async fn ended(&mut self) {
         if let Some(handle) = &mut self.0 {
             drop(handle.await);

@@ -1,5 +1,5 @@
-//! Secrets of the project on their way into an instance: put in at each start, noted, and redacted from
-//! everything that comes back. What cannot be given is waited for. row 0.4, faults K1 and K7
+//! The project's secrets of an instance: resolved at each start, recorded, and redacted from all
+//! its output. The server waits for a missing secret. row 0.4, faults K1 and K7
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::secrets::ResolveError;
 use crate::server::handle::{LinkState, RunnerCommand};
 
 impl ServerRunner {
-    /// Puts the project's secrets into the spec of the next instance; returns the state in which the
-    /// server waits if that cannot be done.
+    /// Resolves the project's secrets in the spec of the next instance; returns the waiting state
+    /// if that is not possible.
     pub(super) async fn take_secrets(&mut self) -> Option<NextState> {
         match self.context.secrets.resolve(&self.wanted).await {
             Ok(None) => None,
@@ -38,7 +38,7 @@ impl ServerRunner {
         }
     }
 
-    /// Waits until somebody sets or binds what is missing, which restarts the server.
+    /// Waits until the missing secret is set or bound, which restarts the server.
     pub(super) async fn awaiting_secrets(&mut self, why: String) -> NextState {
         self.secrets_used.lock().clear();
         self.publish(ServerState::Misconfigured, Some(why.clone()));

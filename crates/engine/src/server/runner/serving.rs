@@ -1,4 +1,4 @@
-//! The state `ready`: the server is watched until it is stopped, exits, or stops answering.
+//! The state `ready`: watches the server until it is stopped, exits, or stops responding.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,15 +18,15 @@ use crate::server::topics;
 
 /// How long a server may take to exit once it has closed one of its streams.
 const HALF_DEAD: Duration = Duration::from_millis(500);
-/// How long callers that have the link may take to use it before an idle server is stopped.
+/// How long callers that hold the link may take to use it before an idle server is stopped.
 const LAST_CALLS: Duration = Duration::from_millis(100);
 
 impl ServerRunner {
-    /// Serves calls until something ends that. Events are handled in order of urgency; nothing else is
-    /// awaited here.
+    /// Serves calls until an event ends that. Events are handled in order of urgency; nothing else
+    /// is awaited here.
     pub(super) async fn serving(&mut self, mut running: Running) -> NextState {
         self.history.record_healthy(self.watch.now());
-        // Row 2.6: what the lists failed with stays shown until they can be had.
+        // Row 2.6: the error of the lists stays visible until they can be fetched.
         let is_hidden = self.catalog.load().hidden;
         self.status.send_modify(|status| {
             let reason = status.reason.take().filter(|_| is_hidden);
@@ -98,16 +98,16 @@ impl ServerRunner {
         }
     }
 
-    /// Returns how long the server may go without a call, if it may not for ever.
+    /// Returns after how long without a call the server is stopped, if at all.
     fn idle_stop(&self) -> Option<Duration> {
         let stops = self.spec.start == Start::Lazy && !self.declares.anything();
         self.spec.lifecycle.idle_stop.filter(|_| stops)
     }
 
-    /// Ends a lazy server that nobody uses; the next call starts it again.
+    /// Stops an idle lazy server; the next call starts it again.
     async fn idle(&mut self, running: Running) -> NextState {
         self.show(LinkState::Cold);
-        // Whoever took the link before gets an answer from this instance.
+        // A caller that took the link before gets its response from this instance.
         tokio::time::sleep(LAST_CALLS).await;
         let queue = running.link.queue();
         if queue.in_flight + queue.waiting > 0 {
@@ -126,11 +126,11 @@ impl ServerRunner {
         }
     }
 
-    /// The instance exited by itself. What it wrote before is delivered first.
+    /// Handles an instance that exited by itself. Its last output is delivered first.
     async fn exited(&mut self, mut running: Running, how: String) -> NextState {
         self.forget_usage();
         running.deliver().await;
-        // A server with a protocol error often exits before it is ended.
+        // A server with a protocol error often exits before it is stopped.
         let how = running.link.take_trouble().unwrap_or(how);
         running.close(&Failure::Exited(how.clone())).await;
         NextState::Crashed(FailedRun {
@@ -140,7 +140,7 @@ impl ServerRunner {
         })
     }
 
-    /// The server closed its stdout; if it does not exit at once, it is killed.
+    /// Handles a closed stdout; if the server does not exit immediately, it is killed.
     async fn half_dead(&mut self, mut running: Running) -> NextState {
         let misdeed = running.link.take_trouble();
         if let Some(what) = &misdeed {
@@ -167,7 +167,7 @@ impl ServerRunner {
         })
     }
 
-    /// The server closed its stdin; if it does not exit at once, it is killed.
+    /// Handles a closed stdin; if the server does not exit immediately, it is killed.
     async fn deaf(&mut self, mut running: Running) -> NextState {
         let how = match tokio::time::timeout(HALF_DEAD, running.control.exited()).await {
             Ok(exit) => exit.to_string(),
@@ -179,8 +179,8 @@ impl ServerRunner {
         self.exited(running, how).await
     }
 
-    /// Ends a server after a protocol error or a failed health check. For a remote server, the backoff
-    /// reports why.
+    /// Stops a server after a protocol error or a failed health check. For a remote server, the
+    /// backoff reports why.
     async fn cut(&mut self, mut running: Running, what: String, kind: EndKind) -> NextState {
         if running.session.is_none() && kind == EndKind::Exit {
             self.context
@@ -201,7 +201,7 @@ impl ServerRunner {
     }
 }
 
-/// Waits until no agent has made a call for this long, or up to an eighth longer.
+/// Waits until there was no call for this long, or up to an eighth longer.
 async fn unused(link: &Link, after: Duration) {
     let mut calls = link.calls.load(Ordering::Relaxed);
     let mut since = Instant::now();

@@ -1,5 +1,5 @@
-//! The state `starting`: instance, link, handshake, first listing. If one of them fails, everything
-//! before it is ended.
+//! The state `starting`: instance, link, handshake, first listing. If one of them fails, the
+//! earlier ones are stopped.
 
 use std::io;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCapabilities;
+use gantry_model::pin::find_in_text;
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::ServerState;
 use tokio::time::{Instant, timeout};
@@ -31,10 +32,10 @@ use crate::server::pending::Failure;
 use crate::transport::http::HttpError;
 use crate::transport::stdio::{End, LineReader, LineWriter, bridge, drain};
 
-/// Bytes that may wait to be written to one server.
+/// The most bytes queued for writing to one server.
 const WRITE_QUEUE_BYTES: usize = 64 << 20;
 
-/// Why an instance is ended that was to use the handshake and is stateless.
+/// Why an instance for the handshake is stopped if the server is stateless.
 const NO_HANDSHAKE: &str = "it does not support the handshake";
 
 /// How long a server that closed a stream may take to exit before it counts as running.
@@ -58,7 +59,8 @@ impl ServerRunner {
         let driver = self.context.drivers.of(&spec.launch);
         let mut next = match self.bring_up(&*driver).await {
             Ok(next) => next,
-            // What never began, such as an image that cannot be pulled, its isolation kept from nothing.
+            // If the instance never started, as when an image cannot be pulled, its isolation is
+            // not the cause.
             Err(why) if spec.launch.image().is_some() => return failed(why),
             Err(why) => failed(why),
         };
@@ -70,8 +72,8 @@ impl ServerRunner {
         next
     }
 
-    /// Starts an instance and connects to it; once more with another transport if it wants that. Fails if
-    /// no instance began.
+    /// Starts an instance and connects to it; if needed, once more with another transport. Fails if
+    /// no instance started.
     async fn bring_up(&mut self, driver: &dyn Driver) -> Result<NextState, String> {
         let (begun, now) = (Instant::now(), self.watch.now());
         if let Some(remote) = &mut self.remote {
@@ -83,7 +85,7 @@ impl ServerRunner {
                 Ok(instance) => instance,
                 Err(error) => return Err(chain(&error)),
             };
-            // A slow start, such as a download, does not count; every transport that is tried does.
+            // A slow start, such as a download, does not count; every transport attempt does.
             let handshake = self.spec.lifecycle.handshake;
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + handshake);
             let wish = match &instance.io {
@@ -144,7 +146,7 @@ impl ServerRunner {
         Ok(instance)
     }
 
-    /// Does the handshake over an open link, and fetches the lists.
+    /// Performs the handshake over an open link, and fetches the lists.
     async fn meet(
         &mut self,
         mut running: Running,
@@ -205,7 +207,7 @@ impl ServerRunner {
                 let took = begun.elapsed().as_millis();
                 let what = match &listed {
                     Ok(_) => "ready".to_owned(),
-                    // Row 2.6: it is there; its lists are asked for again.
+                    // Row 2.6: the server is ready; its lists are fetched again later.
                     Err(error) => format!("ready without its lists ({error})"),
                 };
                 match listed {
@@ -227,7 +229,8 @@ impl ServerRunner {
                 running.deliver().await;
                 running.close(&Failure::Exited(how.clone())).await;
                 if self.era_hint.is_none() {
-                    // Some servers exit on a request before `initialize`: the next try sends that first.
+                    // Some servers exit on a request before `initialize`: the next attempt sends
+                    // that first.
                     self.era_hint = Some(Era::Handshake);
                 }
                 let misdeed = running.link.take_trouble();
@@ -266,8 +269,8 @@ impl ServerRunner {
         }
     }
 
-    /// Returns whether the server has shown that it does not support the handshake, and remembers it.
-    /// A server that cannot be reached has shown nothing.
+    /// Returns whether the server has shown that it does not support the handshake, and remembers
+    /// it. An unreachable server has shown nothing.
     fn is_refused(&self, error: &StartFailure) -> bool {
         let has_shown = match error {
             StartFailure::Lost(Failure::Remote(error)) => error.is_unknowing(),
@@ -281,7 +284,7 @@ impl ServerRunner {
         true
     }
 
-    /// Makes a link over an outbox, within the server's bounds.
+    /// Creates a link over an outbox, with the server's limits.
     pub(super) fn new_link(&self, outbox: Outbox) -> Arc<Link> {
         let limits = LinkLimits {
             lanes: self.spec.concurrency(),
@@ -370,7 +373,7 @@ impl ServerRunner {
         Ok((link, Task::new(reader), stderr))
     }
 
-    /// Logs what a server prints that has its messages elsewhere.
+    /// Logs the output of a server whose messages use another channel.
     fn log_output(&self, output: Vec<ByteSource>) -> Task {
         let logs = Arc::clone(&self.logs);
         let reading = async move {
@@ -381,7 +384,7 @@ impl ServerRunner {
         Task::new(self.context.tracker.spawn(reading))
     }
 
-    /// Keeps a server whose first listing failed, and lists again.
+    /// Keeps a server whose first listing failed, and schedules another.
     fn unlisted(&self, error: &ListingError, handshake: Arc<HandshakeInfo>, link: &Link) {
         let mut catalog = self.catalog.load().as_ref().clone();
         catalog.handshake = Some(handshake);
@@ -390,14 +393,26 @@ impl ServerRunner {
         link.lists.refresh();
     }
 
-    /// Puts a listing into the catalog; true if it changed. `is_own`: only one client sees it.
+    /// Publishes a listing in the catalog; returns true if it changed. `is_own`: only one client
+    /// sees it.
     pub(super) fn take_listing(
         &self,
         listing: Listing,
         handshake: Arc<HandshakeInfo>,
         is_own: bool,
     ) -> bool {
+        let listing = listing.with_versions_of(&self.catalog.load());
         let mut catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(handshake));
+        if let Some(text) = catalog
+            .handshake
+            .as_ref()
+            .and_then(|own| own.instructions.as_deref())
+        {
+            let found = find_in_text("/instructions", text).into_iter();
+            let found = found.map(|finding| ("instructions".to_owned(), finding));
+            catalog.findings.extend(found);
+        }
+        self.report_findings(&catalog);
         catalog.is_own = is_own;
         let news = !self.catalog.load().offers_the_same(&catalog);
         self.status.send_modify(|status| {
@@ -408,7 +423,7 @@ impl ServerRunner {
             if let Some(handshake) = &catalog.handshake {
                 status.protocol_version = Some(handshake.version.to_string());
                 status.server_info = handshake.server_info.clone().map(|info| info.into_text());
-                status.instructions.clone_from(&handshake.instructions);
+                status.instructions = handshake.shown_instructions();
             }
         });
         self.catalog.store(Arc::new(catalog));
@@ -417,8 +432,24 @@ impl ServerRunner {
     }
 }
 
-/// Handshake and first listing within one deadline; the listing is saved. A list that the
-/// server does not give, or that cannot be read, does not fail the start.
+impl ServerRunner {
+    /// Tells of texts that seem to instruct models, once for the same texts. fault L1
+    fn report_findings(&self, catalog: &ServerCatalog) {
+        if catalog.findings.is_empty() || self.catalog.load().findings == catalog.findings {
+            return;
+        }
+        let found = catalog.findings.iter().take(5);
+        let found: Vec<String> = found
+            .map(|(name, finding)| format!("`{name}` {} ({})", finding.path, finding.rule))
+            .collect();
+        let what = format!("texts to look at: {}", found.join(", "));
+        let events = &self.context.events;
+        events.report(&self.spec.name, EventKind::SuspiciousText, what);
+    }
+}
+
+/// Performs handshake and first listing within one deadline; the listing is stored. A list that is
+/// refused or unreadable does not fail the start.
 async fn greet(
     (context, spec, id): (&RunnerContext, &ServerSpec, ServerId),
     (hint, capabilities): (Option<Era>, ClientCapabilities),
@@ -437,7 +468,7 @@ async fn greet(
     }
 }
 
-/// The result of a handshake: the next state, and why it failed if the link said so.
+/// The result of a handshake: the next state, and the failure of the link if there was one.
 struct HandshakeOutcome {
     next: NextState,
     why: Option<Failure>,
@@ -451,7 +482,7 @@ impl From<NextState> for HandshakeOutcome {
 
 /// Why a handshake failed.
 enum StartFailure {
-    /// It could not be reached, or its response not be read.
+    /// It could not be reached, or its response could not be read.
     Lost(Failure),
     /// It exited.
     Exited(String),

@@ -1,5 +1,6 @@
 //! Results of stateless servers that require input from the client first, and the call that is sent
-//! with it. Entry points: [`input_required`], [`resume`], `CallForwarder::input_responses`.
+//! with the responses. Entry points: [`input_required`], [`resume`],
+//! `CallForwarder::input_responses`.
 
 use std::time::Duration;
 
@@ -19,22 +20,22 @@ use crate::server::handshake::trusted;
 const INPUT_RESPONSES: &str = "inputResponses";
 const REQUEST_STATE: &str = "requestState";
 
-/// How long a server that needs nothing but time is left alone, times the round.
+/// The pause before a call is repeated without input, times the round.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// What a stateless server needs before it goes on.
+/// The input that a stateless server requires.
 pub(crate) struct InputRequired {
     requests: Vec<ServerRequest>,
     state: Option<RawBuf>,
 }
 
-/// What goes with the call when it is sent again.
+/// The responses that are sent with the repeated call.
 pub(crate) struct InputResponses {
     responses: RawBuf,
     state: Option<RawBuf>,
 }
 
-/// Reads what a result says is needed first; `None` if it is a result of another kind.
+/// Reads the input that a result requires; `None` if it is another kind of result.
 pub(crate) fn input_required(
     result: &Bytes,
     server: &ServerHandle,
@@ -77,8 +78,7 @@ fn read_request(key: &str, request: Raw<'_>, redactor: &Redactor) -> Option<Serv
     })
 }
 
-/// Puts what the client said into the params, or takes out what a server knows nothing of: a state
-/// is the server's own, or none.
+/// Adds the client's responses to the params, or removes state that the server did not issue.
 pub(crate) fn resume<'a>(
     params: &mut Edit<'a>,
     era: Era,
@@ -105,7 +105,7 @@ pub(crate) fn resume<'a>(
 }
 
 impl CallForwarder<'_> {
-    /// Has the client do what a stateless server needs, and returns what to send the server.
+    /// Forwards the required requests to the client, and returns the responses for the server.
     pub(crate) async fn input_responses(
         &self,
         needed: InputRequired,
@@ -118,7 +118,7 @@ impl CallForwarder<'_> {
                 .capabilities
                 .may_be_asked(request.method, params)
         };
-        // Fault S15: what a client did not declare it is never sent.
+        // Fault S15: a client never gets a request that it did not declare to support.
         if !requests.iter().all(capabilities) {
             let undeclared = "it needs something that the client did not declare";
             return Err(broken(self.server, undeclared));
@@ -134,7 +134,7 @@ impl CallForwarder<'_> {
         for response in &answered {
             match &response.outcome {
                 Ok(result) => responses.set(&response.key, result.as_raw()),
-                // The stateless era has no way to say so.
+                // The stateless era has no way to pass on an error.
                 Err(error) => return Err(self.declined(error)),
             };
         }

@@ -1,9 +1,9 @@
 //! Which call or session a request from a server is for, and the response to it.
 //!
 //! A request is for the call on whose stream it came, else for the only call or the only session of
-//! its link; a request that cannot be attributed is refused (fault S15). Nothing here waits but
-//! `Link::reachable_call`. Entry points: `Link::route_request`, `Link::take_session_requests`,
-//! `Link::respond`.
+//! its link; a request that cannot be attributed is refused (fault S15). Only
+//! `Link::reachable_call` waits. Entry points: `Link::route_request`,
+//! `Link::take_session_requests`, `Link::respond`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,42 +21,42 @@ use crate::request::{Client, SessionChannel};
 use crate::server::link::Link;
 use crate::server::pending::{CallOwner, ReachableCall, Recipient};
 
-/// Requests to a session that may wait to be forwarded.
+/// The most requests to a session that are queued.
 const WAITING: usize = 16;
-/// Why a request is refused that would have to wait.
+/// The refusal of a request if the queue is full.
 const TOO_MUCH: &str = "the client is asked too much at once";
-/// Why a request is refused that its client did not declare.
+/// The refusal of a request that the client does not support.
 const UNDECLARED: &str = "the client cannot do that";
 
-/// How the caller of a call hears of it while it runs, and can be asked.
+/// The channel to the caller of a running call, for events and requests.
 #[derive(Debug, Clone)]
 pub(crate) struct CallerChannel {
     pub(crate) client: Arc<Client>,
-    /// Takes the server's requests to the client; none on a link that declared nothing.
+    /// Takes the server's requests to the client; `None` on a link without declared capabilities.
     pub(crate) asks: Option<mpsc::Sender<IncomingRequest>>,
 }
 
-/// A request of a server's that belongs to one call, or to one session.
+/// A request of a server that belongs to one call or to one session.
 #[derive(Debug)]
 pub(crate) struct IncomingRequest {
-    /// The server's id, echoed as it is.
+    /// The server's id, echoed unchanged.
     pub(crate) id: OwnedRequestId,
     pub(crate) method: Method,
     pub(crate) params: Option<RawBuf>,
-    /// The session that it is for; none if it is for one call, or came before the first.
+    /// The session that it is for; `None` if it is for one call, or came before the first call.
     pub(crate) session: Option<CallOwner>,
 }
 
-/// The requests of one link that are for a session, and not for one call.
+/// The requests of one link that are for a session, not for one call.
 pub(in crate::server) struct SessionRequests {
     queue: mpsc::Sender<IncomingRequest>,
-    /// Taken by whoever forwards them.
+    /// Taken by the forwarder.
     queued: Mutex<Option<mpsc::Receiver<IncomingRequest>>>,
-    /// There was no call yet: what is asked now the client of the first is asked.
+    /// Whether there was no call yet: requests until then go to the client of the first call.
     is_new: AtomicBool,
-    /// Rings when a call has begun.
+    /// Notified when a call has begun.
     begun: Notify,
-    /// Whose calls there were so far.
+    /// The owners of the calls so far.
     callers: Mutex<LinkCallers>,
 }
 
@@ -78,14 +78,14 @@ impl SessionClient {
     }
 }
 
-/// Whose calls a link had.
+/// The owners of a link's calls.
 #[derive(Debug, Default)]
 enum LinkCallers {
     #[default]
     Nobody,
-    /// Those of one session only, which can be asked between them.
+    /// One session only, which can be reached between its calls.
     Session(SessionClient),
-    /// Those of several clients, or of one without a session.
+    /// Several clients, or one without a session.
     Others,
 }
 
@@ -101,7 +101,7 @@ impl SessionRequests {
         }
     }
 
-    /// Notes that a call has begun.
+    /// Records that a call has begun.
     pub(in crate::server) fn begun(&self, agent: &AgentName, client: Option<&Client>) {
         let mut callers = self.callers.lock();
         let client = client.and_then(|client| SessionClient::of(agent, client));
@@ -120,7 +120,7 @@ impl SessionRequests {
     }
 }
 
-/// The clocks of all calls on a link stand still until this is dropped.
+/// Pauses the timeouts of all calls on a link until dropped.
 pub(crate) struct PausedClocks(Arc<Link>);
 
 impl Drop for PausedClocks {
@@ -130,9 +130,9 @@ impl Drop for PausedClocks {
 }
 
 impl Link {
-    /// Routes a request of the server's to the call it belongs to: the one on whose stream it came, or
-    /// the only one that the server has; else to the session whose link it is. The error says why that
-    /// cannot be.
+    /// Routes a request of the server to the call it belongs to: the one on whose stream it came,
+    /// or the only one; else to the session that owns the link. The error says why that is not
+    /// possible.
     pub(in crate::server) fn route_request(
         &self,
         request: &Request<'_>,
@@ -158,17 +158,17 @@ impl Link {
         let call = match on.map(Recipient::Call).or_else(|| self.pending.recipient()) {
             Some(Recipient::Call(call)) => call,
             Some(Recipient::Session(session)) => {
-                // All calls there are of one session, which hears what any of them would.
+                // All calls belong to one session, which can be reached by any of them.
                 if let Some(call) = self.pending.reachable_call(Some(&session), &[]) {
                     note_url(visitor(&call.caller_channel.client));
                 }
                 return self.queue_for_session(incoming(Some(session)));
             }
-            // Some servers ask for roots as soon as they are greeted.
+            // Some servers request roots right after the handshake.
             None if self.session_requests.is_new.load(Ordering::Relaxed) => {
                 return self.queue_for_session(incoming(None));
             }
-            // Between its calls, the one session whose link it is.
+            // Between calls, the only session of the link.
             None => {
                 let nobody = "there is no one call or session that this could be for";
                 let client = self.only_session().ok_or(nobody)?;
@@ -198,7 +198,7 @@ impl Link {
         queued.map_err(|_| TOO_MUCH)
     }
 
-    /// Takes the requests to the link's session; nothing if somebody has them already.
+    /// Takes the receiver of requests to the link's session; `None` if it was already taken.
     pub(crate) fn take_session_requests(&self) -> Option<mpsc::Receiver<IncomingRequest>> {
         self.session_requests.queued.lock().take()
     }
@@ -212,8 +212,8 @@ impl Link {
         }
     }
 
-    /// Waits for a call whose client can be asked for the whole session, but none of these; nothing
-    /// if there were calls, and no such is left.
+    /// Waits for a call through which the session can be reached, except these; `None` if there
+    /// were calls and none is left.
     pub(crate) async fn reachable_call(
         &self,
         whose: Option<&CallOwner>,
@@ -232,7 +232,7 @@ impl Link {
         }
     }
 
-    /// Stops the clocks of all calls while their client is asked for any of them.
+    /// Pauses the timeouts of all calls while their client answers a request for any of them.
     pub(crate) fn pause_all(self: &Arc<Self>) -> PausedClocks {
         self.pending.pause_all(true);
         PausedClocks(Arc::clone(self))
@@ -243,7 +243,7 @@ impl Link {
         self.ended.cancelled().await;
     }
 
-    /// Sends the server what the client responded.
+    /// Sends the client's response to the server.
     pub(crate) fn respond(&self, id: &OwnedRequestId, outcome: &Result<RawBuf, RawBuf>) {
         let id = id.as_id();
         let line = match outcome {
@@ -259,7 +259,7 @@ impl Link {
         self.send_loosely(line);
     }
 
-    /// Stops the clock of a call while its caller is asked, or starts it again.
+    /// Pauses the timeout of a call while its client answers a request, or resumes it.
     pub(crate) fn pause(&self, call: u64, asked: bool) {
         self.pending.pause(call, asked);
     }

@@ -1,9 +1,9 @@
-//! Requests from a server that are for a session: all calls on its link belong to one client, and the
-//! request does not say which call it is for.
+//! Requests from a server that are for a session: all calls on its link belong to one client, and
+//! the request does not name its call.
 //!
-//! The client gets them with any of its calls that it still reads; that call may end before the
-//! response comes, as long as another runs. Between calls it gets them on its session's stream. Entry
-//! point: [`SessionForwarder::serve`].
+//! The client gets them through any of its calls whose stream is still open; that call may end
+//! before the response comes, as long as another one runs. Between calls it gets them on its
+//! session's stream. Entry point: [`SessionForwarder::serve`].
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
 use crate::server::pending::CallOwner;
 
-/// Requests that a session gets at once; others wait.
+/// The most requests of a session at once; others wait.
 const AT_ONCE: usize = 16;
 
 /// Forwards the requests of a link to the client of its session.
 pub(crate) struct SessionForwarder {
     pub(crate) server: Arc<ServerHandle>,
     pub(crate) link: Arc<Link>,
-    /// Nobody can answer any more.
+    /// Cancelled when the gateway drains and no client can respond.
     pub(crate) draining: CancellationToken,
 }
 
-/// What became of a request that was sent with one of the session's calls.
+/// The outcome of a request that was sent through one of the session's calls.
 enum SendOutcome {
     /// The client responded, or never will.
     Settled(Result<RawBuf, RawBuf>),
@@ -40,7 +40,7 @@ enum SendOutcome {
 }
 
 impl SessionForwarder {
-    /// Forwards what the server asks, until the link ends.
+    /// Forwards requests of the server until the link ends.
     pub(crate) async fn serve(self, mut incoming: mpsc::Receiver<IncomingRequest>) {
         let mut open = FuturesUnordered::new();
         loop {
@@ -76,7 +76,7 @@ impl SessionForwarder {
                     .await;
             };
             tried.push(call.id);
-            // Once it is known whose it is, nobody else is asked. fault T4
+            // Once its owner is known, the request goes to no other client. fault T4
             let whose = session.insert(call.owner);
             let client = call.caller_channel.client;
             let params = request.params.as_ref().map(RawBuf::as_raw);
@@ -99,7 +99,7 @@ impl SessionForwarder {
     ) -> Result<RawBuf, RawBuf> {
         let unheard = || failure("the client cannot be asked any more");
         let client = self.link.only_session();
-        // Nobody else's is asked. fault T4
+        // The request goes to no other client. fault T4
         let client = client.filter(|client| whose.is_none_or(|whose| client.owner == *whose));
         let client = client.ok_or_else(unheard)?;
         let params = request.params.as_ref().map(RawBuf::as_raw);
@@ -117,7 +117,8 @@ impl SessionForwarder {
         }
     }
 
-    /// Returns the request as the client gets it, where its response comes, and what ends it.
+    /// Returns the request for the client, the receiver of its response, and its cancellation
+    /// token.
     fn for_client(
         &self,
         request: &IncomingRequest,
@@ -135,7 +136,8 @@ impl SessionForwarder {
         (requests, answered, over.drop_guard())
     }
 
-    /// Sends a request with one call, and waits for the response while any of its client's goes on.
+    /// Sends a request through one call, and waits for the response while any call of the client
+    /// runs.
     async fn send_with_call(
         &self,
         request: &IncomingRequest,
@@ -157,7 +159,7 @@ impl SessionForwarder {
                 () = client.events.closed() => {
                     match self.link.reachable_call(Some(whose), &[]).await {
                         Some(next) => client = next.caller_channel.client,
-                        // It is for none of its calls any more.
+                        // None of its calls is running any more.
                         None => {
                             return SendOutcome::Settled(Err(failure("the client's calls have ended")));
                         }

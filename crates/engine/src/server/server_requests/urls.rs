@@ -1,8 +1,8 @@
-//! URL elicitations of servers of the handshake era: by a request, or by the error that a URL must be
-//! visited first. Remembers which clients to notify when one is complete, and which calls to send
-//! again then.
+//! URL elicitations of servers of the handshake era: by a request, or by the error that a URL must
+//! be visited first. Remembers which clients to notify on completion, and which calls to repeat
+//! then.
 //!
-//! Bounded, the oldest are forgotten first; an id is sent only to the client that was given it. Entry
+//! Bounded, the oldest are forgotten first; an id is sent only to the client that got it. Entry
 //! points: [`url_required`], [`CallForwarder::visit`], `Link::elicitation_completed`.
 
 use std::collections::VecDeque;
@@ -29,10 +29,10 @@ use crate::server::link::Link;
 const MOST: usize = 256;
 /// The longest id that is remembered.
 const LONGEST_ID: usize = 256;
-/// How long a person who has said yes is waited for, before it is asked again.
+/// How long to wait for a person who accepted, before asking again.
 const VISIT: Duration = Duration::from_secs(30);
 
-/// The elicitations of one link that send people to a URL.
+/// The URL elicitations of one link.
 #[derive(Default)]
 pub(in crate::server) struct Elicitations {
     known: Mutex<VecDeque<Elicitation>>,
@@ -42,15 +42,15 @@ pub(in crate::server) struct Elicitations {
 struct Elicitation {
     id: Box<str>,
     client: Weak<Client>,
-    /// How a client of the handshake era hears of it after its call.
+    /// The session channel of a client of the handshake era, for use after its call.
     channel: Option<SessionChannel>,
     is_complete: bool,
 }
 
-/// Who is sent to a URL: with a call, in a session, or both.
+/// The client of a URL elicitation: through a call, a session, or both.
 pub(super) type UrlRecipient = (Weak<Client>, Option<SessionChannel>);
 
-/// Returns the client of a call as one that is sent to a URL.
+/// Returns the client of a call as a recipient.
 pub(super) fn visitor(client: &Arc<Client>) -> UrlRecipient {
     let channel = client.channel.clone();
     let channel = channel.filter(|_| client.era == Era::Handshake);
@@ -80,7 +80,7 @@ impl Elicitations {
     }
 }
 
-/// Returns the elicitations that an error says are needed first; nothing if it is another error.
+/// Returns the elicitations that an error requires; `None` if it is another error.
 fn needed(error: Raw<'_>) -> Option<Raw<'_>> {
     let body = ErrorBody::read(error)?;
     (body.code == URL_ELICITATION_REQUIRED).then_some(())?;
@@ -88,7 +88,7 @@ fn needed(error: Raw<'_>) -> Option<Raw<'_>> {
 }
 
 impl Link {
-    /// Notes who is sent to a URL by a request.
+    /// Records the recipient of a URL request.
     pub(super) fn note_url_request(&self, params: Option<Raw<'_>>, visitor: UrlRecipient) {
         let id = params.and_then(|params| params.get("elicitationId")?.string());
         if let Some(id) = id {
@@ -96,7 +96,7 @@ impl Link {
         }
     }
 
-    /// Notes who is sent to a URL by the error that a call is answered with.
+    /// Records the recipient of the error that a call ended with.
     pub(in crate::server) fn note_url_error(&self, call: u64, error: Raw<'_>) {
         let Some(elicitations) = needed(error) else {
             return;
@@ -109,8 +109,8 @@ impl Link {
         }
     }
 
-    /// Tells those who were given the id of an elicitation that it is complete: on their call if that
-    /// goes on, else in their session.
+    /// Notifies the clients that got the id of an elicitation that it is complete: on their call if
+    /// it is running, else in their session.
     pub(in crate::server) fn elicitation_completed(&self, params: Option<Raw<'_>>) {
         let id = params.and_then(|params| params.get("elicitationId")?.string());
         let Some(id) = id.filter(|id| id.len() <= LONGEST_ID) else {
@@ -134,14 +134,14 @@ impl Link {
         self.elicitations.completed.notify_waiters();
     }
 
-    /// Waits until a client's elicitations with these ids are complete, or for so long.
+    /// Waits until a client's elicitations with these ids are complete, with a time limit.
     async fn wait_completed(&self, ids: &[Box<str>], client: &Arc<Client>, within: Duration) {
         let client = Arc::downgrade(client);
         let waiting = async {
             loop {
                 let completed = self.elicitations.completed.notified();
                 tokio::pin!(completed);
-                // Before the look, so that what comes after it is heard.
+                // Enabled before the check, so that no notification is missed.
                 completed.as_mut().enable();
                 let is_open = |known: &Elicitation| {
                     ids.contains(&known.id) && known.client.ptr_eq(&client) && !known.is_complete
@@ -152,24 +152,24 @@ impl Link {
                 completed.await;
             }
         };
-        // What was not heard of in time may be complete all the same.
+        // They may be complete even if no notification came in time.
         timeout(within, waiting).await.unwrap_or_default();
     }
 }
 
-/// One URL that a person must go to.
+/// One URL that a person must visit.
 pub(crate) struct RequiredUrl {
     id: Option<Box<str>>,
     params: RawBuf,
 }
 
-/// Where the people of one call said that they go.
+/// The URLs that were accepted during one call.
 #[derive(Default)]
 pub(crate) struct UrlVisits {
     accepted: Vec<Option<Box<str>>>,
 }
 
-/// Returns the URLs that an error says are needed first; nothing if it is another error.
+/// Returns the URLs that an error requires; `None` if it is another error.
 pub(crate) fn url_required(error: &Bytes, server: &ServerHandle) -> Option<Vec<RequiredUrl>> {
     let redactor = server.known.redactor();
     let elicitations = needed(trusted(error))?.items().take(MOST_AT_ONCE);
@@ -188,9 +188,9 @@ pub(crate) fn url_required(error: &Bytes, server: &ServerHandle) -> Option<Vec<R
 }
 
 impl CallForwarder<'_> {
-    /// Sends a person there, for a client of the stateless era, which has no such error. Who has just
-    /// said yes is not asked again at once: the server may need a moment, or the person, and says when
-    /// it is through.
+    /// Asks a person to visit the URL, for a client of the stateless era, which has no such error.
+    /// Does not ask again right after an acceptance: the person or the server may need a moment,
+    /// and the server reports the completion.
     pub(crate) async fn visit(
         &self,
         urls: Vec<RequiredUrl>,

@@ -1,4 +1,4 @@
-//! Keeps a server subscribed to what is listened to, as long as its link is open.
+//! Keeps a server subscribed to the wanted resources while its link is open.
 //!
 //! A server of the handshake era gets one request per resource; one of the stateless era gets one
 //! request that stays open, for lists and resources together, and is sent again when the wanted set
@@ -19,16 +19,16 @@ use crate::server::handshake::{HandshakeInfo, trusted};
 use crate::server::link::{InFlight, Link};
 use crate::server::pending::Answer;
 
-/// How long a server may take to take note.
+/// How long a server may take to acknowledge.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long what is wanted may change before it is told, so that many changes are told at once.
+/// How long changes of the wanted set are collected before they are sent.
 const GATHER: Duration = Duration::from_millis(20);
-/// The most of a server's message that is kept of its refusal, in bytes.
+/// The longest refusal message that is kept, in bytes.
 const MESSAGE: usize = 1 << 10;
-/// How long to wait before an open request that ended is sent again, at first and at most.
+/// The backoff before an open request that ended is sent again: initial and maximum.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Keeps a server informed of what is listened to; never ends by itself.
+/// Keeps the server's subscriptions up to date; never returns.
 pub(crate) async fn keep(
     link: &Arc<Link>,
     handshake: &HandshakeInfo,
@@ -53,7 +53,7 @@ async fn one_by_one(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topics
                 None if handshake.subscribes() => tell(link, "resources/subscribe", &uri).await,
                 None => Some(unable()),
             };
-            // One that said nothing is told again when what is wanted changes.
+            // If there was no response, it is sent again when the wanted set changes.
             if let Some(standing) = standing {
                 topics.stands(&uri, &standing);
                 still.insert(uri, standing);
@@ -64,12 +64,12 @@ async fn one_by_one(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topics
                 tell(link, "resources/unsubscribe", &uri).await;
             }
         }
-        // The sender is among the topics, so that it cannot be gone.
+        // The topics own the sender, so it cannot be closed.
         drop(changes.changed().await);
     }
 }
 
-/// Tells a server of one resource; `None` if it is silent or gone.
+/// Sends a request for one resource; `None` if the server does not respond.
 async fn tell(link: &Arc<Link>, method: &str, uri: &str) -> Option<SubscriptionState> {
     let params = RawBuf::serialize(&serde_json::json!({ "uri": uri })).ok()?;
     match link.ask(method, Some(&params), PATIENCE).await {
@@ -96,7 +96,7 @@ async fn all_at_once(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topic
         });
         let noted = async {
             if let Some(id) = id {
-                // One that takes no note in words may have all the same.
+                // A server that does not acknowledge may still have accepted.
                 drop(timeout(PATIENCE, link.acknowledged(id)).await);
             }
         };
@@ -106,7 +106,7 @@ async fn all_at_once(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topic
             () = noted => None,
         };
         if let (Some(Answer::Error(error)), Some(old)) = (&refusal, previous.as_mut()) {
-            // What is new is refused; what was listened to before goes on as it was.
+            // The new resources are refused; the previous subscription stays.
             let standing = refused(error);
             for uri in wanted.iter().filter(|uri| !kept.contains(uri)) {
                 topics.stands(uri, &standing);
@@ -125,7 +125,7 @@ async fn all_at_once(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topic
             (_, false) => Some(unable()),
             (Some(Answer::Error(error)), true) => Some(refused(error)),
             (Some(Answer::Result(_)) | None, true) => id.map(|_| SubscriptionState::Kept),
-            // The link is at its end; the next one is subscribed again.
+            // The link has ended; the next one subscribes again.
             (Some(Answer::Failed(_)), true) => None,
         };
         if let Some(standing) = &standing {
@@ -133,7 +133,7 @@ async fn all_at_once(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topic
                 topics.stands(uri, standing);
             }
         }
-        // Only now, so that no change falls between the two.
+        // Only now, so that no change is missed in between.
         drop(previous.take());
         kept.clone_from(&wanted);
         if refusal.is_none() {
@@ -151,9 +151,9 @@ async fn all_at_once(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topic
     }
 }
 
-/// Waits until something else is wanted than what the server was told, or anything if it could not be
-/// told. Who joins what it tells of
-/// already is told so, and the server is not asked again: it would tell of changes twice meanwhile.
+/// Waits until the wanted set differs from what the server has, or changes at all if the request
+/// failed. A resource that the server already covers is accepted without a new request: that would
+/// duplicate notifications meanwhile.
 async fn others_wanted(topics: &Topics, told: &[Arc<str>], standing: Option<&SubscriptionState>) {
     loop {
         topics.changed.notified().await;
@@ -167,8 +167,8 @@ async fn others_wanted(topics: &Topics, told: &[Arc<str>], standing: Option<&Sub
     }
 }
 
-/// Asks a stateless server to tell when its lists and these resources change, which it does as long
-/// as the returned request is kept.
+/// Asks a stateless server for notifications of changed lists and these resources, which it sends
+/// as long as the returned request is held.
 fn listen(link: &Arc<Link>, handshake: &HandshakeInfo, uris: &[Arc<str>]) -> Option<InFlight> {
     let capabilities = handshake.capabilities.as_raw().members();
     let changes = capabilities.filter(|capability| {

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use gantry_model::era::ProtocolVersion;
+use gantry_model::trace::TraceParent;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,15 @@ pub(crate) struct MessageHead {
     pub(crate) name: Option<Box<str>>,
     /// Arguments that the tool's schema maps to headers.
     pub(crate) params: Vec<(Box<str>, Box<str>)>,
+    /// The trace that the call belongs to.
+    pub(crate) trace: Option<TraceHeaders>,
+}
+
+/// The trace of a call, as its headers say it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TraceHeaders {
+    pub(crate) parent: TraceParent,
+    pub(crate) state: Option<Box<str>>,
 }
 
 impl MessageHead {

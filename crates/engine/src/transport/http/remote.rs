@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gantry_model::era::meta;
 use gantry_model::spec::RemoteLaunch;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
@@ -18,6 +19,7 @@ use url::Url;
 use super::body::{Body, whole};
 use super::error::{HttpError, safe};
 use super::limit::{RateLimit, retry_after};
+use super::outbox::TraceHeaders;
 use crate::credentials::{Credentials, Retry};
 use crate::http_client::{AddressPolicy, CONNECT, Clients};
 use crate::known_secrets::KnownSecrets;
@@ -82,6 +84,15 @@ impl<'a> RemoteRequest<'a> {
             headers,
             body: Bytes::new(),
             within: None,
+        }
+    }
+
+    /// Names the trace that a message belongs to.
+    pub(crate) fn set_trace(&mut self, trace: Option<&TraceHeaders>) {
+        let Some(trace) = trace else { return };
+        self.set(meta::TRACE_PARENT, trace.parent.text().as_str());
+        if let Some(state) = &trace.state {
+            self.set(meta::TRACE_STATE, state);
         }
     }
 

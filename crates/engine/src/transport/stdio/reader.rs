@@ -1,6 +1,6 @@
-//! Reads lines from a server's stdout and hands each to an `Inbox`, with a budget per turn so that a
-//! flood from one server starves nobody. A line over the limit is not kept: the inbox gets its first
-//! and last bytes, and an endless line ends the reading.
+//! Reads lines from a server's stdout and hands each to an `Inbox`, with a budget per turn, so that
+//! a flood from one server does not starve other tasks. A line over the limit is not kept: the
+//! inbox gets its first and last bytes, and an endless line ends the reading.
 
 use std::time::Duration;
 
@@ -105,7 +105,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if self.buffer.capacity() - self.buffer.len() < SMALL_BUFFER / 2 {
                 self.buffer.reserve(self.room());
             }
-            // A short read leaves nothing behind, and `read_buf` then spares the one that would say so.
+            // A short read means that the pipe is empty; `read_buf` then avoids another read to
+            // find that out.
             match self.stream.read_buf(&mut self.buffer).await {
                 Ok(0) | Err(_) => return self.end(inbox),
                 Ok(_) => {}
@@ -116,7 +117,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Returns how much room is made for what comes next.
+    /// Returns how much buffer to reserve for the next read.
     fn room(&self) -> usize {
         match self.buffer.len() {
             ..=SMALL_BUFFER => SMALL_BUFFER,
@@ -127,7 +128,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// A last line without a line break counts too.
+    /// Handles the end of the stream; a last line without a line break counts too.
     fn end(mut self, inbox: &impl Inbox) -> End {
         if !self.buffer.is_empty() && self.overlong.is_none() {
             let last = self.buffer.split().freeze();
@@ -302,7 +303,7 @@ mod tests {
         }
     }
 
-    /// What a line may have where lines are cut anywhere.
+    /// The maximum line length in tests that cut lines anywhere.
     const SHORT: usize = 20;
 
     /// Returns lines of all lengths around the limit, with carriage returns anywhere. None is so long
@@ -313,7 +314,7 @@ mod tests {
         proptest::collection::vec(line, 0..12)
     }
 
-    /// Cuts a text into pieces of these lengths, over and over.
+    /// Cuts a text into pieces of these lengths, cyclically.
     fn cut(text: &[u8], lengths: &[usize]) -> Vec<Vec<u8>> {
         let mut rest = text;
         let mut pieces = Vec::new();
@@ -328,7 +329,7 @@ mod tests {
         pieces
     }
 
-    /// Returns what is to be heard of a text, with no reader between.
+    /// Returns the expected lines of a text, without a reader.
     fn heard(text: &[u8]) -> Kept {
         let kept = Kept::default();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -363,7 +364,7 @@ mod tests {
             }
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                // How long an overlong line goes on is not asked here.
+                // The duration of an overlong line does not matter here.
                 .start_paused(true)
                 .build()
                 .unwrap();
@@ -411,7 +412,7 @@ mod tests {
                 let lines: Vec<usize> = kept.lines.borrow().iter().map(Vec::len).collect();
                 let wanted = if whole { vec![299, 4] } else { vec![4] };
                 assert_eq!(lines, wanted, "{length} in pieces of {size}");
-                // The line after it has no such leave.
+                // The next line has the normal limit again.
                 assert!(kept.overlong.borrow().contains(&"begins yyyy".to_owned()));
                 assert_eq!(end, End::Eof);
             }

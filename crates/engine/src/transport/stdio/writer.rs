@@ -30,7 +30,7 @@ pub(crate) struct LineWriter {
     limit: usize,
 }
 
-/// Whether others probably have a line for the same child right now.
+/// Whether other callers probably have lines for the same child now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Batching {
     Alone,
@@ -53,7 +53,7 @@ struct WriterState {
     queued_bytes: usize,
     /// What the writer task has to write before the queue; its unwritten part.
     rest: Batch,
-    /// Somebody is writing, or `rest` waits for the writer task.
+    /// A caller is writing, or `rest` waits for the writer task.
     busy: bool,
     /// The pipe has been full for the whole deadline.
     stalled: bool,
@@ -86,7 +86,7 @@ impl Batch {
         self.written == self.bytes.len()
     }
 
-    /// Takes out the lines that were not begun, and returns the calls whose line is not whole.
+    /// Removes the lines that were not begun, and returns the calls whose line is incomplete.
     fn take_back(&mut self) -> Vec<u64> {
         let begun = self.bytes[..self.written]
             .last()
@@ -234,7 +234,7 @@ impl LineWriter {
         self.lock().pipe.clone()
     }
 
-    /// Takes what a sender had to leave, else what is queued.
+    /// Takes what senders left, else what is queued.
     fn begin(&self) -> Option<Batch> {
         let mut state = self.lock();
         let rest = std::mem::take(&mut state.rest);
@@ -249,7 +249,7 @@ impl LineWriter {
 
     /// Writes what senders had to leave and what gathers meanwhile, until nothing is left.
     async fn write_rest(&self, pipe: &pipe::Sender, deadline: Duration, unwritten: &impl Fn(u64)) {
-        // One turn for everybody who is about to add a line.
+        // Lets every caller that is about to add a line do so first.
         tokio::task::yield_now().await;
         let Some(mut batch) = self.begin() else {
             return;
@@ -294,7 +294,8 @@ impl LineWriter {
                     state.queued_bytes = 0;
                     std::mem::take(&mut state.queue)
                 };
-                // A line that was begun is ended, or the child would take the next line for its rest.
+                // A line that was begun is terminated; otherwise the child would take the next line
+                // as its continuation.
                 let unfinished = batch.take_back().into_iter();
                 let unsent = unsent.iter().filter_map(|line| line.call);
                 unfinished.chain(unsent).for_each(unwritten);
@@ -314,7 +315,7 @@ impl LineWriter {
         self.close();
     }
 
-    /// Closes the child's stdin; whatever was not written is gone.
+    /// Closes the child's stdin; unwritten lines are lost.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.pipe = None;

@@ -71,6 +71,7 @@ impl<R: Replies> Session<R> {
         let mut asking = RemoteRequest::post(&self.remote.url, letter.body.clone(), ACCEPTED);
         asking.within = letter.call.is_none().then_some(UNAWAITED);
         let head = &letter.head;
+        asking.set_trace(head.trace.as_ref());
         let spoken = lock(&self.state).version;
         let stateless = match head.method.as_ref() {
             GREETING => return asking,

@@ -1,6 +1,6 @@
 //! Export of the audit log, `/api/v1/calls/export`, written page by page while it is read.
 //!
-//! Holds at most one page in memory; a slow reader blocks nobody else.
+//! Holds at most one page in memory; a slow reader blocks no other request.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{CallFilter, CallRow, EngineError, Project};
+use gantry_engine::{CallFilter, CallRow, Check, EngineError, Project, UserSource};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{CallsAsked, Status};
+use super::{CallsAsked, ErrorKind, Status};
 use crate::api::query::Asked;
 use crate::api::views::CallView;
-use crate::api::{In, Who};
+use crate::api::{By, In, Who};
 use crate::http::error::Problem;
 
 /// Rows that are read at once.
@@ -47,8 +47,13 @@ pub(in crate::api) struct ExportAsked {
     run: Option<String>,
     /// Only calls of this conversation.
     session: Option<String>,
-    /// Only calls of this trace.
+    /// Only calls of this trace: its 32 digits, or a `traceparent`.
     trace: Option<String>,
+    /// Only calls on behalf of this user.
+    user: Option<String>,
+    /// Only calls that failed like this.
+    #[param(inline)]
+    error_kind: Option<ErrorKind>,
     /// Only calls received at or after this time: RFC 3339, or milliseconds since 1970.
     since: Option<String>,
     /// Only calls received before this time: RFC 3339, or milliseconds since 1970.
@@ -76,9 +81,18 @@ pub(in crate::api) enum Format {
 pub(in crate::api) async fn export(
     In(project): In,
     Who(caller): Who,
+    By(actor): By,
     Asked(asked): Asked<ExportAsked>,
 ) -> Result<Response, Problem> {
     let format = asked.format;
+    if caller.kind.is_admin() {
+        // Who reads what others called is recorded.
+        let filter = serde_json::json!({
+            "agent": asked.agent, "server": asked.server, "tool": asked.tool, "user": asked.user,
+            "run": asked.run, "session": asked.session, "since": asked.since, "until": asked.until,
+        });
+        project.record_export(&actor, filter).await?;
+    }
     let asked = CallsAsked {
         agent: asked.agent,
         server: asked.server,
@@ -88,6 +102,8 @@ pub(in crate::api) async fn export(
         run: asked.run,
         session: asked.session,
         trace: asked.trace,
+        user: asked.user,
+        error_kind: asked.error_kind,
         since: asked.since,
         until: asked.until,
         cursor: None,
@@ -166,7 +182,7 @@ impl Writing {
     }
 }
 
-const COLUMNS: [&str; 23] = [
+const COLUMNS: [&str; 41] = [
     "id",
     "started_ms",
     "ended_ms",
@@ -190,6 +206,24 @@ const COLUMNS: [&str; 23] = [
     "input",
     "output",
     "repeats",
+    "server_id",
+    "schema_version",
+    "input_bytes",
+    "output_bytes",
+    "attempts",
+    "auth_us",
+    "grant_us",
+    "schema_us",
+    "queue_us",
+    "server_us",
+    "output_us",
+    "input_check",
+    "output_check",
+    "error_kind",
+    "policy_revision",
+    "grant",
+    "parent",
+    "user_source",
 ];
 
 fn write_row(text: &mut Vec<u8>, row: &CallRow) {
@@ -198,7 +232,15 @@ fn write_row(text: &mut Vec<u8>, row: &CallRow) {
     let (ended, duration) = (number(row.ended_ms), number(row.duration_us));
     let repeats = row.repeats.to_string();
     let or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
-    let cells: [&str; 23] = [
+    let details = &row.details;
+    let server_id = row.server_id.map(|id| id.to_string()).unwrap_or_default();
+    let (input_bytes, output_bytes) = (row.input_bytes.to_string(), row.output_bytes.to_string());
+    let attempts = number(details.attempts.map(u64::from));
+    let phases = details.phases.in_order();
+    let [auth, grant, schema, queue, server, output] =
+        phases.map(|(_, us)| number(us.map(u64::from)));
+    let revision = number(details.policy_revision);
+    let cells: [&str; 41] = [
         &id,
         &started,
         &ended,
@@ -222,6 +264,26 @@ fn write_row(text: &mut Vec<u8>, row: &CallRow) {
         &or_empty(&row.input),
         &or_empty(&row.output),
         &repeats,
+        &server_id,
+        &or_empty(&row.schema_version),
+        &input_bytes,
+        &output_bytes,
+        &attempts,
+        &auth,
+        &grant,
+        &schema,
+        &queue,
+        &server,
+        &output,
+        details.input_check.map_or("", Check::as_str),
+        details.output_check.map_or("", Check::as_str),
+        details
+            .error_kind
+            .map_or("", gantry_engine::ErrorKind::as_str),
+        &revision,
+        &or_empty(&details.grant),
+        &or_empty(&details.parent),
+        details.user_source.map_or("", UserSource::as_str),
     ];
     for (place, cell) in cells.iter().enumerate() {
         if place > 0 {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gantry_engine::CallRow;
 use gantry_engine::Project;
 use gantry_model::id::ServerName;
+use gantry_model::trace;
 
 use crate::api::query::bad;
 use crate::api::servers::unknown;
@@ -127,7 +128,11 @@ impl CallsWanted {
             let names = FIELDS.map(|(known, _)| known).join(", ");
             let unknown = || refused(pair, &format!("a call is filtered by {names}"));
             let (_, field) = known.ok_or_else(unknown)?;
-            fields.push((*field, text.into_owned()));
+            let wanted = match matches!(field, CallField::Trace) {
+                true => trace::asked_for(&text).into_owned(),
+                false => text.into_owned(),
+            };
+            fields.push((*field, wanted));
         }
         Ok(Self(fields))
     }

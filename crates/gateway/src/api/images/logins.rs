@@ -1,5 +1,5 @@
-//! The credentials that a project has for image registries, `/api/v1/images/logins`. A secret goes in and
-//! never comes out. Entry point: [`routes`].
+//! A project's credentials for image registries, `/api/v1/images/logins`. Secrets are accepted and
+//! never returned. Entry point: [`routes`].
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};

@@ -1,5 +1,5 @@
-//! How far a pull or an import is, as server-sent events. Steps that nobody reads in time are dropped: the
-//! next one says as much.
+//! The progress of a pull or an import, as server-sent events. Steps that the client does not read
+//! in time are dropped: each step has the totals, so the next one replaces them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use crate::http::error::Problem;
 
-/// Steps that wait to be written.
+/// The maximum number of queued steps.
 const WAITING: usize = 16;
 
 /// How far it is.
@@ -35,13 +35,13 @@ pub(in crate::api) struct Progress {
     total: u64,
 }
 
-/// Where steps are told.
+/// Receives the steps.
 pub(in crate::api) struct Tell(mpsc::Sender<Progress>);
 
 impl Tell {
     pub(in crate::api) fn progress(&self, step: Progress) {
         if self.0.try_send(step).is_err() {
-            // Full, or nobody reads any more; the next step says as much.
+            // The queue is full, or the client disconnected; the next step has the same totals.
         }
     }
 }
@@ -91,7 +91,7 @@ impl Pulling {
     }
 }
 
-/// Shows a step of an import.
+/// Converts a step of an import.
 pub(super) fn imported(step: ImportProgress) -> Progress {
     Progress {
         layers_done: step.layers_done,
@@ -100,7 +100,7 @@ pub(super) fn imported(step: ImportProgress) -> Progress {
     }
 }
 
-/// Answers with the steps as they come; the work ends with the answer.
+/// Responds with the steps as they come; the work is cancelled when the response is dropped.
 pub(in crate::api) fn answer<T: Serialize + 'static>(
     working: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     told: mpsc::Receiver<Progress>,
@@ -123,7 +123,7 @@ pub(in crate::api) fn answer<T: Serialize + 'static>(
 }
 
 struct Telling<T> {
-    /// Nothing once it has ended.
+    /// Absent after its end.
     working: Option<BoxFuture<'static, Result<T, EngineError>>>,
     told: mpsc::Receiver<Progress>,
     _ends_with_the_answer: tokio_util::sync::DropGuard,

@@ -1,5 +1,5 @@
-//! Images that changed under their tag: asked for at once with `POST /api/v1/images/check`. Nothing is
-//! pulled. fault C6. Entry point: [`routes`].
+//! Images whose tag points to another image now: `POST /api/v1/images/check` queries the
+//! registries. Nothing is pulled. fault C6. Entry point: [`routes`].
 
 use axum::Router;
 use axum::response::Response;

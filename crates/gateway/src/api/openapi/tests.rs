@@ -77,6 +77,39 @@ fn every_route_is_described_and_nothing_else() {
     assert_eq!(described, routed);
 }
 
+/// Returns the names of the schemas that the sources define, each as often as it is defined.
+fn schemas(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(schemas(&path));
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for derived in text.split("#[derive(").skip(1) {
+            let (traits, rest) = derived.split_once(")]").unwrap_or_default();
+            let mut words = rest.split_whitespace();
+            if traits.contains("ToSchema") && words.any(|word| ["struct", "enum"].contains(&word)) {
+                let name = words.next().unwrap_or_default();
+                let name = name.split(['<', '(', ';']).next().unwrap_or_default();
+                found.push(name.to_owned());
+            }
+        }
+    }
+    found
+}
+
+// Of two schemas of one name the document has only one, and describes the other wrongly.
+#[test]
+fn no_two_schemas_have_the_same_name() {
+    let names = schemas(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert!(names.len() > 50, "{names:?}");
+    let mut known = BTreeSet::new();
+    let twice: Vec<&String> = names.iter().filter(|name| !known.insert(*name)).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
+
 #[test]
 fn every_operation_says_what_it_does_takes_and_answers() {
     let document = parsed();

@@ -171,7 +171,7 @@ fn parameters(path: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Says what a schema allows.
+/// Describes the values that a schema allows.
 fn allowed(schema: &Value) -> Option<String> {
     let words = schema["enum"].as_array();
     let words: Vec<&str> = words

@@ -1,13 +1,15 @@
-//! `/api/v1/tools/why`, for administrators: whether an agent may use a tool, and which grant,
-//! filter or server decides it. The rules are in `model::grant::why`; this collects their input.
+//! `/api/v1/tools/why`, for administrators: whether an agent may use a tool, step by step: which grant,
+//! filter, suspension, server or schema decides it. The rules are in `model::grant::why`; this collects
+//! their input.
 
 use axum::extract;
 use axum::response::Response;
-use gantry_engine::{EngineError, ListedTool, Scope, ServerView};
+use gantry_engine::{EngineError, ListedTool, Scope, ServerView, ToolFacts};
 use gantry_model::caller::Caller;
 use gantry_model::grant::GrantSet;
-use gantry_model::grant::why::{Offer, Question};
-use gantry_model::id::{AgentName, ServerName};
+use gantry_model::grant::why::{Check, Offer, Question, Step, StepResult};
+use gantry_model::id::{AgentName, KeyId, ServerName};
+use gantry_model::jsonrpc::Raw;
 use gantry_model::status::ServerState;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -15,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::agents::known_agent;
 use super::super::body::json;
-use super::super::query::Asked;
+use super::super::query::{Asked, bad};
 use super::super::servers::unknown;
 use super::super::{Api, In, Who};
 use crate::http::error::Problem;
@@ -32,6 +34,11 @@ pub(in crate::api) struct WhyAsked {
     /// The tool: `server:tool`, or an exposed name such as `server__tool`.
     #[param(example = "files:read_file")]
     tool: String,
+    /// The arguments of a call, as a JSON object: conditions of grants and the schema are then judged.
+    #[param(example = r#"{"path":"/srv/a"}"#)]
+    arguments: Option<String>,
+    /// The id of the agent's key that the call comes with; its own grants then count, too.
+    key: Option<String>,
 }
 
 /// Whether an agent may use a tool, and why.
@@ -43,11 +50,36 @@ pub(in crate::api) struct WhyView {
     /// The tool, as `server:tool`.
     #[schema(example = "files:read_file")]
     tool: String,
-    /// Whether a call would be allowed now.
+    /// Whether a call would be allowed now, or held until an approver has allowed it.
     allowed: bool,
+    /// The same in a word: `allow`, `ask` or `deny`.
+    #[schema(example = "allow")]
+    decision: &'static str,
+    /// The revision of the policy that was asked.
+    policy_revision: u64,
     /// The reasons, in the order in which they are checked.
     #[schema(example = json!(["granted by `files:*`", "server `files` is ready and offers it"]))]
     reasons: Vec<String>,
+    /// The same as steps.
+    steps: Vec<StepView>,
+}
+
+/// One step of the explanation.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct StepView {
+    /// What is looked at: `suspension`, `grant`, `filter`, `server`, `collision`, `version` or `schema`.
+    #[schema(example = "grant")]
+    check: &'static str,
+    /// What it leads to: `passes`, `asks`, `stops` or `notes`.
+    #[schema(example = "passes")]
+    result: &'static str,
+    /// The reason.
+    #[schema(example = "granted by `files:*`")]
+    text: String,
+    /// The id of the grant that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    grant: Option<String>,
 }
 
 /// Explains whether an agent may use a tool now, and which grant, filter or server decides it.
@@ -63,8 +95,20 @@ pub(in crate::api) async fn why(
 ) -> Result<Response, Problem> {
     let name: AgentName = asked.agent.parse().map_err(EngineError::Name)?;
     let agent = known_agent(&project, &name).await?;
-    let set = GrantSet::filtered(agent.grants.clone(), agent.filter.clone());
-    let eyes = project.caller(name.clone(), set);
+    let set = match &asked.key {
+        Some(text) => {
+            let key: KeyId = text.parse().map_err(|_| bad("key", text))?;
+            let is_own = agent.keys.iter().any(|known| known.id == key);
+            if !is_own {
+                return Err(bad("key", text).with_hint("`gantry key ls` lists the keys of agents"));
+            }
+            project.grants_of_key(key)?
+        }
+        None => project.grants_of(&name)?,
+    };
+    let arguments = asked.arguments.as_deref().map(read).transpose()?;
+    let arguments = arguments.as_deref().map(Raw::known);
+    let eyes = project.caller(name.clone(), GrantSet::clone(&set));
     let (server, tool) = match seen(&api, &[&eyes, &caller], &asked.tool) {
         Some(known) => (known.server, known.tool),
         None => split(&asked.tool)?,
@@ -74,28 +118,79 @@ pub(in crate::api) async fn why(
     if view.is_none() && !is_listed {
         return Err(unknown(&project, server.as_str()));
     }
+    let facts = project.tool_facts(&server, &tool, arguments).await;
     let question = Question {
         agent: &name,
-        grants: &agent.grants,
-        filter: &agent.filter,
+        set: &set,
         server: &server,
         tool: &tool,
+        hint: facts.hint,
+        arguments,
         offer: offer(view.as_ref(), &tool, is_listed),
     };
     let mut judged = question.judge();
     let suspended = project.suspensions();
     let stops = [suspended.of_agent(&name), suspended.of_call(&server, &tool)];
     for what in stops.into_iter().flatten() {
-        judged.allowed = false;
-        judged.reasons.insert(0, format!("{what} is suspended"));
+        let text = format!("{what} is suspended");
+        let step = Step::new(Check::Suspension, StepResult::Stops, text);
+        judged.steps.insert(0, step);
     }
+    judged.steps.extend(nameless(view.as_ref(), &tool));
+    judged.steps.extend(schema(&facts));
     let answer = WhyView {
         agent: name.to_string(),
         tool: format!("{server}:{tool}"),
-        allowed: judged.allowed,
-        reasons: judged.reasons,
+        allowed: judged.is_allowed(),
+        decision: judged.as_str(),
+        policy_revision: set.revision(),
+        reasons: judged.steps.iter().map(|step| step.text.clone()).collect(),
+        steps: judged.steps.into_iter().map(StepView::of).collect(),
     };
     Ok(json(StatusCode::OK, &answer))
+}
+
+impl StepView {
+    fn of(step: Step) -> Self {
+        Self {
+            check: step.check.as_str(),
+            result: step.result.as_str(),
+            text: step.text,
+            grant: step.grant.map(|grant| grant.to_string()),
+        }
+    }
+}
+
+/// Reads the arguments of a call.
+fn read(text: &str) -> Result<String, Problem> {
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text) {
+        Ok(members) => Ok(serde_json::Value::Object(members).to_string()),
+        Err(_) => Err(bad("arguments", text).with_hint("write a JSON object")),
+    }
+}
+
+/// Reports that another tool has the same name, so that this one is called as `server:tool`.
+fn nameless(server: Option<&ServerView>, tool: &str) -> Option<Step> {
+    let shown = tool.escape_debug().to_string();
+    let mut nameless = server?.nameless.iter();
+    let (_, why) = nameless.find(|(name, _)| *name == shown)?;
+    Some(Step::new(Check::Collision, StepResult::Notes, why.clone()))
+}
+
+/// Reports whether the arguments match the tool's schema.
+fn schema(facts: &ToolFacts) -> Vec<Step> {
+    let Some(issues) = &facts.issues else {
+        return Vec::new();
+    };
+    if issues.is_empty() {
+        let text = "the arguments fit the tool's schema";
+        return vec![Step::new(Check::Schema, StepResult::Passes, text)];
+    }
+    let steps = issues.iter().map(|issue| {
+        let text = format!("the arguments do not fit: {} {}", issue.path, issue.message);
+        Step::new(Check::Schema, StepResult::Stops, text)
+    });
+    steps.collect()
 }
 
 /// Finds a tool by the exposed name of the first caller who sees it: agents and administrators may

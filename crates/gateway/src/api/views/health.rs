@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gantry_engine::{CallUsage, Health, HostReport, JournalDamage};
+use gantry_engine::{CallUsage, ExportHealth, Health, HostReport, JournalDamage};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -24,7 +24,39 @@ pub(in crate::api) struct HealthView {
     servers: BTreeMap<&'static str, usize>,
     audit: AuditView,
     warnings: Vec<String>,
+    /// The exports of traces and audit records.
+    exports: Vec<ExportView>,
     host: Vec<FactView>,
+}
+
+/// One export of traces or audit records.
+#[derive(Serialize, ToSchema)]
+struct ExportView {
+    /// What is exported, such as `traces`.
+    what: &'static str,
+    /// The endpoint, without credentials.
+    target: String,
+    /// How much it took since the start.
+    sent: u64,
+    /// How much was dropped since the start.
+    dropped: u64,
+    /// How much waits.
+    waiting: u64,
+    /// Why the last attempt failed, if it did.
+    error: Option<String>,
+}
+
+impl ExportView {
+    fn of(export: &ExportHealth) -> Self {
+        Self {
+            what: export.what,
+            target: export.target.clone(),
+            sent: export.sent,
+            dropped: export.dropped,
+            waiting: export.waiting,
+            error: export.error.clone(),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -134,6 +166,7 @@ impl HealthView {
                 clock_ahead_days: health.audit.clock_ahead.map(days),
             },
             warnings: health.warnings.clone(),
+            exports: health.exports.iter().map(ExportView::of).collect(),
             host: facts.collect(),
         }
     }

@@ -1,5 +1,5 @@
-//! The views of hosted servers: their image, what they are held to and whether it is enforced, their last
-//! starts, their volumes.
+//! The views of hosted servers: their image, their limits and whether these are enforced, their
+//! last starts, their volumes.
 
 use gantry_engine::{Attempt, ChangedTag, HostingReport, LimitReport, LimitValue, UsageSample};
 use serde::Serialize;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gantry_engine::{Collision, Promise, ServerStatus, ServerView, UncheckedPart, Usage};
+use gantry_model::pin::Finding;
 use gantry_model::spec::{ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source, Start};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -44,6 +45,8 @@ pub(in crate::api) struct ServerSummary {
     unchecked_tools: usize,
     /// How many listed tools cannot be offered.
     refused_tools: usize,
+    /// How many of its tools, prompts and templates are new or changed, and nobody decided on.
+    unapproved: usize,
     /// How many of its resources are not listed at `/mcp`, since another server has the same URI.
     hidden_resources: usize,
     health_warning: bool,
@@ -77,10 +80,36 @@ impl ServerSummary {
             tools: status.tools,
             unchecked_tools: status.unchecked_tools,
             refused_tools: status.refused_tools,
+            unapproved: server.unapproved,
             hidden_resources: server.collisions.len(),
             health_warning: status.health_warning,
             in_flight: server.queue.in_flight,
             waiting: server.queue.waiting,
+        }
+    }
+}
+
+/// Something in a server's texts that a person should look at.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct TextFinding {
+    /// The tool, prompt or resource, or `instructions`.
+    of: String,
+    /// Which rule found it.
+    #[schema(example = "override")]
+    rule: String,
+    /// Where, as a JSON pointer into the definition.
+    path: String,
+    /// The text around it.
+    text: String,
+}
+
+impl TextFinding {
+    fn of((of, finding): &(String, Finding)) -> Self {
+        Self {
+            of: of.clone(),
+            rule: finding.rule.clone(),
+            path: finding.path.clone(),
+            text: finding.text.clone(),
         }
     }
 }
@@ -105,6 +134,8 @@ pub(in crate::api) struct ServerStatusView {
     /// Its resources that are not listed at `/mcp`; they are available at `/mcp/servers/{name}`.
     hidden: Vec<Hidden>,
     excluded: Vec<Excluded>,
+    /// What in its texts a person should look at: instructions to models, and what nobody sees.
+    findings: Vec<TextFinding>,
     /// Schema parts that are not checked, the first 100 of them.
     unchecked: Vec<UncheckedView>,
     last_crash: Option<CrashView>,
@@ -160,6 +191,7 @@ impl ServerStatusView {
                     reason: reason.clone(),
                 })
                 .collect(),
+            findings: status.findings.iter().map(TextFinding::of).collect(),
             unchecked: status.unchecked.iter().map(UncheckedView::of).collect(),
             last_crash: crash.map(|crash| CrashView {
                 at: rfc3339(crash.at_ms),

@@ -1,5 +1,5 @@
-//! A volume as a tar archive, written while it is read: never more than a few pieces are in memory, and a
-//! reader that goes away ends the writing.
+//! A volume as a tar archive, written while it is read: only a few pieces are in memory, and the
+//! writing stops when the client disconnects.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ use crate::http::error::Problem;
 
 /// The size of a piece.
 const PIECE: usize = 64 << 10;
-/// Pieces that wait to be read.
+/// The maximum number of queued pieces.
 const WAITING: usize = 4;
 
 type Working = std::pin::Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send>>;
 
-/// Answers with the archive; what fails before its first piece is an answer of its own.
+/// Responds with the archive; a failure before its first piece is an error response.
 pub(super) async fn answer(
     project: Arc<Project>,
     server: ServerName,
@@ -74,9 +74,9 @@ fn safe(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// The archive on its way.
+/// An archive being written.
 struct Writing {
-    /// Nothing once it has ended.
+    /// Absent after its end.
     working: Option<Working>,
     pieces: mpsc::Receiver<Bytes>,
 }
@@ -101,7 +101,7 @@ impl Writing {
     }
 }
 
-/// Hands what is written to the reader, piece by piece. Blocks while enough waits.
+/// Sends the written bytes to the client in pieces. Blocks while the queue is full.
 struct Pieces {
     tx: mpsc::Sender<Bytes>,
     piece: Vec<u8>,
@@ -135,7 +135,7 @@ impl Write for Pieces {
 impl Drop for Pieces {
     fn drop(&mut self) {
         if self.send().is_err() {
-            // Nobody reads any more.
+            // The client disconnected.
         }
     }
 }

@@ -22,7 +22,7 @@ const FEW: usize = 64;
 /// The reserved share of all slots: one in this many.
 const RESERVED: usize = 8;
 
-/// Who is connected.
+/// The current connections.
 #[derive(Debug, Clone)]
 pub(in crate::app) struct Slots {
     bounds: Bounds,
@@ -155,7 +155,7 @@ impl Occupied {
         let Some(held) = self.by_address.get_mut(&address) else {
             return;
         };
-        // A connection that was closed in favour of another has left already.
+        // A connection that was closed in favour of another was already removed.
         if held.remove(&number).is_some() {
             self.all -= 1;
         }
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(first.len(), 512);
         let second: Vec<_> = fill.clone()("192.0.2.2").collect();
         let closed = first.iter().filter(|slot| slot.close.is_cancelled());
-        // The reserve is free, and both have the same.
+        // The reserve is free, and both addresses have the same number.
         let closed = closed.count();
         assert_eq!((second.len(), first.len() - closed), (448, 448));
         let third: Vec<_> = fill("192.0.2.3").take(FEW).collect();
@@ -272,7 +272,7 @@ mod tests {
         assert!(busy.iter().all(|slot| !slot.close.is_cancelled()));
         let closed: Vec<_> = idle.iter().map(|slot| slot.close.is_cancelled()).collect();
         assert_eq!(closed, [true, false]);
-        // One that has no more than who comes keeps it.
+        // An address with no more connections than the new one keeps them.
         assert!(slots.take(address("192.0.2.4")).is_none());
     }
 

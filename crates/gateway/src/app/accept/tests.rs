@@ -1,4 +1,4 @@
-//! Connections over real sockets, with short patience.
+//! Connections over real sockets, with short timeouts.
 
 use std::sync::Arc;
 use std::time::Instant as Clock;
@@ -15,17 +15,17 @@ use crate::app::routes;
 const QUICK: Patience = Patience {
     head: Duration::from_millis(300),
     unread: Duration::from_millis(400),
-    // Far longer than the others, since a busy machine may stand still for seconds.
+    // Far longer than the others, since a busy machine may stall for seconds.
     idle: Duration::from_secs(7),
 };
-/// What takes longer than this did not end for want of a head, nor by an order.
+/// A connection that lasted longer was not closed by the head timeout or by an abort.
 const SOON: Duration = Duration::from_secs(6);
 
 struct Served {
     address: SocketAddr,
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// Tells that a slow answer has begun.
+    /// Notified when a slow response has begun.
     begun: Arc<Notify>,
     accepting: JoinHandle<()>,
 }
@@ -131,7 +131,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
     // fault A1
     let served = serve_with(Bounds::default()).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
-    // It may be full before the first of it is read here.
+    // The buffer may be full before the first byte is read here.
     let began = now();
     assert!(
         get_path(&mut stream, "/big")

@@ -1,5 +1,5 @@
-//! `gantry add --from FILE|URL|NAME[@VERSION]`: a server from a manifest of the MCP registry. Chooses what
-//! it is run from, asks for what is missing, shows everything, and makes the entry.
+//! `gantry add --from FILE|URL|NAME[@VERSION]`: adds a server from a manifest of the MCP registry.
+//! Chooses a package or remote, asks for missing values, shows everything, and builds the entry.
 //!
 //! Entry point: [`read`].
 
@@ -23,7 +23,7 @@ use crate::cli::mcp_registry::{McpRegistry, unfetched};
 use crate::config::env::Environment;
 use crate::config::manifest::{Kind, Manifest, Offer, Wrong, is_server_name};
 
-/// The longest manifest, and how long it may take.
+/// The maximum size of a manifest, and the timeout of fetching it.
 const LIMITS: FetchLimits = FetchLimits {
     bytes: 1 << 20,
     within: Duration::from_secs(30),
@@ -70,7 +70,7 @@ impl PackageFlag {
     }
 }
 
-/// What the other flags of `gantry add` say.
+/// The other flags of `gantry add`.
 pub(super) struct Given<'a> {
     pub(super) name: Option<&'a ServerName>,
     pub(super) env: &'a [String],
@@ -80,7 +80,7 @@ pub(super) struct Given<'a> {
     pub(super) json: bool,
 }
 
-/// Reads the manifest, settles everything with the user, and returns name and entry.
+/// Reads the manifest, completes it with the user's answers, and returns name and entry.
 pub(super) async fn read(
     from: &From,
     given: &Given<'_>,
@@ -111,7 +111,7 @@ pub(super) async fn read(
     for (member, value) in &given.members {
         entry.insert(member.clone(), value.clone());
     }
-    // Where stdout is read by a program, a person reads stderr.
+    // With `--json` stdout is for a program, so questions and explanations go to stderr.
     let screen = match given.json {
         true => context.screen.beside_stdout(),
         false => context.screen,
@@ -129,7 +129,7 @@ pub(super) async fn read(
     Ok((name, entry))
 }
 
-/// Reads the manifest; also returns what the registry warns of.
+/// Reads the manifest; also returns the registry's warnings.
 async fn manifest(
     source: &str,
     from: &From,
@@ -190,7 +190,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(text)
 }
 
-/// Returns the name of a server from that of its manifest.
+/// Derives a server's name from that of its manifest.
 fn name_of(manifest: &Manifest) -> Result<ServerName, Failure> {
     let last = manifest.name.rsplit('/').next().unwrap_or_default();
     let name: String = last
@@ -208,7 +208,7 @@ fn name_of(manifest: &Manifest) -> Result<ServerName, Failure> {
     })
 }
 
-/// Chooses what to run the server from; returns why better ones were passed over.
+/// Chooses what to run the server from; returns why better choices were skipped.
 fn choose<'m>(
     offers: &[crate::config::manifest::Offered<'m>],
     wanted: Option<PackageFlag>,
@@ -225,7 +225,7 @@ fn choose<'m>(
             Ok(offer) => {
                 let program = offer.kind.program();
                 let lacks = program.filter(|program| {
-                    // What a gateway elsewhere has is not known here.
+                    // The programs on another gateway's machine are unknown here.
                     context.url.is_none() && !has_program(&context.environment, program)
                 });
                 match lacks {

@@ -83,7 +83,7 @@ enum RestartFlag {
 }
 
 impl Hosting {
-    /// Returns what the flags put into the body of a registration.
+    /// Returns the members of the registration that the flags set.
     pub(super) fn members(&self) -> Map<String, Value> {
         let mut members = Map::new();
         let mut put = |name: &str, value: Option<Value>| {

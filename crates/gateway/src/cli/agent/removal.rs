@@ -55,7 +55,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Asks if something would break.
+/// Asks for confirmation if the agent's keys are in use.
 fn confirm(options: &Options, users: &Users, screen: &Screen) -> Result<(), Failure> {
     let name = &options.name;
     let can_ask = prompt::is_possible() && !options.shown.is_wanted();

@@ -64,7 +64,7 @@ pub(super) async fn run(
             "nothing to restore: `{DEFAULT_AGENT}` is there, and its key in `{file}` is valid"
         )),
         (_, true) => screen.line(&format!(
-            "{good} `{DEFAULT_AGENT}` may use everything again; its key in `{file}` is valid"
+            "{good} `{DEFAULT_AGENT}` may use all servers again; its key in `{file}` is valid"
         )),
         (_, false) => screen.line(&format!(
             "{good} `{DEFAULT_AGENT}` has a new key in `{file}`"
@@ -87,18 +87,30 @@ async fn restore_agent(client: &Client) -> Result<bool, Failure> {
     let known = known.iter().find(|agent| agent["name"] == DEFAULT_AGENT);
     match known {
         None => {
-            let body = json!({"name": DEFAULT_AGENT, "grant": "all"});
+            let body = json!({"name": DEFAULT_AGENT, "grant": first_grants(client).await?});
             client.post("/api/v1/agents", Some(&body)).await?;
             Ok(true)
         }
         Some(agent) if agent["grants"].as_array().is_some_and(Vec::is_empty) => {
-            let body = json!({"grant": "all"});
+            let body = json!({"grant": first_grants(client).await?});
             let path = format!("/api/v1/agents/{DEFAULT_AGENT}");
             client.patch(&path, &body).await?;
             Ok(true)
         }
         Some(_) => Ok(false),
     }
+}
+
+/// Returns what a first start would grant: what files define, and the registered servers.
+async fn first_grants(client: &Client) -> Result<Vec<String>, Failure> {
+    let servers = client.get_all("/api/v1/mcp/servers").await?;
+    let servers = list(&servers, "/items").iter();
+    let registered = servers.filter(|server| server["source"] == "api");
+    let registered = registered.map(|server| format!("{}:*", text(server, "/name")));
+    Ok(["@files:*".to_owned()]
+        .into_iter()
+        .chain(registered)
+        .collect())
 }
 
 /// Returns whether a gateway accepts a key.

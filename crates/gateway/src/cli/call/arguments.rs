@@ -31,12 +31,12 @@ pub(in crate::cli) struct Own {
     pub(in crate::cli) help: bool,
 }
 
-/// What the words said.
+/// The parsed words.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Parsed {
     /// The tool's arguments.
     pub(in crate::cli) arguments: Map<String, Value>,
-    /// Ours.
+    /// Our own flags.
     pub(in crate::cli) own: Own,
 }
 

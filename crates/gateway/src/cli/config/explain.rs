@@ -234,7 +234,7 @@ fn variables(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Shows what was asked for.
+/// Shows the requested headings.
 pub(super) fn show(
     explained: &[Explained],
     server: Option<&str>,

@@ -109,7 +109,8 @@ pub(super) fn show(at: &BaseFolders, as_json: bool, screen: &Screen) {
     }
 }
 
-/// One file may have several scopes: those without Gantry are listed only if there is no other.
+/// Lists each file once. A file may be in several scopes: a scope without Gantry is listed only if
+/// no other has it.
 fn told_once(found: Vec<Found>) -> Vec<Found> {
     let mut kept: Vec<Found> = Vec::new();
     for one in found.into_iter().rev() {

@@ -46,7 +46,7 @@ impl Elsewhere {
         }
     }
 
-    /// Says what is there.
+    /// Describes the existing entry.
     pub(super) fn text(&self, task: &Task<'_>) -> String {
         let (name, path) = (&task.options.name, task.place.path.display());
         format!(
@@ -55,7 +55,7 @@ impl Elsewhere {
         )
     }
 
-    /// Says that nothing was changed, and the command to use instead.
+    /// Reports that nothing was changed, and the command to use instead.
     pub(super) fn declined(&self, task: &Task<'_>) -> Failure {
         let client = task.client.id;
         let name = other_name(&task.folder);

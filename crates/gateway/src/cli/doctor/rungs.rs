@@ -1,11 +1,11 @@
-//! Which rungs of the isolation ladder this host has, and how to get those that it lacks.
+//! Which isolation levels this host supports, and how to enable the others.
 //!
-//! Works on what the probe found; tries nothing itself. Entry point: [`advise`].
+//! Evaluates the results of the probe; tries nothing itself. Entry point: [`advise`].
 
-/// Where Ubuntu says whether ordinary users may have user namespaces.
+/// Ubuntu's setting that restricts user namespaces of unprivileged users.
 const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
-/// Returns what to do about a fact that is not there, if anything can be done.
+/// Returns what to do about a missing capability, if anything can be done.
 pub(super) fn advise(name: &str, detail: &str) -> Option<String> {
     let restricted = std::fs::read_to_string(RESTRICTED).is_ok_and(|text| text.trim() == "1");
     advice(name, detail, restricted)

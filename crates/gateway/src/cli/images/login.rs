@@ -1,6 +1,6 @@
 //! `gantry images login | logout | logins`: the project's credentials for image registries.
 //!
-//! A password is typed without echo, or read from stdin; it is in no argument. Entry points:
+//! A password is typed without echo, or read from stdin, never an argument. Entry points:
 //! [`log_in`], [`log_out`], [`list`].
 
 use std::io::{self, IsTerminal as _, Read as _};
@@ -28,7 +28,7 @@ pub(super) enum PasswordFrom {
     Stdin,
 }
 
-/// Keeps credentials for a registry.
+/// Stores credentials for a registry.
 pub(super) async fn log_in(
     client: &Client,
     context: &CliContext,
@@ -53,7 +53,7 @@ pub(super) async fn log_in(
     Ok(())
 }
 
-/// Forgets the credentials of a registry.
+/// Deletes the credentials of a registry.
 pub(super) async fn log_out(
     client: &Client,
     screen: &Screen,
@@ -67,7 +67,7 @@ pub(super) async fn log_out(
     Ok(())
 }
 
-/// Lists the registries that there are credentials for.
+/// Lists the registries with stored credentials.
 pub(super) async fn list(client: &Client, screen: &Screen, shown: AsJson) -> Result<(), Failure> {
     let answer = client.get("/api/v1/images/logins").await?;
     let row = |login: &Value| {

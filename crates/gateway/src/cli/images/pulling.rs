@@ -1,6 +1,6 @@
-//! How far a pull or an import is: a bar on a terminal, a line now and then elsewhere.
+//! The progress of a pull or an import: a bar on a terminal, otherwise occasional lines.
 //!
-//! Entry points: [`work`] for the gateway's answer, [`bar`] for one step.
+//! Entry points: [`work`] for the gateway's response, [`bar`] for one step.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::cli::progress::Progress;
 use crate::cli::screen::Screen;
 use crate::cli::transfer::Transfer;
 
-/// Characters of a progress bar.
+/// The width of a progress bar, in characters.
 const BAR: u64 = 24;
-/// How long no line is written off a terminal, unless a layer is done.
+/// Without a terminal, the least time between two lines, unless a layer was completed.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Has the gateway do something that begins with a pull or an import, and shows how far it is.
+/// Sends a request that begins with a pull or an import, and shows its progress.
 pub(in crate::cli) async fn work(
     client: &Client,
     path: &str,
@@ -44,7 +44,7 @@ pub(in crate::cli) async fn work(
                 let status = number(&data, "/status").and_then(|code| u16::try_from(code).ok());
                 let status = status.and_then(|code| StatusCode::from_u16(code).ok());
                 let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                let unknown = || Failure::new(Exit::Failed, format!("{what} could not be had"));
+                let unknown = || Failure::new(Exit::Failed, format!("{what} could not be fetched"));
                 return Err(refusal(status, &data).unwrap_or_else(unknown));
             }
             _ => {}
@@ -56,7 +56,7 @@ pub(in crate::cli) async fn work(
     )
 }
 
-/// Shows how far it is in one line with a bar.
+/// Formats a step as one line with a bar.
 fn bar(what: &str, step: &Value) -> String {
     let (done, whole) = match Step::of(step) {
         Step { total: 0, .. } => (count(step, "/layers_done"), count(step, "/layers")),
@@ -71,7 +71,7 @@ fn bar(what: &str, step: &Value) -> String {
     format!("{bar} {}", line(what, step))
 }
 
-/// Shows how far it is in one line.
+/// Formats a step as one line.
 fn line(what: &str, step: &Value) -> String {
     let Step {
         done,
@@ -86,7 +86,7 @@ fn line(what: &str, step: &Value) -> String {
     format!("{done}/{layers} layers{size} {what}")
 }
 
-/// One step, as the gateway tells it.
+/// One step, as reported by the gateway.
 struct Step {
     done: u64,
     layers: u64,
@@ -110,8 +110,8 @@ fn count(step: &Value, pointer: &str) -> u64 {
     number(step, pointer).unwrap_or_default()
 }
 
-/// Decides which steps get a line where nobody watches: the first, every layer that is done, and what
-/// comes after a while.
+/// Without a terminal, decides which steps are printed: the first, each completed layer, and one
+/// after a long silence.
 #[derive(Debug, Default)]
 struct Lines {
     last: Option<(u64, Instant)>,
@@ -147,7 +147,7 @@ mod tests {
         let import = json!({"layers_done": 0, "layers": 2, "received": 0, "total": 0});
         assert_eq!(bar("x", &import), "░░░░░░░░░░░░░░░░░░░░░░░░ 0/2 layers x");
         assert!(bar("x", &json!({})).contains("0/0"));
-        // Nobody can make it overflow.
+        // Inconsistent numbers do not overflow.
         let odd = json!({"layers_done": 9, "layers": 2, "received": 4096, "total": 1024});
         assert!(bar("x", &odd).contains("1.0 KiB of 1.0 KiB"));
     }

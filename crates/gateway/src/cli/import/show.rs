@@ -111,12 +111,12 @@ pub(super) struct Report<'a> {
     pub(super) copy: Option<&'a Path>,
     /// What would change, on a dry run.
     pub(super) difference: Option<&'a str>,
-    /// What lets the servers run.
+    /// The next step: how to run the servers.
     pub(super) next: String,
 }
 
 impl Report<'_> {
-    /// Returns it for programs.
+    /// Returns it as JSON.
     pub(super) fn json(&self) -> Value {
         let sources = self.sources.iter().map(|source| {
             let scope = source.scope.map(|scope| scope.to_string());

@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(counted(&counts, &kind("b")), Seen::First);
         assert_eq!(counted(&counts, &kind("a")), Seen::Again);
         assert_eq!(counts.lock()[&kind("a")], 2);
-        // Another server's is another kind.
+        // The same line of another server is another kind.
         assert_eq!(counted(&counts, &of("a", "one")), Seen::First);
         assert_eq!(counted(&counts, &of("a", "two")), Seen::First);
         assert_eq!(counted(&counts, &of("a", "one")), Seen::Again);

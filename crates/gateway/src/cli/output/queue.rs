@@ -29,7 +29,7 @@ const WRITER: &str = "output";
 /// Lines that are due later.
 const MOST_LATER: usize = 256;
 
-/// Computes a line when it is due; nothing if there is nothing to say.
+/// Computes a line when it is due; nothing if there is nothing to report.
 pub(in crate::cli) type Summary = Box<dyn FnOnce() -> Option<String> + Send>;
 
 /// A queue of lines; cheap to clone.
@@ -74,7 +74,7 @@ impl Debug for Summarized {
 #[derive(Debug)]
 enum Entry {
     Line(Stream, Box<[u8]>),
-    /// Here lines are missing.
+    /// Lines were dropped here.
     Gap,
 }
 
@@ -290,7 +290,7 @@ mod tests {
         assert!(backlog.push(Stream::Stderr, b"first"));
         assert!(backlog.push(Stream::Stderr, &long));
         assert!(!backlog.push(Stream::Stderr, &long));
-        // None is taken before there is room for many.
+        // No line is accepted before half of the queue is free.
         assert!(!backlog.push(Stream::Stderr, b"short"));
         assert_eq!(backlog.next().unwrap().1.as_ref(), b"first");
         assert!(!backlog.push(Stream::Stderr, b"short"));
@@ -311,7 +311,7 @@ mod tests {
             let gap = backlog.next().map(|(_, _, count)| count);
             assert_eq!(gap, told);
         }
-        // The line that tells of it is lost as well: nothing is tried again by itself.
+        // The line with the count is lost as well; there is no retry.
         backlog.wrote(false, 2);
         assert!(backlog.next().is_none());
         assert_eq!(backlog.dropped, 2);

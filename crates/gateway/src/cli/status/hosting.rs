@@ -1,4 +1,5 @@
-//! What `gantry status SERVER` shows of a hosted server: its image, its limits, its last starts.
+//! The part of `gantry status SERVER` about a hosted server: its image, its limits, its last
+//! starts.
 
 use serde_json::Value;
 
@@ -72,7 +73,7 @@ pub(super) fn fields(server: &Value) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// Says of one start when it began and how it ended.
+/// Describes when a start began and how it ended.
 pub(in crate::cli) fn start(attempt: &Value) -> String {
     let began = number(attempt, "/started_ms").map_or_else(String::new, time);
     let how = match text(attempt, "/how") {

@@ -263,7 +263,7 @@ async fn start_alone(
             return Err(Failure::new(
                 Exit::NoGateway,
                 format!(
-                    "no gateway came up in `{}` within {START:?}",
+                    "no gateway started in `{}` within {START:?}",
                     folder.path().display()
                 ),
             )

@@ -102,7 +102,7 @@ async fn revoke(folder: &DataFolder, project: &Arc<Project>) {
     match revoked.await {
         Ok(()) => {
             if let Err(error) = folder.no_longer_revoke(&queued) {
-                tracing::warn!(error = %chain(&error), "revoked keys are still scheduled");
+                tracing::warn!(error = %chain(&error), "keys were revoked, but are still listed as keys to revoke");
             }
         }
         Err(error) => {

@@ -126,7 +126,7 @@ impl Live {
         let specs = match wanted(project, &plan, self.wants_example) {
             Ok(specs) => specs,
             Err(error) => {
-                tracing::error!(%error, "cannot tell this program's path");
+                tracing::error!(%error, "cannot determine this program's path");
                 return;
             }
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gantry_engine::{
     Durability, EngineConfig, IMAGE_CHECKS, IssuerConfig, OnStartFailure, Startup, StopPolicy,
-    StoreConfig, StoreConfigError,
+    StoreConfig, StoreConfigError, TracesConfig,
 };
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::period;
@@ -21,13 +21,14 @@ use crate::cli::files::Files;
 use crate::config::env::{Environment, GANTRY_MASTER_KEY, GANTRY_STORE};
 use crate::config::issuers;
 use crate::config::master_key::KeySource;
+use crate::config::otlp::{Endpoint, HeaderSource, OtlpChoice};
 use crate::config::settings::Settings;
 use crate::http::Origin;
 
 /// The default shown if neither a flag nor a file sets a value.
 const DEFAULT: &str = "default";
 
-/// A listener with TLS that is wanted.
+/// The settings of a listener with TLS.
 pub(super) struct Secure {
     pub(super) address: SocketAddr,
     pub(super) files: TlsFiles,
@@ -41,6 +42,9 @@ pub(in crate::cli) struct Options {
     /// Approve the folder's files as they are now, without asking
     #[arg(long)]
     pub(super) trust: bool,
+    /// Ask again for inputs (`${input:id}`) that were answered at an earlier start
+    #[arg(long)]
+    pub(super) ask_again: bool,
     /// Do not run the example server when no other is configured
     #[arg(long)]
     pub(super) no_example: bool,
@@ -113,6 +117,12 @@ pub(in crate::cli) struct Flags {
     /// `data.key` in the data folder]
     #[arg(long, value_name = "SOURCE")]
     master_key: Option<KeySource>,
+    /// Export each call as a span to this OTLP endpoint, such as `http://localhost:4318`
+    #[arg(long, value_name = "URL")]
+    otlp: Option<Endpoint>,
+    /// Headers for that endpoint, such as credentials: `file:PATH` or `env:NAME`
+    #[arg(long, value_name = "SOURCE")]
+    otlp_headers: Option<HeaderSource>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -242,6 +252,12 @@ impl Flags {
                 self.master_key.as_ref().map(KeySource::to_string),
                 "`data.key` in the data folder",
             ),
+            ("otlp", self.otlp.as_ref().map(Endpoint::to_string), "none"),
+            (
+                "otlp_headers",
+                self.otlp_headers.as_ref().map(HeaderSource::to_string),
+                "none",
+            ),
         ];
         let rows =
             flags.into_iter().map(
@@ -365,7 +381,25 @@ impl Options {
         Ok(read.unwrap_or_default())
     }
 
-    /// Returns the listener with TLS, if one is wanted: its address and its files.
+    /// Returns where spans are exported to, if anywhere: by the flag, the file or the environment, in this order.
+    pub(super) fn traces(
+        &self,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Result<Option<TracesConfig>, Failure> {
+        let (flags, of_file) = (&self.flags, &settings.otlp);
+        let choice = OtlpChoice {
+            endpoint: flags.otlp.clone().or_else(|| of_file.endpoint.clone()),
+            headers: flags
+                .otlp_headers
+                .clone()
+                .or_else(|| of_file.headers.clone()),
+        };
+        let traces = choice.traces(environment);
+        traces.map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+    }
+
+    /// Returns the settings of the listener with TLS, if requested.
     pub(super) fn secure(&self, settings: &Settings) -> Result<Option<Secure>, Failure> {
         let flags = &self.flags;
         let listen = flags.tls_listen.or(settings.tls_listen);
@@ -391,7 +425,8 @@ impl Options {
         }
     }
 
-    /// Returns where the master key comes from: the flag, the file or the environment, in this order.
+    /// Returns the source of the master key: from the flag, the file or the environment, in this
+    /// order.
     pub(super) fn master_key(
         &self,
         settings: &Settings,

@@ -1,4 +1,5 @@
-//! Waits for a database that is away when the gateway starts, and says so. Entry point: [`reached`].
+//! Waits for a database that is unreachable when the gateway starts, and reports it. Entry point:
+//! [`reached`].
 
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::screen::Screen;
 
-/// How often it is tried.
+/// The interval between attempts.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often it is said again.
+/// The interval between messages.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// Waits until the database can be reached, for as long as it takes; `false` if the gateway is to stop.
-/// Whatever else is wrong with it is a failure at once.
+/// Waits without a time limit until the database can be reached; `false` if the gateway is stopped
+/// meanwhile. Other errors of the database fail at once.
 pub(super) async fn reached(
     store: &StoreConfig,
     stop: &CancellationToken,

@@ -1,8 +1,8 @@
-//! Replaces a file of another program atomically: mode and owner are kept, a backup without keys of
-//! ours is written next to it, and concurrent changes are detected.
+//! Replaces a file of another program atomically: mode and owner are kept, a backup without
+//! Gantry's keys is written next to it, and concurrent changes are detected.
 //!
-//! A file that will hold a key becomes readable by its owner only. A symbolic link is kept, and its
-//! target replaced. Entry point: [`Opened::read`].
+//! A file that will contain a key becomes readable by its owner only. A symbolic link is kept, and
+//! its target replaced. Entry point: [`Opened::read`].
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -22,9 +22,9 @@ const MOST_COPIES: u32 = 99;
 /// Who may read a file after it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Those who could before.
+    /// The same users as before.
     AsBefore,
-    /// Its owner alone: it holds a key.
+    /// Only its owner: it contains a key.
     Owner,
 }
 
@@ -37,7 +37,7 @@ impl Readers {
     }
 }
 
-/// A file as it was when it was read.
+/// A file as it was when read.
 #[derive(Debug)]
 pub struct Opened {
     path: PathBuf,
@@ -82,12 +82,12 @@ impl Opened {
         })
     }
 
-    /// Returns what it holds.
+    /// Returns its content.
     pub fn text(&self) -> &str {
         self.before.as_ref().map_or("", |before| &before.text)
     }
 
-    /// Returns whether it was there.
+    /// Returns whether it existed.
     pub fn existed(&self) -> bool {
         self.before.is_some()
     }
@@ -114,7 +114,7 @@ impl Opened {
         }
     }
 
-    /// Removes the permissions of others; the owner stays.
+    /// Removes the permissions of other users.
     pub fn close_to_others(&self) -> Result<(), ClientError> {
         let Some(before) = &self.before else {
             return Ok(());
@@ -215,8 +215,8 @@ impl Opened {
         })
     }
 
-    /// Removes our keys from existing backups; returns those that held one, or the first that
-    /// cannot be cleaned, after the others. fault U2
+    /// Removes Gantry's keys from existing backups; returns those that contained one, or, after
+    /// trying all, the first that cannot be cleaned. fault U2
     pub fn clean_copies(&self) -> Result<Vec<PathBuf>, ClientError> {
         let mut cleaned = Vec::new();
         let mut failed = None;
@@ -248,7 +248,7 @@ impl Opened {
         }
     }
 
-    /// Writes a backup without our keys; returns its path, and whether it is new. fault U2
+    /// Writes a backup without Gantry's keys; returns its path, and whether it is new. fault U2
     fn keep(&self, before: &Before) -> Result<(PathBuf, bool), ClientError> {
         let text = without_keys(&before.text);
         for copy in self.copies() {
@@ -278,7 +278,7 @@ impl Opened {
     }
 }
 
-/// Removes our keys from a text.
+/// Removes Gantry's keys from a text.
 fn without_keys(text: &str) -> String {
     Redactor::own_keys().redact(text).into_owned()
 }

@@ -14,52 +14,52 @@ pub enum ClientError {
     /// The client is not installed, as far as its folder shows.
     #[error("{client} is not found: there is no folder `{}`", folder.display())]
     Absent {
-        /// Which client.
+        /// The client.
         client: &'static str,
-        /// Where its file would be.
+        /// The missing folder of its file.
         folder: PathBuf,
     },
     /// The operating system refused.
     #[error("cannot {what} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The file is read-only.
+    /// It is not a regular file, or has the wrong structure.
     #[error("`{}` is {found}", path.display())]
     Kind {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// A description of what it is.
         found: &'static str,
     },
     /// It is read-only.
     #[error("`{}` is read-only", path.display())]
     ReadOnly {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// Another program changed it since it was read.
     #[error("`{}` was changed by another program meanwhile, and nothing was written", path.display())]
     Changed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// It is not a regular file, or has the wrong structure.
+    /// The file has a syntax error.
     #[error("{}:{line}:{column}: {detail}", path.display())]
     Syntax {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// What was found there.
+        /// The error.
         detail: String,
     },
 }

@@ -11,7 +11,7 @@ use super::{Client, Http};
 /// The prefix of every agent key.
 pub const KEY_PREFIX: &str = "gantry_agent_";
 
-/// How a client reaches the gateway.
+/// How a client connects to the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
     /// Over HTTP, with a key.
@@ -30,7 +30,7 @@ pub enum Way {
     },
 }
 
-/// The members of our entry that we own; others belong to the user.
+/// The members of Gantry's entry that Gantry manages; others belong to the user.
 pub const MEMBERS: [&str; 7] = [
     "type",
     "url",
@@ -41,8 +41,8 @@ pub const MEMBERS: [&str; 7] = [
     "transportType",
 ];
 
-/// Returns the members that update our entry: additional headers and tool choices of the user are
-/// kept.
+/// Returns the members that update Gantry's entry: the user's additional headers and tool choices
+/// are kept.
 pub fn renewed(client: &Client, way: &Way, known: &Value) -> Map<String, Value> {
     let mut members = entry(client, way);
     if known.get("tools").is_some() {
@@ -62,7 +62,7 @@ pub fn renewed(client: &Client, way: &Way, known: &Value) -> Map<String, Value> 
     members
 }
 
-/// Returns the members of our entry in this client's format.
+/// Returns the members of Gantry's entry in this client's format.
 pub fn entry(client: &Client, way: &Way) -> Map<String, Value> {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| {
@@ -95,7 +95,7 @@ pub fn entry(client: &Client, way: &Way) -> Map<String, Value> {
     entry
 }
 
-/// Returns how an entry reaches a gateway of ours; nothing for other servers.
+/// Returns how an entry connects to a gateway; `None` for other servers.
 pub fn way_of(entry: &Value) -> Option<Way> {
     if let Some(command) = entry.get("command").and_then(Value::as_str) {
         let program = Path::new(command).file_name()?;

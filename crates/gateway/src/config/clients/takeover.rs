@@ -20,9 +20,9 @@ const NAME: &str = "#name";
 /// What to do with a differing server of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Differing {
-    /// It stays.
+    /// Keep it.
     Keep,
-    /// The client's replaces it.
+    /// Replace it by the client's.
     Replace,
 }
 
@@ -261,8 +261,8 @@ fn note(table: &mut Table, client: &Client, kept: &Map<String, Value>) {
     table.insert(&client.table(), Item::Table(notes));
 }
 
-/// Returns a valid name for a client's server: its own, or with invalid characters replaced;
-/// nothing if none are left.
+/// Returns a valid name for a client's server: its own, or with invalid characters replaced; `None`
+/// if no characters are left.
 pub fn name(original: &str) -> Option<ServerName> {
     if let Ok(name) = original.parse() {
         return Some(name);

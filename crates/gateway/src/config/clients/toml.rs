@@ -1,5 +1,5 @@
-//! Converts JSON values to TOML and back. What TOML cannot express is written as JSON text, under a
-//! name that says so.
+//! Converts JSON values to TOML and back. A value that TOML cannot express is written as JSON text,
+//! under a name with a suffix.
 
 use serde_json::{Map, Number, Value};
 use toml_edit::{Array, InlineTable, Item, Table, TableLike, Value as Toml};
@@ -34,7 +34,7 @@ pub(super) fn read(table: &dyn TableLike) -> Map<String, Value> {
     members.collect()
 }
 
-/// Returns nothing for what TOML cannot express: `null`, and numbers that are too large.
+/// Returns `None` for values that TOML cannot express: `null`, and numbers that are too large.
 pub(super) fn to_toml(value: &Value) -> Option<Toml> {
     Some(match value {
         Value::Null => return None,
@@ -59,7 +59,7 @@ pub(super) fn to_toml(value: &Value) -> Option<Toml> {
     })
 }
 
-/// Returns nothing for a missing item.
+/// Returns `None` for a missing item.
 pub(super) fn to_json(item: &Item) -> Option<Value> {
     Some(match item {
         Item::None => return None,

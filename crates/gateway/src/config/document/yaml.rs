@@ -1,6 +1,6 @@
-//! YAML, for the manifests of products: maps, lists and scalars of the core schema, and nothing that can
-//! grow or surprise. Anchors, aliases, tags, merge keys, keys that are not texts and more than one
-//! document are refused, so that a short text is never a long document. fault G1
+//! YAML for the manifests of products: maps, lists and scalars of the core schema only. Anchors,
+//! aliases, tags, merge keys, keys that are not texts and multiple documents are refused, so that a
+//! short text cannot expand into a large document. fault G1
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span as Marked, StrInput};
 use super::{Member, Node, Span, Table, Value};
 use crate::config::diagnostic::{Diagnostic, Kind};
 
-/// The deepest nesting that is read.
+/// The deepest nesting that is accepted.
 const DEEPEST: usize = 32;
-/// The most values that are read.
+/// The most values that are accepted.
 const MOST: usize = 50_000;
 
 pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Diagnostic> {
@@ -32,7 +32,7 @@ struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     path: &'t Arc<Path>,
     text: &'t Arc<str>,
-    /// The byte at which each character begins.
+    /// The byte offset of each character.
     starts: Vec<usize>,
     count: usize,
 }
@@ -193,7 +193,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Reads an unquoted scalar by the core schema of YAML 1.2; what is no number of JSON is a text.
+/// Parses an unquoted scalar by the core schema of YAML 1.2; anything but a JSON number is a text.
 fn scalar(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,

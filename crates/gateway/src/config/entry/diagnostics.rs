@@ -19,8 +19,10 @@ pub(in crate::config) struct Diagnostics<'d> {
     pub(in crate::config) written: BTreeMap<String, String>,
     pub(in crate::config) variables: BTreeMap<String, SecretText>,
     pub(in crate::config) inputs: BTreeMap<String, SecretText>,
-    /// The values of variables and headers in which names are left for the project's secrets.
+    /// Values of variables and headers with placeholders for the project's secrets.
     pub(in crate::config) templates: BTreeMap<String, Template>,
+    /// Where those values stand.
+    pub(in crate::config) places: BTreeMap<String, String>,
     /// The first field that points into the folder.
     pub(in crate::config) leads_into_folder: Option<String>,
 }
@@ -41,6 +43,7 @@ impl<'d> Diagnostics<'d> {
             variables: BTreeMap::new(),
             inputs: BTreeMap::new(),
             templates: BTreeMap::new(),
+            places: BTreeMap::new(),
             leads_into_folder: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Typed access to a table's members; a wrong value becomes a diagnostic at its position.
 //!
-//! Members are named by their path, such as `limits.cpu`. A getter returns nothing for a missing or
+//! Members are named by their path, such as `limits.cpu`. A getter returns `None` for a missing or
 //! wrong value; [`Diagnostics`] has the errors. Entry point: [`Fields::value`].
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gantry_model::secret::{Template, hide_arguments};
 use gantry_model::spec::options::Kind as Form;
-use gantry_model::spec::{period, size};
+use gantry_model::spec::{OutputCheck, period, size};
 use serde_json::{Value as Json, json};
 
 use super::diagnostics::{Diagnostics, shown};
@@ -40,8 +40,8 @@ impl<'t, 'd> Fields<'t, 'd> {
         }
     }
 
-    /// Checks member names against the known paths. An unknown one is an error in our own file, and
-    /// a warning in a client's.
+    /// Checks member names against the known paths. An unknown one is an error in Gantry's own
+    /// file, and a warning in a client's.
     pub(in crate::config) fn known(&mut self, known: &[&'static str]) {
         let Some(table) = self.root.as_table() else {
             return;
@@ -74,7 +74,7 @@ impl<'t, 'd> Fields<'t, 'd> {
                 Fields::new(self.diagnostics, &member.node, &field, self.fill).known(known);
             }
             Value::Null if owner == Owner::Api => {}
-            // A client's own list of that name, about who may call.
+            // Some clients have their own list of that name, about permissions.
             Value::List(_) if owner == Owner::Client && field == "tools" => {}
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
                 let help = format!("known keys are {}", listed(&heads(known)));
@@ -88,7 +88,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         let known = heads(known);
         let field = self.field(&member.key);
         let near = nearest(&member.key, &known);
-        // Clients have no members of their own inside our tables.
+        // Clients have no members of their own inside Gantry's tables.
         if self.diagnostics.owner == Owner::Client && self.prefix.is_empty() {
             if OF_CLIENTS.contains(&member.key.as_str()) {
                 return;
@@ -186,15 +186,16 @@ impl<'t, 'd> Fields<'t, 'd> {
         for member in &table.members {
             let name = format!("{field}.{}", member.key);
             if member.node.as_table().is_none() {
-                let help = "known keys are `timeout`, `idempotent`";
+                let help = "known keys are `timeout`, `idempotent`, `output_check`";
                 self.diagnostics.wrong(&member.node, &name, "a table", help);
             }
             let mut tool = Fields::new(self.diagnostics, &member.node, &name, self.fill);
-            tool.known(&["timeout", "idempotent"]);
+            tool.known(&["timeout", "idempotent", "output_check"]);
             let mut said = serde_json::Map::new();
             for (key, form) in [
                 ("timeout", Form::Period(Duration::from_millis(1))),
                 ("idempotent", Form::Flag),
+                ("output_check", Form::Choice(OutputCheck::NAMES)),
             ] {
                 if let Some(value) = tool.value(form, key) {
                     said.insert(key.to_owned(), value);
@@ -247,7 +248,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         let private = ["env.", "environment.", "headers."];
         let private = private.iter().any(|table| field.starts_with(table));
         let (key, field) = (field, shown(field));
-        // Secrets go into values of the environment and of headers, and nowhere else.
+        // Secrets are allowed only in values of the environment and of headers.
         let secrets = match private {
             true => values.secrets,
             false => Secrets::None,
@@ -257,6 +258,8 @@ impl<'t, 'd> Fields<'t, 'd> {
                 if let Some(template) = Template::at(&filled.text, &filled.secrets)
                     && let Some((_, name)) = key.split_once('.')
                 {
+                    let place = self.diagnostics.document.shown_place(&node.span);
+                    self.diagnostics.places.insert(name.to_owned(), place);
                     self.diagnostics.templates.insert(name.to_owned(), template);
                 }
                 if filled.text != text {

@@ -1,5 +1,5 @@
-//! An entry with an image: a server that Gantry pulls and runs itself; and entries that run one through a
-//! container engine, which could be one.
+//! An entry with an image, which Gantry pulls and runs itself; and entries that run a container
+//! engine, which could be converted.
 //!
 //! Nothing is pulled here. Entry points: [`kind`], [`settle`], [`offer`].
 
@@ -10,11 +10,10 @@ use super::{Entry, Fill};
 use crate::config::diagnostic::Kind;
 use crate::config::docker_run;
 
-/// What stands for an image that names a variable: a reference is never filled. fault K2
+/// The start of a variable; variables in an image reference are never expanded. fault K2
 const VARIABLE: &str = "${";
 
-/// Returns an image without anything but its kind; an entry that has a command or a URL as well is
-/// refused.
+/// Returns an image launch with defaults; an entry that also has a command or a URL is refused.
 pub(super) fn kind(fields: &mut Fields<'_, '_>, url: Option<&'static str>) -> Option<Launch> {
     let other = url.or_else(|| fields.has("command").then_some("command"));
     let Some(other) = other else {
@@ -37,7 +36,7 @@ pub(super) fn kind(fields: &mut Fields<'_, '_>, url: Option<&'static str>) -> Op
     None
 }
 
-/// Settles what a file leaves open of an image.
+/// Sets the defaults of an image.
 pub(super) fn settle(fields: &mut Fields<'_, '_>, image: &mut ImageLaunch) {
     image.written = super::written(fields.diagnostics);
     let Some(node) = fields
@@ -55,7 +54,7 @@ pub(super) fn settle(fields: &mut Fields<'_, '_>, image: &mut ImageLaunch) {
     );
 }
 
-/// Tells that an entry which runs a container engine could be an image that Gantry runs.
+/// Warns that an entry which runs a container engine could be an image that Gantry runs.
 pub(super) fn offer(fields: &mut Fields<'_, '_>, entry: &Entry, process: &ProcessLaunch) {
     if !matches!(fields.fill, Fill::From(_)) {
         return;

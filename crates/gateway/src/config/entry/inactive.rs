@@ -14,7 +14,7 @@ use super::Entry;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::document::{Document, Value};
 
-/// Returns the spec of a disabled entry; nothing if its name is invalid.
+/// Returns the spec of a disabled entry; `None` if its name is invalid.
 pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec> {
     let switch = ["disabled", "enabled"].into_iter().find_map(|key| {
         let node = entry.node.find(key)?;
@@ -30,7 +30,7 @@ pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec>
     shown(entry, InactiveReason::Disabled(why))
 }
 
-/// Returns the spec of an invalid entry; nothing if its name is invalid.
+/// Returns the spec of an invalid entry; `None` if its name is invalid.
 pub(super) fn misconfigured(entry: &Entry, mistakes: &[Diagnostic]) -> Option<ServerSpec> {
     let diagnostics = mistakes.iter().map(|diagnostic| match diagnostic.hint() {
         Some(hint) => format!("{}; {hint}", diagnostic.in_its_file()),

@@ -1,4 +1,4 @@
-//! An entry with a URL: a server that is somewhere else; and what kind of server an entry describes.
+//! An entry with a URL: a remote server; and which kind of server an entry describes.
 //!
 //! Nothing is connected here; the address is checked when the connection is made. Entry points:
 //! [`kind`] and [`settle`].
@@ -15,8 +15,7 @@ pub(in crate::config) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 /// The placeholder for a URL with variables that may not be expanded yet.
 const UNFILLED: &str = "https://needs-approval.invalid/";
 
-/// Returns what kind of server an entry describes, with nothing but its kind: one at a URL, an image, or a
-/// command.
+/// Returns the kind of server that an entry describes, with defaults: remote, image, or command.
 pub(super) fn kind(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch> {
     let url = URLS.into_iter().find(|key| fields.has(key));
     let written = ["transport", "type"]

@@ -1,4 +1,4 @@
-//! What an entry may say, and what is said about one that is wrong.
+//! Valid entries, and the diagnostics of invalid ones.
 
 use super::*;
 use crate::config::document::Syntax;
@@ -204,7 +204,7 @@ fn a_mistake_names_file_place_server_and_field() {
         r#"{"command": "x", "start": "later"}"#,
         "`start` must be one of",
     );
-    // All at once.
+    // All errors are reported at once.
     let both = problem(r#"{"command": 1, "args": "x"}"#);
     assert_eq!(both.lines().count(), 2, "{both}");
 }

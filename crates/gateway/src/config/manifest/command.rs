@@ -1,7 +1,7 @@
 //! Packages of npm and PyPI: run by `npx` and `uvx`, at one exact version, as an argument vector.
 //!
-//! Names and versions are matched by pattern, and of the runner's own flags only harmless ones are taken:
-//! the rest would run something else than the package that is shown. Entry point: [`plan`].
+//! Names and versions must match a pattern, and only harmless flags of the runner are accepted:
+//! others could run something else than the package that is shown. Entry point: [`plan`].
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::inputs::{Answers, Slot};
 use super::offer::Kind;
 use super::reader::Wrong;
 
-/// Flags of `npx` that change nothing of what is run.
+/// Flags of `npx` that do not change what is run.
 const NPX: [&str; 8] = [
     "-y",
     "--yes",
@@ -23,7 +23,7 @@ const NPX: [&str; 8] = [
     "--prefer-online",
     "--offline",
 ];
-/// Flags of `uvx` that change nothing of what is run.
+/// Flags of `uvx` that do not change what is run.
 const UVX: [&str; 6] = [
     "-q",
     "--quiet",
@@ -32,9 +32,10 @@ const UVX: [&str; 6] = [
     "--no-progress",
     "--no-config",
 ];
-/// What a shell would read in an argument.
+/// Text in an argument that a shell would interpret.
 const SHELL: [&str; 8] = ["`", "$", ";", "|", "<", ">", "&&", "\\"];
-/// Variables by which a manifest would choose another program, library or package than the one shown.
+/// Variables by which a manifest could select another program, library or package than the one
+/// shown.
 const STEERING: [&str; 12] = [
     "PATH",
     "HOME",
@@ -60,7 +61,7 @@ pub(super) fn runner(kind: Kind) -> &'static str {
     }
 }
 
-/// Checks what does not depend on what a person says.
+/// Checks the parts that do not depend on the user's input.
 pub(super) fn check(kind: Kind, package: &Package, wrong: &mut Vec<Wrong>) {
     let at = |member: &str| format!("{}.{member}", package.at);
     let is_name = match kind {
@@ -101,7 +102,7 @@ pub(super) fn check(kind: Kind, package: &Package, wrong: &mut Vec<Wrong>) {
     }
 }
 
-/// Refuses variables of which the manifest itself says the value, and which choose what is run.
+/// Refuses variables that are set by the manifest itself and determine what is run.
 pub(super) fn check_variable(name: &str, input: &super::Input, wrong: &mut Vec<Wrong>) {
     let upper = name.to_ascii_uppercase();
     let steers = STEERING.contains(&upper.as_str())
@@ -159,7 +160,8 @@ pub(super) fn plan(
                             false => wrong.push(refused(&at, &word, "uvx")),
                         }
                     }
-                    // `uvx --from PACKAGE PROGRAM`, where the package is the one that is shown.
+                    // `uvx --from PACKAGE PROGRAM`, where the package must be the one that is
+                    // shown.
                     "--from" => {
                         let value = value.or_else(|| words.next()).unwrap_or_default();
                         let program = words.next().unwrap_or_default();
@@ -207,7 +209,7 @@ pub(super) fn variables(
     env
 }
 
-/// Returns the words of a list of arguments.
+/// Returns the words of an argument list.
 pub(super) fn words(
     arguments: &[Argument],
     answers: &Answers,
@@ -222,7 +224,7 @@ pub(super) fn words(
             if let Place::Named(flag) = &argument.place {
                 words.push(flag.clone());
             }
-            // `--arg NAME` gives a flag without a value.
+            // `--arg NAME` adds a flag without a value.
             if !value.is_empty() || matches!(argument.place, Place::Positional(_)) {
                 words.push(value);
             }
@@ -232,7 +234,7 @@ pub(super) fn words(
 }
 
 impl Argument {
-    /// Returns where a person's value for it goes.
+    /// Returns where the user's value goes.
     pub(super) fn slot(&self) -> Slot {
         Slot::Arg(match &self.place {
             Place::Positional(label) => label.clone(),
@@ -240,7 +242,7 @@ impl Argument {
         })
     }
 
-    /// Refuses values of the manifest itself that no argument needs.
+    /// Refuses suspicious values of the manifest itself.
     pub(super) fn check(&self, wrong: &mut Vec<Wrong>) {
         let texts = [&self.input.value, &self.input.default];
         let variables = self.input.variables.values();
@@ -261,7 +263,7 @@ fn refused(at: &str, word: &str, runner: &str) -> Wrong {
     Wrong::new(at, why)
 }
 
-/// Returns what stands after `--from`, if it is the package itself, perhaps with extras.
+/// Returns the value after `--from`, if it is the package itself, possibly with extras.
 fn from_source(text: &str, package: &Package) -> Option<String> {
     let version = package.version.as_deref()?;
     let name = text
@@ -290,7 +292,7 @@ fn is_npm_name(name: &str) -> bool {
         Some(rest) => rest
             .split_once('/')
             .is_some_and(|(scope, name)| is_part(scope) && is_part(name)),
-        // Names of old packages may have capitals.
+        // Names of old packages may have upper-case letters.
         None => is_part(&name.to_ascii_lowercase()),
     };
     is_whole && name.len() <= 214

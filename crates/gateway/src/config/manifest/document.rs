@@ -1,4 +1,4 @@
-//! The form of a manifest: its members, read strictly. Entry point: [`Manifest::parse`].
+//! The structure of a manifest, parsed strictly. Entry point: [`Manifest::parse`].
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::inputs::Input;
 use super::reader::{Findings, Reader, Wrong};
 
-/// The longest manifest.
+/// The longest manifest, in bytes.
 const LONGEST: usize = 1 << 20;
-/// How much of a list of unknown members is told.
+/// How many unknown members are listed.
 const MOST_NOTES: usize = 5;
-/// What a name looks like.
+/// The hint for an invalid name.
 pub const NAME_HELP: &str = "a name looks like `io.github.owner/server`";
 
 /// A server as its publisher describes it.
@@ -20,25 +20,25 @@ pub const NAME_HELP: &str = "a name looks like `io.github.owner/server`";
 pub struct Manifest {
     /// Its name in registries, such as `io.github.owner/server`.
     pub name: String,
-    /// Its name for people.
+    /// Its display name.
     pub title: Option<String>,
-    /// What it is for.
+    /// Its description.
     pub description: String,
     /// Its version.
     pub version: String,
-    /// Where its source is.
+    /// The URL of its source code.
     pub repository: Option<String>,
     /// Its home page.
     pub website: Option<String>,
-    /// How it can be run here.
+    /// Packages that can be run here.
     pub(super) packages: Vec<Package>,
-    /// Where it runs already.
+    /// Remote servers.
     pub(super) remotes: Vec<Remote>,
-    /// What a person should know of the manifest.
+    /// Notes for the user about the manifest.
     pub notes: Vec<String>,
 }
 
-/// Something that can be fetched and run.
+/// A package that can be fetched and run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Package {
     pub(super) registry_type: String,
@@ -54,7 +54,7 @@ pub(super) struct Package {
     pub(super) at: String,
 }
 
-/// How a package is spoken to.
+/// The transport of a package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Transport {
     pub(super) kind: TransportKind,
@@ -80,7 +80,7 @@ impl TransportKind {
     }
 }
 
-/// A server that runs elsewhere.
+/// A remote server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remote {
     pub(super) transport: Transport,
@@ -88,7 +88,7 @@ pub(super) struct Remote {
     pub(super) at: String,
 }
 
-/// An argument of a command line.
+/// A command-line argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Argument {
     pub(super) place: Place,
@@ -96,23 +96,23 @@ pub(super) struct Argument {
     pub(super) input: Input,
 }
 
-/// Where an argument stands.
+/// The kind of an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// By itself; the name is for people.
+    /// Positional; the name is informative.
     Positional(String),
     /// After its flag.
     Named(String),
 }
 
-/// A variable of the environment, or a header.
+/// An environment variable or a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeyValue {
     pub(super) name: String,
     pub(super) input: Input,
 }
 
-/// Tells whether a text is the name of a server in a registry.
+/// Returns whether a text is a server name in a registry.
 pub fn is_server_name(text: &str) -> bool {
     let is_part = |part: &str, more: &[char]| {
         !part.is_empty()
@@ -127,7 +127,7 @@ pub fn is_server_name(text: &str) -> bool {
 }
 
 impl Manifest {
-    /// Reads a manifest; one that a registry wrapped into its own answer is unwrapped.
+    /// Parses a manifest; a registry's wrapper is removed.
     pub fn parse(text: &[u8]) -> Result<Self, Vec<Wrong>> {
         let whole = |why: String| vec![Wrong::new("", why)];
         if text.len() > LONGEST {
@@ -143,7 +143,7 @@ impl Manifest {
         Self::of(&value)
     }
 
-    /// Reads a manifest that is JSON already.
+    /// Parses a manifest from a JSON value.
     pub fn of(value: &Value) -> Result<Self, Vec<Wrong>> {
         let value = match value.get("server") {
             Some(server) if value.get("name").is_none() => server,
@@ -261,7 +261,7 @@ fn repository_url(value: &Value, findings: &mut Findings) -> Option<String> {
     url
 }
 
-/// Tells whether a version is one version: no range, no tag.
+/// Returns whether a version is exact: not a range, not a tag.
 pub(super) fn is_exact_version(version: &str) -> bool {
     let mut chars = version.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_alphanumeric());

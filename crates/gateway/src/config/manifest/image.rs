@@ -1,7 +1,7 @@
-//! Packages that are OCI images: run by Gantry itself, in gVisor or in namespaces of their own.
+//! Packages that are OCI images: run by Gantry itself, in gVisor or in namespaces.
 //!
-//! The flags that a manifest has for `docker run` are read by `docker_run`, which refuses by name what
-//! would give the server part of this machine. Entry point: [`plan`].
+//! The manifest's flags for `docker run` are parsed by `docker_run`, which refuses flags that would
+//! give the server access to this machine. Entry point: [`plan`].
 
 use gantry_engine::images::ImageReference;
 use serde_json::{Map, Value};
@@ -12,10 +12,10 @@ use super::inputs::Answers;
 use super::reader::Wrong;
 use crate::config::docker_run;
 
-/// The engines whose flags are understood.
+/// The engines whose flags are supported.
 const ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
 
-/// Checks what does not depend on what a person says.
+/// Checks the parts that do not depend on the user's input.
 pub(super) fn check(package: &Package, wrong: &mut Vec<Wrong>) {
     if let Err(why) = reference(package) {
         wrong.push(Wrong::new(format!("{}.identifier", package.at), why));
@@ -36,7 +36,7 @@ pub(super) fn check(package: &Package, wrong: &mut Vec<Wrong>) {
     }
 }
 
-/// Returns the whole name of the image.
+/// Returns the full name of the image.
 pub(super) fn reference(package: &Package) -> Result<String, String> {
     let mut name = package.identifier.clone();
     let parsed = |name: &str| -> Result<ImageReference, String> {
@@ -66,7 +66,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     gantry_model::diagnose::chain(error)
 }
 
-/// Returns the port and path inside at which an image answers over HTTP; nothing over its pipes.
+/// Returns the port and path of an image that serves HTTP; `None` if it uses stdio.
 fn port(package: &Package) -> Result<Option<(u16, String)>, String> {
     let transport = &package.transport;
     if transport.kind == TransportKind::Stdio {
@@ -117,13 +117,13 @@ pub(super) fn plan(
         }
         None => Map::new(),
     };
-    // Nothing is reached unless a person says so, whatever an engine would give.
+    // No network access unless the user grants it, whatever an engine's default is.
     entry.remove("network");
     let mut env = match entry.remove("env") {
         Some(Value::Object(env)) => env,
         _ => Map::new(),
     };
-    // `-e NAME` without a value has that of the declared variable.
+    // `-e NAME` without a value takes that of the declared variable.
     env.retain(|name, value| value.as_str() != Some(&format!("${{{name}}}")));
     env.extend(declared);
     entry.insert("env".to_owned(), env.into());

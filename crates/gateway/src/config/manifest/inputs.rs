@@ -1,5 +1,5 @@
-//! The inputs of a manifest: arguments, variables and headers, fixed or to be filled in by a person, and
-//! the questions that follow from them.
+//! The inputs of a manifest: arguments, variables and headers, fixed or entered by the user, and
+//! the resulting questions.
 //!
 //! Entry points: [`Input::read`], [`Question`], [`Answers`].
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::reader::{Findings, Reader, Wrong};
 
-/// What may be written as the value of an input.
+/// The format of an input's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// Any text.
@@ -20,48 +20,48 @@ pub enum Format {
     Number,
     /// `true` or `false`.
     Boolean,
-    /// A path of the person's machine.
+    /// A path on the user's machine.
     Path,
 }
 
-/// One value that a server is given.
+/// One value for a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Input {
-    /// What it is for.
+    /// Its description.
     pub description: Option<String>,
-    /// Whether the server does without it.
+    /// Whether a value is required.
     pub is_required: bool,
     /// Whether it is a password, a token or the like.
     pub is_secret: bool,
-    /// What may be written.
+    /// The format of the value.
     pub format: Format,
-    /// The value that the manifest fixes, with `{names}` of its variables.
+    /// The fixed value, with `{names}` of its variables.
     pub value: Option<String>,
-    /// The value if a person says nothing.
+    /// The default.
     pub default: Option<String>,
     /// An example.
     pub placeholder: Option<String>,
-    /// The values there are; any if it is empty.
+    /// The allowed values; any if it is empty.
     pub choices: Vec<String>,
-    /// What `{names}` in the value stand for.
+    /// The variables in the value.
     pub variables: BTreeMap<String, Self>,
-    /// Where it stands in the manifest.
+    /// Its path in the manifest.
     pub at: String,
 }
 
-/// Where a person's value goes.
+/// Where the user's value goes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Slot {
     /// An argument, or a variable in a value: `--arg NAME=VALUE`.
     Arg(String),
-    /// A variable of the environment: `--env NAME=VALUE`.
+    /// An environment variable: `--env NAME=VALUE`.
     Env(String),
     /// A header of a remote server: `--header NAME=VALUE`.
     Header(String),
 }
 
 impl Slot {
-    /// Returns the flag that fills it.
+    /// Returns the flag that sets it.
     pub fn flag(&self) -> String {
         match self {
             Self::Arg(name) => format!("--arg {name}=VALUE"),
@@ -70,7 +70,7 @@ impl Slot {
         }
     }
 
-    /// Returns the name as a person knows it.
+    /// Returns its name for display.
     pub fn name(&self) -> &str {
         match self {
             Self::Arg(name) | Self::Env(name) | Self::Header(name) => name,
@@ -78,24 +78,24 @@ impl Slot {
     }
 }
 
-/// Something that a person may be asked.
+/// A question to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// Where the answer goes.
     pub slot: Slot,
-    /// What is asked for.
+    /// The input.
     pub input: Input,
-    /// Whether there may be several answers.
+    /// Whether several answers are allowed.
     pub is_repeated: bool,
 }
 
 impl Question {
-    /// Tells whether there is no server without an answer.
+    /// Returns whether an answer is required.
     pub fn needs_answer(&self) -> bool {
         self.input.is_required && self.input.default.is_none()
     }
 
-    /// Checks an answer, and returns it as the server gets it. A path is seen from `folder`.
+    /// Checks an answer, and returns the value for the server. A path is relative to `folder`.
     pub fn check(&self, answer: &str, folder: Option<&Path>) -> Result<String, String> {
         let Input {
             choices, format, ..
@@ -127,14 +127,14 @@ impl Question {
     }
 }
 
-/// What a person said, by where it goes.
+/// The user's answers, by slot.
 #[derive(Debug, Clone, Default)]
 pub struct Answers {
     given: BTreeMap<Slot, Vec<String>>,
 }
 
 impl Answers {
-    /// Takes an answer.
+    /// Adds an answer.
     pub fn give(&mut self, slot: Slot, answer: impl Into<String>) {
         self.given.entry(slot).or_default().push(answer.into());
     }
@@ -144,14 +144,14 @@ impl Answers {
         self.given.get(slot).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns every place that something was given for.
+    /// Returns every slot with an answer.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.given.keys()
     }
 }
 
 impl Input {
-    /// Reads the members that every input has.
+    /// Parses the members common to all inputs.
     pub(super) fn read(reader: &mut Reader<'_, '_>, depth: u8) -> Self {
         let mut input = Self {
             description: reader.prose("description"),
@@ -209,7 +209,7 @@ impl Input {
         input
     }
 
-    /// Reads an input that is an object of its own.
+    /// Parses an input that is an object of its own.
     pub(super) fn read_at(
         value: &Value,
         at: &str,
@@ -222,7 +222,7 @@ impl Input {
         Some(input)
     }
 
-    /// Returns what a person may be asked for this input, which goes to `slot` if it is not fixed.
+    /// Returns the questions for this input, whose value goes to `slot` if it is not fixed.
     pub(super) fn questions(&self, slot: &Slot, is_repeated: bool) -> Vec<Question> {
         let Some(value) = &self.value else {
             return vec![Question {
@@ -236,7 +236,7 @@ impl Input {
         let questions = used.map(|(name, variable)| {
             let mut input = variable.clone();
             input.is_secret |= self.is_secret;
-            // A variable that is fixed itself is filled in without a question.
+            // A variable that is fixed itself needs no question.
             Question {
                 slot: Slot::Arg(name.clone()),
                 input,
@@ -248,7 +248,7 @@ impl Input {
             .collect()
     }
 
-    /// Returns the values of this input; none if it is left out. `wrong` takes what cannot be used.
+    /// Returns the values of this input; none if it is omitted. Errors are added to `wrong`.
     pub(super) fn values(
         &self,
         slot: &Slot,
@@ -293,9 +293,9 @@ impl Input {
                 None => one(&Slot::Arg(name.clone()), variable).pop(),
             };
             match text {
-                // One pass: what a person says is not filled in again.
+                // One pass: the user's values are not expanded again.
                 Some(text) => filled = filled.replace(&mark, &text),
-                // Without its variable the whole is left out, unless it must be there.
+                // Without its variable the whole input is omitted, unless it is required.
                 None if self.is_required && !variable.is_required => {
                     let why = format!("needs `{}`", Slot::Arg(name.clone()).flag());
                     wrong.push(Wrong::new(&self.at, why));

@@ -1,5 +1,5 @@
-//! What a manifest offers: each of its packages and remotes that Gantry can run, or why it cannot, the best
-//! first. Entry points: [`Manifest::offers`] and [`Offer::entry`].
+//! The offers of a manifest: each package and remote that Gantry can run, or why it cannot, the
+//! best first. Entry points: [`Manifest::offers`] and [`Offer::entry`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,21 +11,21 @@ use super::inputs::{Answers, Input, Question, Slot};
 use super::reader::Wrong;
 use super::{command, image};
 
-/// What a server is run from.
+/// The kind of an offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// An image, which Gantry runs isolated and without anything to install.
+    /// An image, which Gantry runs isolated and without further software.
     Oci,
     /// A package of npm, run by `npx`.
     Npm,
     /// A package of PyPI, run by `uvx`.
     PyPi,
-    /// A server that runs elsewhere.
+    /// A remote server.
     Remote,
 }
 
 impl Kind {
-    /// Returns the kind as `--package` takes it.
+    /// Returns the kind as written after `--package`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Oci => "oci",
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// Returns the program of this machine that it needs.
+    /// Returns the local program that it needs.
     pub fn program(self) -> Option<&'static str> {
         match self {
             Self::Npm | Self::PyPi => Some(command::runner(self)),
@@ -47,7 +47,7 @@ impl Kind {
 /// One way to run a server.
 #[derive(Debug, Clone)]
 pub struct Offer<'m> {
-    /// What it is run from.
+    /// The kind.
     pub kind: Kind,
     source: Source<'m>,
 }
@@ -61,17 +61,17 @@ enum Source<'m> {
 /// A package or a remote, and whether it can be used.
 #[derive(Debug, Clone)]
 pub struct Offered<'m> {
-    /// What it is, such as `npm package \`name\``.
+    /// A description, such as `npm package \`name\``.
     pub what: String,
-    /// What it is run from; nothing for a kind that Gantry does not run.
+    /// The kind; `None` if Gantry does not support it.
     pub kind: Option<Kind>,
-    /// The way to run it, or everything that stands against it.
+    /// The way to run it, or all reasons against it.
     pub offer: Result<Offer<'m>, Vec<Wrong>>,
 }
 
 impl Manifest {
-    /// Returns everything that the manifest offers, the best first: images, then packages, then servers
-    /// that run elsewhere.
+    /// Returns all offers of the manifest, the best first: images, then packages, then remote
+    /// servers.
     pub fn offers(&self) -> Vec<Offered<'_>> {
         let packages = self.packages.iter().map(offered_package);
         let remotes = self.remotes.iter().map(offered_remote);
@@ -116,7 +116,7 @@ fn offered_package(package: &Package) -> Offered<'_> {
         source: Source::Package(package),
     };
     if wrong.is_empty() {
-        // What a manifest may not ask for is refused before anybody is asked anything.
+        // Forbidden requests of a manifest are refused before the user is asked anything.
         wrong.extend(offer.try_out());
     }
     Offered {
@@ -163,7 +163,7 @@ fn offered_remote(remote: &Remote) -> Offered<'_> {
 }
 
 impl Offer<'_> {
-    /// Returns what a person may be asked, each place once, what must be said first.
+    /// Returns the questions to the user, each slot once, required ones first.
     pub fn questions(&self) -> Vec<Question> {
         let mut questions: BTreeMap<Slot, Question> = BTreeMap::new();
         let mut order = Vec::new();
@@ -214,8 +214,8 @@ impl Offer<'_> {
         questions
     }
 
-    /// Returns the members of the server's entry, or everything that is wrong with what was said. Paths
-    /// are seen from `folder`.
+    /// Returns the members of the server's entry, or all errors in the answers. Paths are relative
+    /// to `folder`.
     pub fn entry(
         &self,
         answers: &Answers,
@@ -235,7 +235,7 @@ impl Offer<'_> {
         }
     }
 
-    /// Returns what a person should know besides.
+    /// Returns further notes for the user.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Source::Package(package) = self.source {
@@ -274,7 +274,7 @@ impl Offer<'_> {
         notes
     }
 
-    /// Tries with invented answers whether it could work at all.
+    /// Tries made-up answers, to find out whether the offer can work at all.
     fn try_out(&self) -> Vec<Wrong> {
         let mut answers = Answers::default();
         for question in self.questions() {

@@ -1,5 +1,5 @@
-//! Reads the members of a JSON object, and notes everything that is wrong with them and where. Texts with
-//! control characters are wrong wherever they stand. Entry point: [`Reader`].
+//! Reads the members of a JSON object, and records all errors with their position. Texts with
+//! control characters are errors everywhere. Entry point: [`Reader`].
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::fmt;
 use gantry_model::naming::is_unprintable;
 use serde_json::{Map, Value};
 
-/// The longest text.
+/// The longest text, in bytes.
 const LONGEST: usize = 4096;
-/// The longest list or table.
+/// The most items of a list or table.
 const MOST: usize = 200;
 
-/// Something that is wrong with a manifest, and where.
+/// An error in a manifest, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
     /// The member, such as `packages[0].identifier`.
     pub at: String,
-    /// What is wrong with it.
+    /// The error.
     pub why: String,
 }
 
@@ -39,11 +39,11 @@ impl Wrong {
     }
 }
 
-/// What was found while reading.
+/// The results of reading.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) wrong: Vec<Wrong>,
-    /// Members that nobody asked for.
+    /// Members that were not read.
     pub(super) unknown: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Reader<'v, 'f> {
 }
 
 impl<'v, 'f> Reader<'v, 'f> {
-    /// Begins to read an object; nothing if it is none.
+    /// Starts reading an object; `None` if the value is not an object.
     pub(super) fn new(value: &'v Value, at: &str, findings: &'f mut Findings) -> Option<Self> {
         let Some(members) = value.as_object() else {
             findings.wrong.push(Wrong::new(at, "must be an object"));
@@ -77,19 +77,19 @@ impl<'v, 'f> Reader<'v, 'f> {
         }
     }
 
-    /// Notes that a member is wrong.
+    /// Records an error in a member.
     pub(super) fn wrong(&mut self, name: &str, why: impl Into<String>) {
         let at = self.place(name);
         self.findings.wrong.push(Wrong::new(at, why));
     }
 
-    /// Returns a member as it is; `null` is as none.
+    /// Returns a member unchanged; `null` counts as absent.
     pub(super) fn member(&mut self, name: &'static str) -> Option<&'v Value> {
         self.known.insert(name);
         self.members.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns a text of one line.
+    /// Returns a single-line text.
     pub(super) fn text(&mut self, name: &'static str) -> Option<String> {
         let text = self.any_text(name)?;
         if text.chars().any(is_unprintable) {
@@ -99,7 +99,7 @@ impl<'v, 'f> Reader<'v, 'f> {
         Some(text)
     }
 
-    /// Returns a text for people, without characters that a terminal should not get.
+    /// Returns a text for display, without characters that are unsafe on a terminal.
     pub(super) fn prose(&mut self, name: &'static str) -> Option<String> {
         let text = self.any_text(name)?;
         let plain: String = text
@@ -124,7 +124,7 @@ impl<'v, 'f> Reader<'v, 'f> {
         }
     }
 
-    /// Returns a text that must be there.
+    /// Returns a required text.
     pub(super) fn required(&mut self, name: &'static str) -> Option<String> {
         if self.member(name).is_none() {
             self.wrong(name, "is missing");
@@ -133,7 +133,7 @@ impl<'v, 'f> Reader<'v, 'f> {
         self.text(name)
     }
 
-    /// Returns a flag; one that is not there is off.
+    /// Returns a flag; false if absent.
     pub(super) fn flag(&mut self, name: &'static str) -> bool {
         match self.member(name) {
             None => false,
@@ -145,7 +145,7 @@ impl<'v, 'f> Reader<'v, 'f> {
         }
     }
 
-    /// Returns the items of a list, each with its place.
+    /// Returns the items of a list, each with its path.
     pub(super) fn list(&mut self, name: &'static str) -> Vec<(String, &'v Value)> {
         let at = self.place(name);
         match self.member(name) {
@@ -167,7 +167,7 @@ impl<'v, 'f> Reader<'v, 'f> {
         }
     }
 
-    /// Returns the members of a table, each with its name and place.
+    /// Returns the members of a table, each with its name and path.
     pub(super) fn table(&mut self, name: &'static str) -> Vec<(String, String, &'v Value)> {
         let at = self.place(name);
         match self.member(name) {
@@ -187,7 +187,7 @@ impl<'v, 'f> Reader<'v, 'f> {
         }
     }
 
-    /// Ends the object: members that nobody asked for are noted.
+    /// Ends the object: unread members are recorded.
     pub(super) fn end(self) {
         let unknown = self.members.keys();
         let unknown = unknown.filter(|name| !self.known.contains(name.as_str()));

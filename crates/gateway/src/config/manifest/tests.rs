@@ -1,4 +1,4 @@
-//! Manifests as publishers write them, and as attackers do.
+//! Manifests of real publishers, and of attackers.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn told(wrong: &[Wrong]) -> String {
     lines.join("; ")
 }
 
-/// Returns the entry of the first offer, or why there is none.
+/// Returns the entry of the first offer, or the error.
 fn entry(value: &Value, said: &[(Slot, &str)]) -> Result<Value, String> {
     let manifest = Manifest::parse(value.to_string().as_bytes()).map_err(|wrong| told(&wrong))?;
     let offers = manifest.offers();
@@ -268,7 +268,7 @@ fn what_is_no_manifest_says_what_is_wrong() {
     }
     let old = json!({"name": "a.b/c", "description": "d", "version_detail": {"version": "1"}, "packages": [{}]});
     assert!(told(&Manifest::of(&old).unwrap_err()).contains("before 2025-09"));
-    // What is not known is told, not refused.
+    // An unknown member is reported, not refused.
     let mut new = with(json!([npm(&json!({"shiny": 1}))]));
     new["postInstallInstructions"] = json!("x");
     let notes = parsed(&new).notes.join(" ");
@@ -440,7 +440,7 @@ fn hostile_images_and_remotes_are_refused_by_name() {
         let refused = entry(&manifest, &[]).expect_err(&manifest.to_string());
         assert!(refused.contains(why), "{manifest}: {refused}");
     }
-    // A path that a person gives is judged, too.
+    // A path entered by the user is checked, too.
     let mount = image(
         json!({"runtimeArguments": [{"type": "named", "name": "-v", "value": "{source}:/data",
         "variables": {"source": {"isRequired": true}}}]}),

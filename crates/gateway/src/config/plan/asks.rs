@@ -1,5 +1,5 @@
-//! Everything that a part of a file asks for, as shown in the approval prompt: the command or URL,
-//! every member as written, and where each variable goes.
+//! The approval prompt for a part of a file: the command or URL, every member as written, and where
+//! each variable goes.
 //!
 //! Lists the members that are in the file rather than known keys, so none can be missed. Control
 //! and invisible characters are escaped. Each line has a second form for storage, without secrets
@@ -19,7 +19,7 @@ use crate::config::entry::remote::URLS;
 use crate::config::entry::{self, texts};
 use crate::config::expand::{Reference, Values, references};
 
-/// What a part of a file asks for.
+/// The prompt for a part of a file.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// A line for each server and setting; details are indented.
@@ -31,13 +31,13 @@ pub(super) struct Asked {
 /// One line of the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    /// As the user sees it.
+    /// The form for display.
     pub(super) shown: String,
     /// The form for storage, without secrets.
     pub(super) kept: String,
 }
 
-/// Returns what an entry asks for.
+/// Returns the prompt for an entry.
 pub(super) fn of_entry(
     entry: &Entry,
     files: &BTreeMap<PathBuf, Option<Digest>>,
@@ -65,7 +65,7 @@ pub(super) fn of_entry(
     }
 }
 
-/// Returns what `[gateway]` asks for.
+/// Returns the prompt for `[gateway]`.
 pub(super) fn of_gateway(gateway: &Node) -> Asked {
     let lines = |node: &Node| {
         let mut settings = Vec::new();
@@ -86,8 +86,8 @@ pub(super) fn shown_again(kept: &str) -> String {
     hidden::short(kept)
 }
 
-/// Hiding maps equal values to equal ones and different to different, so both have equally many
-/// lines.
+/// Pairs both forms. Hiding keeps equal values equal and different ones different, so both forms
+/// have the same number of lines.
 fn paired(shown: Vec<String>, kept: Vec<String>) -> Vec<Line> {
     let lines = shown.into_iter().zip(kept);
     lines.map(|(shown, kept)| Line { shown, kept }).collect()

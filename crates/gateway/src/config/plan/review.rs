@@ -17,9 +17,9 @@ use crate::config::entry;
 /// How an unapproved part differs from the approved version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
-    /// Nothing of this name was approved.
+    /// No entry of this name was approved.
     New,
-    /// Its content was different.
+    /// Its approved content was different.
     Changed,
 }
 
@@ -40,7 +40,7 @@ pub struct Unapproved {
     pub path: PathBuf,
     /// What is stored when it is approved.
     pub approval: FileApproval,
-    /// Whether nothing of it was ever approved.
+    /// Whether no part of it was ever approved.
     pub is_new: bool,
     /// The servers that need approval, in order.
     pub servers: Vec<(String, Difference)>,
@@ -72,7 +72,7 @@ impl fmt::Display for Unapproved {
     }
 }
 
-/// What of a file is approved.
+/// The approved parts of a file.
 #[derive(Debug, Default)]
 pub(super) struct Review {
     waiting: BTreeMap<String, Difference>,
@@ -130,7 +130,7 @@ impl Review {
         report.finish(path, approval, unrecorded, files)
     }
 
-    /// Returns how a server's entry differs from the approved one; nothing if it is approved.
+    /// Returns how a server's entry differs from the approved one; `None` if it is approved.
     pub(super) fn difference(&self, name: &str) -> Option<Difference> {
         self.waiting.get(name).copied()
     }

@@ -5,7 +5,9 @@
 //! | unknown tool, prompt, resource | 404 | 200 | -32602, a resource -32002 before 2026-07-28 |
 //! | unknown server | 404 | 404 | -31404 |
 //! | unknown method | 404 | 200, modern 404 | -32601 |
-//! | no grant, suspended | 403 | 403 | -31403 |
+//! | no grant, suspended, quarantined | 403 | 403 | -31403 |
+//! | refused by a hook of the project or by an approver, not approved in time | 403 | 200 | -31403 |
+//! | a hook of the project failed | 502 | 200 | -31502 |
 //! | arguments against the schema | 422, `issues` | 200, a result with `isError` | – |
 //! | params of no use | 400 | 200 | -32602 |
 //! | queue full | 429, Retry-After | 429, Retry-After | -31429 |
@@ -49,10 +51,10 @@ use super::status::client_closed_request;
 use super::{Carrier, FieldIssue, Problem, RpcError};
 use crate::http::auth::CHALLENGE_WRONG;
 
-/// `Retry-After` if the database, or the gateway, is expected back.
+/// `Retry-After` while the database or the gateway is temporarily unavailable.
 const COME_AGAIN: Duration = Duration::from_secs(5);
 
-/// Items that have a code of their own in the handshake era if unknown.
+/// The kind of item that has its own error code in the handshake era if unknown.
 const RESOURCE: &str = "resource";
 
 /// The code of a server's own JSON-RPC error, which is forwarded unchanged.
@@ -85,6 +87,7 @@ impl From<CallFailure> for Problem {
                 problem.with_issues(issues.into_iter().map(FieldIssue::from).collect())
             }
             CallError::Busy { retry_after, .. } => problem.with_retry_after(retry_after),
+            CallError::Limited(exceeded) => problem.with_retry_after(exceeded.retry_after),
             CallError::Down {
                 next_try: Some(wait),
                 ..
@@ -121,7 +124,15 @@ impl From<CallFailure> for Problem {
             CallError::KeyEnded { .. } => problem.with_challenge(CHALLENGE_WRONG),
             CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
+            | CallError::Forbidden { .. }
             | CallError::Suspended { .. }
+            | CallError::Quarantined { .. }
+            | CallError::HookRefused { .. }
+            | CallError::HookFailed { .. }
+            | CallError::ApprovalRefused { .. }
+            | CallError::ApprovalExpired { .. }
+            | CallError::ApprovalStale { .. }
+            | CallError::TooManyApprovals { .. }
             | CallError::Down { next_try: None, .. }
             | CallError::Exited { .. }
             | CallError::Remote { .. }
@@ -135,6 +146,7 @@ impl From<CallFailure> for Problem {
             | CallError::NotReading { .. }
             | CallError::Protocol { .. }
             | CallError::ResponseTooLarge { .. }
+            | CallError::ResultTooLong { .. }
             | CallError::Audit(_)
             | CallError::Panicked => problem,
         }
@@ -148,15 +160,25 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::UnknownMethod { .. } => (StatusCode::NOT_FOUND, Carrier::Answer),
         CallError::UnknownServer { .. } => (StatusCode::NOT_FOUND, Carrier::Status),
         CallError::Unbound { .. }
+        | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
+        | CallError::Quarantined { .. }
         | CallError::KeyEnded {
             end: KeyEnd::Suspended,
         } => (StatusCode::FORBIDDEN, Carrier::Status),
+        CallError::HookRefused { .. }
+        | CallError::ApprovalRefused { .. }
+        | CallError::ApprovalExpired { .. }
+        | CallError::ApprovalStale { .. } => (StatusCode::FORBIDDEN, Carrier::Answer),
+        CallError::TooManyApprovals { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Answer),
+        CallError::HookFailed { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
         CallError::Undelivered { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Answer),
         CallError::KeyEnded { .. } => (StatusCode::UNAUTHORIZED, Carrier::Status),
         CallError::Arguments { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::ToolResult),
         CallError::BadParams { .. } => (StatusCode::BAD_REQUEST, Carrier::Answer),
-        CallError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),
+        CallError::Busy { .. } | CallError::Limited(_) => {
+            (StatusCode::TOO_MANY_REQUESTS, Carrier::Status)
+        }
         CallError::Down { .. } => (StatusCode::SERVICE_UNAVAILABLE, Carrier::Answer),
         CallError::Remote {
             error: HttpError::Silent { .. },
@@ -171,7 +193,8 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::Remote { .. }
         | CallError::NotReading { .. }
         | CallError::Protocol { .. }
-        | CallError::ResponseTooLarge { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
+        | CallError::ResponseTooLarge { .. }
+        | CallError::ResultTooLong { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
         CallError::Timeout { .. } | CallError::Unanswered { .. } => {
             (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer)
         }
@@ -285,7 +308,7 @@ fn registered_as(member: &str) -> String {
     {
         return format!("/volumes/{index}");
     }
-    // What comes behind `env.` or `headers.` is a name, dots and all.
+    // Everything after `env.` or `headers.` is a name, even with dots.
     match member.split_once('.') {
         Some((table @ ("env" | "headers"), name)) => format!("/{table}/{}", escaped(name)),
         Some(_) => {
@@ -296,23 +319,40 @@ fn registered_as(member: &str) -> String {
     }
 }
 
-/// Returns the status of what an administrator may not do, or got wrong.
+/// Returns the status of an administrator's invalid or forbidden request.
 fn admin_status(error: &AdminError) -> StatusCode {
     match error {
         AdminError::RoleAbove { .. }
         | AdminError::Policy(_)
         | AdminError::NeedsSecondPerson { .. }
+        | AdminError::PolicyOfInstallation
         | AdminError::OwnRegistration { .. } => StatusCode::FORBIDDEN,
-        AdminError::Setting(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        AdminError::Setting(_) | AdminError::KeyLifetime { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         AdminError::UnknownRegistration { .. }
+        | AdminError::UnknownHold { .. }
+        | AdminError::UnknownKey { .. }
+        | AdminError::ToolVersionUnknown { .. }
+        | AdminError::UnknownHook { .. }
+        | AdminError::UnknownApproval { .. }
         | AdminError::UnknownProduct { .. }
+        | AdminError::UnknownGrant { .. }
+        | AdminError::UnknownGroup { .. }
         | AdminError::UnknownProject { .. } => StatusCode::NOT_FOUND,
         AdminError::TooManyPending => StatusCode::TOO_MANY_REQUESTS,
         AdminError::ProductChanged { .. }
+        | AdminError::TooManyHolds { .. }
+        | AdminError::KeyRotated { .. }
+        | AdminError::ToolVersionChanged { .. }
+        | AdminError::ApprovalChanged { .. }
         | AdminError::OfProduct { .. }
         | AdminError::RegistrationDecided { .. }
         | AdminError::RegistrationLost { .. }
         | AdminError::ServerSuspended { .. }
+        | AdminError::TooManyGrants { .. }
+        | AdminError::TooManyGroups { .. }
+        | AdminError::GroupExists { .. }
+        | AdminError::GroupInUse { .. }
+        | AdminError::FilesGroup
         | AdminError::ProjectExists { .. }
         | AdminError::ProjectNameUsed { .. }
         | AdminError::ProjectOfFolder { .. } => StatusCode::CONFLICT,
@@ -341,7 +381,7 @@ fn secret_status(error: &SecretError) -> StatusCode {
         | SecretError::Bindings { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         SecretError::Forbidden { .. } => StatusCode::FORBIDDEN,
         SecretError::Changed { .. } => StatusCode::CONFLICT,
-        // The key is not there, or not the right one: nothing is wrong with what was asked.
+        // The key is missing or wrong: the request itself is valid.
         SecretError::Vault(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

@@ -10,12 +10,11 @@ pub(super) fn of(code: &str) -> StatusCode {
         | "wire.batch" => StatusCode::BAD_REQUEST,
         "auth.key_in_url" | "auth.no_key" | "auth.scheme" | "auth.session" | "auth.two_keys"
         | "auth.token" | "auth.wrong_code" | "auth.wrong_key" => StatusCode::UNAUTHORIZED,
-        "auth.admin_key" | "auth.agent_key" | "auth.role" | "auth.suspended"
-        | "auth.token_agent" | "grant.unbound" | "http.host" | "http.origin" => {
-            StatusCode::FORBIDDEN
-        }
-        "agent.unknown" | "call.unknown" | "http.route" | "project.unknown" | "server.unknown"
-        | "session.unknown" | "tool.unknown" => StatusCode::NOT_FOUND,
+        "auth.admin_key" | "auth.agent_key" | "auth.role" | "auth.source" | "auth.suspended"
+        | "auth.token_agent" | "grant.approval" | "grant.arguments" | "grant.denied"
+        | "grant.unbound" | "http.host" | "http.origin" => StatusCode::FORBIDDEN,
+        "agent.unknown" | "call.unknown" | "http.route" | "key.unknown" | "project.unknown"
+        | "server.unknown" | "session.unknown" | "tool.unknown" => StatusCode::NOT_FOUND,
         "http.method" => StatusCode::METHOD_NOT_ALLOWED,
         "http.accept" => StatusCode::NOT_ACCEPTABLE,
         "http.slow_body" => StatusCode::REQUEST_TIMEOUT,

@@ -15,6 +15,7 @@ fn reply(result: &str, upstream: Option<Era>) -> Reply {
         upstream,
         is_error: false,
         is_odd: false,
+        warning: None,
         permit: Default::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! What a client hears of its call, and what becomes of the call when it does not.
+//! The events of a call as its client sees them, and the call when its client does not read.
 
 use gantry_engine::{Reply, RequestLifetime, Scope, ServerRequest};
 use gantry_model::era::ProtocolVersion;
@@ -25,7 +25,7 @@ fn a_message_is_one_event_whatever_it_holds() {
     );
 }
 
-/// A services, and a call whose words come from the channel.
+/// Returns the services, and a call whose events come from the channel.
 fn services(
     words: mpsc::Receiver<CallEvent>,
     work: Work,
@@ -63,6 +63,7 @@ fn done() -> Reply {
         upstream: None,
         is_error: false,
         is_odd: false,
+        warning: None,
         permit: Default::default(),
     }
 }
@@ -96,7 +97,7 @@ async fn a_slow_reader_loses_progress_and_gets_the_answer() {
 async fn what_is_said_just_before_the_answer_is_heard() {
     let told = |accepts: Accepts| async move {
         let (words, heard) = mpsc::channel(WAITING);
-        // Both come after the words were looked for, and before the work is.
+        // Both arrive between the check for events and the poll of the call.
         let work: Work = Box::pin(async move {
             words
                 .try_send(CallEvent::Progress("{\"progress\":1}".into()))
@@ -188,11 +189,12 @@ async fn a_session_that_ends_leaves_no_question_open() {
             users: Default::default(),
             validity: Default::default(),
             token: None,
+            authenticated_in: std::time::Duration::ZERO,
         };
         services.sessions.open(&who, Scope::All, told).unwrap()
     };
     let session = open();
-    // In the second round the session has ended before its client is asked.
+    // In the second round the session ends before its client gets a request.
     for questions in [1, 0] {
         let (words, heard) = mpsc::channel(1);
         let (answer, said) = oneshot::channel();
@@ -221,7 +223,7 @@ async fn a_session_that_ends_leaves_no_question_open() {
                 let asked = rx.recv().await.unwrap();
                 assert!(text(&asked).contains("roots/list"));
                 tokio::time::advance(Duration::from_millis(1)).await;
-                // Others of its key take its place.
+                // Other sessions of its key replace it.
                 while !session.is_ended() {
                     open();
                 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{key, peer, refused};
-use crate::harness::Gantry;
+use crate::harness::{Gantry, on_postgresql};
 
 const SERVERS: &str = "/api/v1/mcp/servers";
 
@@ -91,6 +91,12 @@ fn what_the_policy_does_not_allow_gets_in_on_no_path() {
     );
 }
 
+// fault G8
+#[test]
+fn what_the_policy_does_not_allow_gets_in_on_no_path_on_postgresql() {
+    on_postgresql(what_the_policy_does_not_allow_gets_in_on_no_path);
+}
+
 // faults G8, K4
 #[test]
 fn a_second_person_approves_what_the_project_asks_it_for() {
@@ -139,13 +145,7 @@ fn a_second_person_approves_what_the_project_asks_it_for() {
         shown.contains("\"profile\":\"local\"") && !shown.contains(secret),
         "{shown}"
     );
-    for name in ["gantry.db", "gantry.db-wal"] {
-        let bytes = std::fs::read(gantry.data().join(name)).unwrap_or_default();
-        let found = bytes
-            .windows(secret.len())
-            .any(|part| part == secret.as_bytes());
-        assert!(!found, "{name}");
-    }
+    gantry.assert_not_at_rest(secret);
     // Neither who asked nor another key of the same name is a second person.
     let approve = format!("{path}/approve");
     refused(
@@ -221,4 +221,10 @@ fn a_second_person_approves_what_the_project_asks_it_for() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert_eq!(listed.matches("approved").count(), 3, "{listed}");
     assert_eq!(listed.matches("refused").count(), 1, "{listed}");
+}
+
+// faults G8, K4
+#[test]
+fn a_second_person_approves_what_the_project_asks_it_for_on_postgresql() {
+    on_postgresql(a_second_person_approves_what_the_project_asks_it_for);
 }

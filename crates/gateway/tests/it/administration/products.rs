@@ -1,12 +1,10 @@
 //! Products: shown, installed, upgraded and uninstalled, by the command line and over REST.
 
-use std::path::Path;
-
 use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
 
 use super::{key, refused};
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, on_postgresql};
 
 const PRODUCTS: &str = "/api/v1/products";
 
@@ -48,36 +46,17 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 /// Returns name, product and project of the rows of servers that belong to a product.
-fn rows(data: &Path) -> Vec<(String, String, String)> {
-    let database = asked_of(
-        data,
-        "SELECT name, product_id, project_id FROM project_mcp_servers \
-        WHERE product_id IS NOT NULL ORDER BY name",
+fn rows(gantry: &Gantry) -> Vec<(String, String, String)> {
+    let rows = gantry.asked(
+        "SELECT name, product_id, project_id FROM kb.project_mcp_servers \
+         WHERE product_id IS NOT NULL ORDER BY name",
     );
-    let row = |line: &str| {
+    let row = |line: &String| {
         let mut parts = line.split('|').map(str::to_owned);
         let mut next = || parts.next().unwrap_or_default();
         (next(), next(), next())
     };
-    database.lines().map(row).collect()
-}
-
-/// Asks the database itself, by the `sqlite3` module of Python.
-fn asked_of(data: &Path, query: &str) -> String {
-    let script = "import sqlite3, sys\n\
-        for row in sqlite3.connect('file:' + sys.argv[1] + '?mode=ro', uri=True).execute(sys.argv[2]):\n\
-        \x20   print('|'.join(str(part) for part in row))";
-    let output = std::process::Command::new("python3")
-        .args([
-            "-c",
-            script,
-            data.join("gantry.db").to_str().unwrap(),
-            query,
-        ])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    rows.iter().map(row).collect()
 }
 
 // rows 0.1, 0.2
@@ -99,13 +78,13 @@ fn a_product_is_shown_installed_upgraded_and_uninstalled() {
     assert!(!gantry.cli(&["product", "install", file]).status.success());
     let pinned = ["product", "install", file, "--yes", "--sha256", "00"];
     assert!(!gantry.cli(&pinned).status.success());
-    assert!(rows(&gantry.data()).is_empty());
+    assert!(rows(&gantry).is_empty());
     let done = gantry.cli(&["product", "install", file, "--yes"]);
     assert!(done.status.success(), "{done:?}");
     for server in ["one", "two"] {
         gantry.wait_state(server, "ready", LONG);
     }
-    let stored = rows(&gantry.data());
+    let stored = rows(&gantry);
     let product = stored[0].1.clone();
     let row = |name: &str| (name.to_owned(), product.clone(), "local".to_owned());
     assert_eq!(stored, [row("one"), row("two")]);
@@ -132,7 +111,7 @@ fn a_product_is_shown_installed_upgraded_and_uninstalled() {
         gantry.rest("GET", "/api/v1/mcp/servers/one", None).status,
         404
     );
-    assert_eq!(rows(&gantry.data()), [row("three"), row("two")]);
+    assert_eq!(rows(&gantry), [row("three"), row("two")]);
     let again = plan(&gantry, &second);
     assert_eq!(names(&again["unchanged"]), ["two", "three"], "{again}");
     // A product's servers are the product's to change.
@@ -145,13 +124,19 @@ fn a_product_is_shown_installed_upgraded_and_uninstalled() {
     let done = gantry.cli(&["product", "uninstall", "suite"]);
     assert!(done.status.success(), "{done:?}");
     assert!(super::is_gone(&pid));
-    assert!(rows(&gantry.data()).is_empty());
+    assert!(rows(&gantry).is_empty());
     let listed = gantry.rest("GET", PRODUCTS, None).json();
     assert_eq!(listed["items"], json!([]));
     let acts = gantry
         .rest("GET", "/api/v1/acts?act=product.*&outcome=done", None)
         .json();
     assert_eq!(acts["items"].as_array().unwrap().len(), 3, "{acts}");
+}
+
+// rows 0.1, 0.2
+#[test]
+fn a_product_is_shown_installed_upgraded_and_uninstalled_on_postgresql() {
+    on_postgresql(a_product_is_shown_installed_upgraded_and_uninstalled);
 }
 
 // row 0.2, faults G1, G8
@@ -190,14 +175,14 @@ fn a_product_that_cannot_be_installed_whole_leaves_nothing() {
     assert_eq!(shown["needs_approval"], json!(["local"]));
     let asked = install(&gantry, &two, &shown);
     assert_eq!(asked.status, 202, "{}", asked.text());
-    assert!(rows(&gantry.data()).is_empty());
+    assert!(rows(&gantry).is_empty());
     let path = format!(
         "/api/v1/registrations/{}",
         asked.json()["id"].as_str().unwrap()
     );
     let done = gantry.rest_as(&approver, "POST", &format!("{path}/approve"), None);
     assert_eq!(done.status, 200, "{}", done.text());
-    assert_eq!(rows(&gantry.data()).len(), 2);
+    assert_eq!(rows(&gantry).len(), 2);
     let set = json!({"registration.commands": ["npx"]});
     assert_eq!(
         gantry.rest("PATCH", "/api/v1/settings", Some(&set)).status,
@@ -207,7 +192,54 @@ fn a_product_that_cannot_be_installed_whole_leaves_nothing() {
     let body = json!({ "manifest": other });
     let answer = gantry.rest("POST", &format!("{PRODUCTS}/preview"), Some(&body));
     refused(&answer, 403, "registration.refused");
-    assert_eq!(rows(&gantry.data()).len(), 2);
+    assert_eq!(rows(&gantry).len(), 2);
+}
+
+// row 0.2, faults G1, G8
+#[test]
+fn a_product_that_cannot_be_installed_whole_leaves_nothing_on_postgresql() {
+    on_postgresql(a_product_that_cannot_be_installed_whole_leaves_nothing);
+}
+
+// row 0.2: of two upgrades that were planned on the same state one is carried out
+#[test]
+fn two_upgrades_at_once_are_one_upgrade_and_one_refusal() {
+    let gantry = Gantry::start(&[]);
+    let remote = |version: &str, names: &[&str]| {
+        let mut text = format!("name: suite\nversion: {version}\nmcp:\n  servers:\n");
+        for name in names {
+            let url = format!("https://{name}.example.com/mcp");
+            text.push_str(&format!("    {name}: {{url: '{url}', start: lazy}}\n"));
+        }
+        text
+    };
+    let mut installed = remote("0", &["base"]);
+    let answer = install(&gantry, &installed, &plan(&gantry, &installed));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    for round in 1..=6 {
+        let texts = ["left", "right"].map(|side| {
+            let own = format!("{side}-{round}");
+            remote(&format!("{round}-{side}"), &["base", &own])
+        });
+        let plans = texts.each_ref().map(|text| plan(&gantry, text));
+        let statuses = std::thread::scope(|scope| {
+            let both = [0, 1].map(|at| {
+                let (gantry, texts, plans) = (&gantry, &texts, &plans);
+                scope.spawn(move || install(gantry, &texts[at], &plans[at]).status)
+            });
+            both.map(|one| one.join().unwrap())
+        });
+        let mut sorted = statuses;
+        sorted.sort_unstable();
+        assert_eq!(sorted, [200, 409], "round {round}");
+        let won = usize::from(statuses[1] == 200);
+        installed.clone_from(&texts[won]);
+        let shown = gantry
+            .rest("GET", &format!("{PRODUCTS}/suite"), None)
+            .json();
+        assert_eq!(names(&shown["servers"]).len(), 2, "{shown}");
+        assert_eq!(shown["sha256"], plans[won]["sha256"], "{shown}");
+    }
 }
 
 // faults K4, G8
@@ -222,11 +254,11 @@ fn a_literal_secret_of_a_manifest_is_not_kept_in_clear() {
     gantry.wait_state("one", "ready", LONG);
     let shown = gantry.rest("GET", "/api/v1/products/suite", None).text();
     assert!(shown.contains("WORD") && !shown.contains(secret), "{shown}");
-    for name in ["gantry.db", "gantry.db-wal"] {
-        let bytes = std::fs::read(gantry.data().join(name)).unwrap_or_default();
-        let found = bytes
-            .windows(secret.len())
-            .any(|part| part == secret.as_bytes());
-        assert!(!found, "{name}");
-    }
+    gantry.assert_not_at_rest(secret);
+}
+
+// faults K4, G8
+#[test]
+fn a_literal_secret_of_a_manifest_is_not_kept_in_clear_on_postgresql() {
+    on_postgresql(a_literal_secret_of_a_manifest_is_not_kept_in_clear);
 }

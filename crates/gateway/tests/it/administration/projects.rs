@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{calling, is_gone, key, peer, refused, under_way};
-use crate::harness::{Gantry, LONG, modern};
+use crate::harness::{Gantry, LONG, modern, on_postgresql};
 use gantry_testkit::wait::eventually;
 
 const SERVER: &str = "/api/v1/projects/acme/mcp/servers/peer";
@@ -116,6 +116,12 @@ fn a_project_is_made_used_unloaded_and_loaded_again() {
     );
 }
 
+// rows 0.1, 0.5, 3.2, faults T1, T2
+#[test]
+fn a_project_is_made_used_unloaded_and_loaded_again_on_postgresql() {
+    on_postgresql(a_project_is_made_used_unloaded_and_loaded_again);
+}
+
 // fault T9
 #[test]
 fn a_deleted_project_leaves_its_record_and_nothing_else() {
@@ -163,13 +169,13 @@ fn a_deleted_project_leaves_its_record_and_nothing_else() {
     assert_eq!(act("project.create", "done"), 1, "{acts:?}");
     assert_eq!(act("project.delete", "done"), 1, "{acts:?}");
     gantry.stop();
-    for name in ["gantry.db", "gantry.db-wal"] {
-        let bytes = std::fs::read(gantry.data().join(name)).unwrap_or_default();
-        let found = bytes
-            .windows(secret.len())
-            .any(|part| part == secret.as_bytes());
-        assert!(!found, "{name}");
-    }
+    gantry.assert_not_at_rest(secret);
     let gantry = gantry.again();
     assert!(!tools(&gantry, &gantry.agent).is_empty());
+}
+
+// fault T9
+#[test]
+fn a_deleted_project_leaves_its_record_and_nothing_else_on_postgresql() {
+    on_postgresql(a_deleted_project_leaves_its_record_and_nothing_else);
 }

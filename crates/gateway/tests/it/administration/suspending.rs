@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use serde_json::{Value, json};
 
 use super::{AT_ONCE, calling, is_gone, key, refused, under_way};
-use crate::harness::{Gantry, LONG, modern};
+use crate::harness::{Gantry, LONG, modern, on_postgresql};
 
 fn tools(gantry: &Gantry, key: &str) -> Vec<String> {
     let listed = modern(&mut gantry.connect(), key, "/mcp", "tools/list", json!({})).message();
@@ -121,6 +121,12 @@ fn what_is_suspended_ends_at_once_and_its_grants_are_kept() {
     assert_eq!(acts["items"].as_array().unwrap().len(), 5, "{acts}");
 }
 
+// row 3.2, faults T1, U6
+#[test]
+fn what_is_suspended_ends_at_once_and_its_grants_are_kept_on_postgresql() {
+    on_postgresql(what_is_suspended_ends_at_once_and_its_grants_are_kept);
+}
+
 // row 3.2
 #[test]
 fn operators_suspend_servers_and_administrators_agents() {
@@ -147,4 +153,10 @@ fn operators_suspend_servers_and_administrators_agents() {
     );
     refused(&suspend(&gantry.admin, "key", "x"), 422, "request.body");
     refused(&suspend(&gantry.admin, "tool", "echo"), 422, "request.body");
+}
+
+// row 3.2
+#[test]
+fn operators_suspend_servers_and_administrators_agents_on_postgresql() {
+    on_postgresql(operators_suspend_servers_and_administrators_agents);
 }

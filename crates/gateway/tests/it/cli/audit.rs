@@ -28,7 +28,7 @@ fn acts_are_shown_with_who_and_what_changed() {
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &["audit", "acts", "--target", "reader"]), @r#"
         TIME  WHO  FROM  ACT  ON  OUTCOME  CHANGE
-        [time]  operator  [address]  agent.create  reader  done  label "", grants ["a:echo"], tools {"include":[],"exclude":[]}, trusted_user_ids false
+        [time]  operator  [address]  agent.create  reader  done  label "", grants ["a:echo"], tools {"include":[],"exclude":[]}, trusted_user_ids false, limits {}
         [time]  operator  [address]  agent.change  reader  done  grants ["a:echo"] → ["*"]
         [time]  default  [address]  agent.remove  reader  refused auth.agent_key ×3
         --- exit 0

@@ -88,6 +88,8 @@ fn config_explain() {
         tls_key  none  default
         tls_client_ca  none  default
         master_key  `data.key` in the data folder  default
+        otlp  none  default
+        otlp_headers  none  default
 
         a
         KEY  VALUE  FROM

@@ -58,6 +58,45 @@ fn secrets_projects_and_products_are_listed() {
         hint: `gantry registration ls` lists them
         --- exit 1
         ");
+        let set = [
+            "hook",
+            "set",
+            "check",
+            "--on",
+            "request",
+            "--tool",
+            "a:*",
+            "--",
+            "/bin/true",
+            "-v",
+        ];
+        assert_snapshot!(run(&gantry, &set), @"
+        hook check is asked on each request
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["approvals", "ls"]), @"
+        CALL  AGENT  TOOL  EXPIRES  ARGUMENTS
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["approvals", "allow", "nope"]), @"
+        --- stderr
+        error: no call `nope` waits for an approver
+          because: code `approval.unknown`
+        hint: `gantry approvals ls` lists those that wait at this gateway
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["hook", "ls"]), @"
+        HOOK  ON  ASKS  TOOLS  TIMEOUT  ON FAILURE
+        check  request  /bin/true -v  a:*  2s  refuse
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["hook", "rm", "nope"]), @"
+        --- stderr
+        error: no hook `nope`
+          because: code `hook.unknown`
+        hint: `gantry hook ls` lists them
+        --- exit 1
+        ");
     });
 }
 
@@ -113,5 +152,49 @@ fn a_registry_is_searched() {
         hint: pass `--registry URL`, set `GANTRY_MCP_REGISTRY`, or write `mcp_registry = "URL"` under `[gateway]`
         --- exit 2
         "#);
+    });
+}
+
+#[test]
+fn grants_groups_and_policies_are_shown() {
+    let gantry = Gantry::builder().start();
+    let mut settings = settings();
+    settings.add_filter(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[time]");
+    settings.add_filter(r"grant_[0-9a-f]{32}", "[grant]");
+    settings.bind(|| {
+        assert_snapshot!(run(&gantry, &["grant", "ls"]), @"
+        GRANT  FOR  WHAT  MADE  LAST USED
+        [grant]  default  *  [time]  never
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["grant", "rm", "grant_0"]), @"
+        --- stderr
+        error: no grant `grant_0`
+          because: code `grant.unknown`
+        hint: `gantry grant ls` lists them
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["group", "ls"]), @"
+        GROUP  SERVERS
+        @files
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["group", "rm", "nope"]), @"
+        --- stderr
+        error: no group `nope`
+          because: code `group.unknown`
+        hint: `gantry group ls` lists them
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["policy", "test"]), @"
+        0 calls: 0 the same, 0 would differ, 0 undecided, 0 not judged
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["policy", "test", "--deny", "nonsense"]), @"
+        --- stderr
+        error: `nonsense` is not a grant: `server:item` is expected
+        hint: for example `files:read_*`, `deny files:delete_*` or `ask mail:send`
+        --- exit 2
+        ");
     });
 }

@@ -197,13 +197,18 @@ fn a_remote_server_is_added_by_its_url() {
     });
 }
 
+/// Lists the keys, with the address they were last used from as the other addresses.
+fn keys_of(gantry: &Gantry) -> String {
+    run(gantry, &["key", "ls"]).replace("127.0.0.1", "[address]")
+}
+
 #[test]
 fn keys_are_made_listed_and_revoked() {
     let gantry = Gantry::start(&["a"]);
     settings().bind(|| {
-        assert_snapshot!(run(&gantry, &["key", "ls"]), @"
-        KEY  KIND  ROLE  AGENT  MADE  ENDS  LABEL
-        [key]  admin  installation  operator  [time]  first start
+        assert_snapshot!(keys_of(&gantry), @"
+        KEY  KIND  ROLE  AGENT  MADE  ENDS  LAST USED  FROM  LIMITS  LABEL
+        [key]  admin  installation  operator  [time]  [time]  [address]  first start
         [key]  agent  default  [time]  first start
         --- exit 0
         ");
@@ -276,9 +281,9 @@ fn keys_are_made_listed_and_revoked() {
           because: code `auth.wrong_key`
         --- exit 1
         ");
-        assert_snapshot!(run(&gantry, &["key", "ls"]), @"
-        KEY  KIND  ROLE  AGENT  MADE  ENDS  LABEL
-        [key]  admin  installation  operator  [time]  first start
+        assert_snapshot!(keys_of(&gantry), @"
+        KEY  KIND  ROLE  AGENT  MADE  ENDS  LAST USED  FROM  LIMITS  LABEL
+        [key]  admin  installation  operator  [time]  [time]  [address]  first start
         [key]  agent  default  [time]  first start
         [key]  agent  default  [time]  laptop
         [key]  agent  default  [time]  notebook

@@ -11,7 +11,16 @@ use crate::harness::{Gantry, LONG};
 fn settings() -> insta::Settings {
     let mut settings = super::settings();
     settings.add_filter(r#""(seq|\w+_(?:ms|us))": \d+"#, r#""$1": "[figure]""#);
+    settings.add_filter(r#""trace": "[0-9a-f]{32}""#, r#""trace": "[trace]""#);
     settings.add_filter(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]");
+    settings.add_filter(
+        r#""policy_revision": \d+"#,
+        r#""policy_revision": "[figure]""#,
+    );
+    settings.add_filter(
+        r#""grant": (?:null|"grant_[0-9a-f]{32}")"#,
+        r#""grant": "[grant]""#,
+    );
     settings
 }
 
@@ -40,13 +49,13 @@ fn one_call_is_shown_whole() {
           "server": "a",
           "method": "tools/call",
           "tool": "add",
-          "schema_version": "1-40e64ed1206c",
+          "schema_version": "1-270f57a52d81",
           "user": null,
           "user_trust": null,
           "session": null,
           "run": null,
           "step": null,
-          "trace": null,
+          "trace": "[trace]",
           "started": "[time]",
           "started_ms": "[figure]",
           "ended_ms": "[figure]",
@@ -57,7 +66,23 @@ fn one_call_is_shown_whole() {
           "input_bytes": 13,
           "output": "{\"content\":[{\"type\":\"text\",\"text\":\"{\\\"sum\\\":3}\"}],\"structuredContent\":{\"sum\":3},\"resultType\":\"complete\",\"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"a\",\"version\":\"[version]\"}}}",
           "output_bytes": 182,
-          "repeats": 1
+          "repeats": 1,
+          "phases": {
+          "auth_us": "[figure]",
+          "grant_us": "[figure]",
+          "schema_us": "[figure]",
+          "queue_us": "[figure]",
+          "server_us": "[figure]",
+          "output_us": "[figure]"
+          },
+          "attempts": 1,
+          "input_check": "passed",
+          "output_check": "passed",
+          "error_kind": null,
+          "policy_revision": "[figure]",
+          "grant": "[grant]",
+          "parent": null,
+          "user_source": null
         }
         --- exit 0
         "#);
@@ -73,13 +98,13 @@ fn one_call_is_shown_whole() {
           "server": "a",
           "method": "tools/call",
           "tool": "add",
-          "schema_version": null,
+          "schema_version": "1-270f57a52d81",
           "user": null,
           "user_trust": null,
           "session": null,
           "run": null,
           "step": null,
-          "trace": null,
+          "trace": "[trace]",
           "started": "[time]",
           "started_ms": "[figure]",
           "ended_ms": "[figure]",
@@ -90,7 +115,20 @@ fn one_call_is_shown_whole() {
           "input_bytes": 7,
           "output": null,
           "output_bytes": 0,
-          "repeats": 1
+          "repeats": 1,
+          "phases": {
+          "auth_us": "[figure]",
+          "grant_us": "[figure]",
+          "schema_us": "[figure]"
+          },
+          "attempts": 0,
+          "input_check": "failed",
+          "output_check": null,
+          "error_kind": "schema",
+          "policy_revision": "[figure]",
+          "grant": "[grant]",
+          "parent": null,
+          "user_source": null
         }
         --- exit 0
         "#);

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::reference::verbs;
 
 /// Each verb, the test with a snapshot of its success, and the one with a snapshot of its failure.
-const SHOWN: [(&str, &str, &str); 36] = [
+const SHOWN: [(&str, &str, &str); 41] = [
     (
         "up",
         "cli::starting::up_serves_and_says_how_to_use_it",
@@ -136,6 +136,21 @@ const SHOWN: [(&str, &str, &str); 36] = [
         "cli::failing::a_wrong_key_exits_with_1",
     ),
     (
+        "grant",
+        "cli::governing::grants_groups_and_policies_are_shown",
+        "cli::governing::grants_groups_and_policies_are_shown",
+    ),
+    (
+        "group",
+        "cli::governing::grants_groups_and_policies_are_shown",
+        "cli::governing::grants_groups_and_policies_are_shown",
+    ),
+    (
+        "policy",
+        "cli::governing::grants_groups_and_policies_are_shown",
+        "cli::governing::grants_groups_and_policies_are_shown",
+    ),
+    (
         "project",
         "cli::governing::secrets_projects_and_products_are_listed",
         "cli::governing::secrets_projects_and_products_are_listed",
@@ -159,6 +174,16 @@ const SHOWN: [(&str, &str, &str); 36] = [
         "resume",
         "cli::governing::a_server_is_suspended_and_resumed",
         "cli::governing::a_server_is_suspended_and_resumed",
+    ),
+    (
+        "approvals",
+        "cli::governing::secrets_projects_and_products_are_listed",
+        "cli::governing::secrets_projects_and_products_are_listed",
+    ),
+    (
+        "hook",
+        "cli::governing::secrets_projects_and_products_are_listed",
+        "cli::governing::secrets_projects_and_products_are_listed",
     ),
     (
         "registration",

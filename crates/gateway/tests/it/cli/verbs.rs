@@ -108,8 +108,8 @@ fn call() {
         {"sum":3.5}
         --- exit 0
         "#);
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json-args", r#"{"text":"\u001b[31mred"}"#]), @r"
-        \u{1b}[31mred
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json-args", r#"{"text":"\u001b[31mred\u3164"}"#]), @r"
+        red\u{3164}
         --- exit 0
         ");
         assert_snapshot!(run(&gantry, &["call", "a__add", "a=1", "b=2", "--raw"]), @r#"

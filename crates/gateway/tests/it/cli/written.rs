@@ -173,6 +173,7 @@ fn without_room_for_a_connection_the_verbs_say_so() {
     let bounds = home.path().join("bounds.toml");
     let gantry = Gantry::builder()
         .flags(&["--config", bounds.to_str().unwrap()])
+        .own_grants()
         .start();
     let mut holding: Vec<_> = (0..2).map(|_| gantry.connect()).collect();
     for connection in &mut holding {

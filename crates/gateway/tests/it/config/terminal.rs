@@ -91,7 +91,7 @@ fn approve_asks_at_a_terminal() {
 
 // rows 2.10 and 2.17: VS Code's questions survive the import, and are asked by `gantry up`.
 #[test]
-fn the_inputs_of_an_imported_file_are_asked_for_and_kept_by_nobody() {
+fn the_inputs_of_an_imported_file_are_asked_for_once_and_kept_sealed() {
     let folder = Folder::new();
     let journal = folder.home().join("journal");
     let mut server = entry(&gantry_testkit::Evilpeer::new().journal(&journal));
@@ -127,6 +127,45 @@ fn the_inputs_of_an_imported_file_are_asked_for_and_kept_by_nobody() {
     assert!(!shown.contains(typed), "{shown}");
     assert_eq!(super::secrets::holding(&folder.data(), typed), [""; 0]);
     assert_eq!(super::secrets::holding(&folder.at(""), typed), [""; 0]);
+
+    // The next start asks nobody, with a terminal or without.
+    let given = |folder: &Folder| {
+        let pid = folder.wait("asks", "ready")["pid"].as_u64().unwrap();
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+        String::from_utf8_lossy(&environment).into_owned()
+    };
+    let terminal = open(&folder, "up --port 0 --trust");
+    terminal.sees("asks  ready");
+    assert!(given(&folder).contains(&format!("PROBE={typed}")));
+    let shown = terminal.stops();
+    assert!(!shown.contains("input `"), "{shown}");
+    // Another file gets nothing of it, though it asks by the same name; nor does the entry once it is
+    // another.
+    let own = fs::read_to_string(folder.at("gantry.toml")).unwrap();
+    fs::write(folder.at("other.toml"), &own).unwrap();
+    let mut terminal = open(&folder, "up --port 0 --config other.toml");
+    terminal.sees("input `probe-key`: ");
+    terminal.types("for-the-other-file\n");
+    terminal.sees("asks  ready");
+    assert!(given(&folder).contains("PROBE=for-the-other-file"));
+    terminal.stops();
+    let changed = own.replace("PROBE", "PROBE_TOO");
+    assert_ne!(changed, own);
+    fs::write(folder.at("gantry.toml"), changed).unwrap();
+    let mut terminal = open(&folder, "up --port 0 --trust");
+    terminal.sees("input `probe-key`: ");
+    terminal.types("typed-once-more\n");
+    terminal.sees("asks  ready");
+    assert!(given(&folder).contains("PROBE_TOO=typed-once-more"));
+    terminal.stops();
+    let mut terminal = open(&folder, "up --port 0 --trust --ask-again");
+    terminal.sees("input `probe-key`: ");
+    terminal.types("and-again\n");
+    terminal.sees("asks  ready");
+    terminal.stops();
+    for answer in [typed, "for-the-other-file", "typed-once-more", "and-again"] {
+        assert_eq!(super::secrets::holding(&folder.data(), answer), [""; 0]);
+    }
 }
 
 #[test]

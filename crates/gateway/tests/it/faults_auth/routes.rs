@@ -48,6 +48,9 @@ const ROUTES: &[(&str, &str, For, u16)] = &[
         409,
     ),
     ("GET", "/metrics", For::Admins, 200),
+    ("GET", "/api/v1/hooks", For::Admins, 200),
+    ("PUT", "/api/v1/hooks/{hook}", For::Admins, 422),
+    ("DELETE", "/api/v1/hooks/{hook}", For::Admins, 404),
     ("GET", "/api/v1/settings", For::Admins, 200),
     ("PATCH", "/api/v1/settings", For::Admins, 200),
     ("GET", "/api/v1/projects", For::Admins, 200),
@@ -120,6 +123,22 @@ const ROUTES: &[(&str, &str, For, u16)] = &[
     ("POST", "/api/v1/session/codes", For::AnyKey, 201),
     ("GET", "/api/v1/acts", For::Admins, 200),
     ("POST", "/api/v1/audit/confirm-clock", For::Admins, 204),
+    ("GET", "/api/v1/audit/verify", For::Admins, 200),
+    ("GET", "/api/v1/audit/key", For::Admins, 200),
+    ("GET", "/api/v1/audit/holds", For::Admins, 200),
+    ("POST", "/api/v1/audit/holds", For::Admins, 201),
+    ("DELETE", "/api/v1/audit/holds/{hold}", For::Admins, 404),
+    ("POST", "/api/v1/audit/erase", For::Admins, 422),
+    ("GET", "/api/v1/grants", For::Admins, 200),
+    ("POST", "/api/v1/grants", For::Admins, 422),
+    ("GET", "/api/v1/grants/{grant}", For::Admins, 404),
+    ("DELETE", "/api/v1/grants/{grant}", For::Admins, 204),
+    ("GET", "/api/v1/groups", For::Admins, 200),
+    ("POST", "/api/v1/groups", For::Admins, 422),
+    ("GET", "/api/v1/groups/{group}", For::Admins, 404),
+    ("PATCH", "/api/v1/groups/{group}", For::Admins, 422),
+    ("DELETE", "/api/v1/groups/{group}", For::Admins, 204),
+    ("POST", "/api/v1/policy/test", For::Admins, 200),
     ("GET", "/api/v1/agents", For::Admins, 200),
     ("POST", "/api/v1/agents", For::Admins, 422),
     ("GET", "/api/v1/agents/{agent}", For::Admins, 404),
@@ -127,11 +146,18 @@ const ROUTES: &[(&str, &str, For, u16)] = &[
     ("DELETE", "/api/v1/agents/{agent}", For::Admins, 204),
     ("GET", "/api/v1/keys", For::Admins, 200),
     ("POST", "/api/v1/keys", For::Admins, 422),
+    ("GET", "/api/v1/keys/{key}", For::Admins, 404),
+    ("PATCH", "/api/v1/keys/{key}", For::Admins, 404),
     ("DELETE", "/api/v1/keys/{key}", For::Admins, 204),
+    ("POST", "/api/v1/keys/{key}/rotate", For::Admins, 404),
     ("GET", "/api/v1/tools", For::AnyKey, 200),
     ("POST", "/api/v1/tools/call", For::AnyKey, 422),
     // It must be said who and what.
     ("GET", "/api/v1/tools/why", For::Admins, 400),
+    ("GET", "/api/v1/tools/changes", For::Admins, 200),
+    ("GET", "/api/v1/tools/versions", For::Admins, 400),
+    ("POST", "/api/v1/tools/approve", For::Admins, 422),
+    ("POST", "/api/v1/tools/refuse", For::Admins, 422),
     ("GET", "/api/v1/calls", For::AnyKey, 200),
     ("GET", "/api/v1/calls/export", For::AnyKey, 200),
     ("GET", "/api/v1/calls/{call}", For::AnyKey, 404),
@@ -243,6 +269,9 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
         .replace("{agent}", "nobody")
         .replace("{project}", "nobody")
         .replace("{product}", "nobody")
+        .replace("{grant}", "none")
+        .replace("{group}", "nobody")
+        .replace("{hook}", "nobody")
         .replace("{registration}", "none")
         .replace("{code}", "auth.no_key");
     let bearer = key.map(|key| format!("Bearer {key}"));
@@ -336,7 +365,9 @@ fn agent_keys_open_no_admin_route_and_admin_keys_no_mcp() {
     let gantry = Gantry::start(&["a"]);
     let at_first = Holdings::of(&gantry);
     for (method, path, who, _) in ROUTES.iter().copied() {
-        let agent = ask(&gantry, Some(&gantry.agent), method, path);
+        // In its own project: another one is not there for it.
+        let own = path.replace("{project}", "local");
+        let agent = ask(&gantry, Some(&gantry.agent), method, &own);
         match who {
             For::Admins => refused(path, &agent, 403, "auth.agent_key"),
             For::Agents => {

@@ -13,18 +13,36 @@ use super::{echo, echoes, health, wait_health};
 use crate::harness::{Gantry, LONG, needs_root};
 
 /// A file system in memory, taken down with the test.
-struct SmallDisk(PathBuf);
+pub(super) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(place: &Path, size: &str) -> Self {
+    /// Mounts one with these options, such as `size=24m`.
+    pub(super) fn mount(place: &Path, options: &str) -> Self {
         fs::create_dir(place).unwrap();
-        let options = format!("size={size},mode=0700");
+        let options = format!("{options},mode=0700");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &options, "gantry-small"])
             .arg(place)
             .status();
         assert!(mounted.unwrap().success(), "root mounts a tmpfs");
         Self(place.to_owned())
+    }
+
+    /// Lets nobody write, though files are open.
+    pub(super) fn freeze(&self) {
+        self.remount("ro");
+    }
+
+    /// Lets everybody write again.
+    pub(super) fn thaw(&self) {
+        self.remount("rw");
+    }
+
+    fn remount(&self, how: &str) {
+        let options = format!("remount,{how}");
+        let mut mount = Command::new("mount");
+        let done = mount.args(["-o", &options]).arg(&self.0).status();
+        assert!(done.unwrap().success(), "root mounts it again: {how}");
     }
 
     fn ballast(&self) -> PathBuf {
@@ -62,7 +80,7 @@ impl Drop for SmallDisk {
 fn what_is_freed_on_a_small_disk_serves_the_database_first_and_the_next_start_works() {
     needs_root();
     let home = tempfile::tempdir().unwrap();
-    let disk = SmallDisk::mount(&home.path().join("data"), "24m");
+    let disk = SmallDisk::mount(&home.path().join("data"), "size=24m");
     let gantry = Gantry::builder()
         .server("a", &Evilpeer::new())
         .start_in(home);

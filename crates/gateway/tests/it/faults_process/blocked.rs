@@ -159,6 +159,7 @@ fn what_is_not_read_is_dropped_counted_and_told_when_it_is_read_again() {
     fs::write(&bounds, text).unwrap();
     let mut gantry = redirected(Gantry::builder(), "2>\"$0\"", &path)
         .flags(&["--log", "debug", "--config", bounds.to_str().unwrap()])
+        .own_grants()
         .start();
     let mut only = gantry.connect();
     let lost = eventually(LONG, || {

@@ -126,17 +126,6 @@ fn a_server_that_dislikes_the_probe_is_greeted_the_old_way() {
     }
 }
 
-/// Returns how many files the gateway has open beside those of its store, which opens its second
-/// reader whenever two ask it at once for the first time.
-fn beside_the_store(pid: u32) -> usize {
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let open = open
-        .flatten()
-        .filter_map(|file| fs::read_link(file.path()).ok());
-    open.filter(|file| !file.to_string_lossy().contains("gantry.db"))
-        .count()
-}
-
 // fault S18
 #[test]
 fn failed_attempts_leave_no_descriptor_and_no_process() {
@@ -167,7 +156,7 @@ fn failed_attempts_leave_no_descriptor_and_no_process() {
         ),
     ];
     procs::resting_fds(gantry.pid, LONG);
-    let before = beside_the_store(gantry.pid);
+    let before = procs::open_fds_beside(gantry.pid, "gantry.db");
     let restart = json!({"at_once": 0, "window": "1m", "ladder": ["1ms"], "reset_after": "10m"});
     for (name, _, era, faults, _) in kinds {
         let peer = Evilpeer::new().name("lost-again-s18").era(era);
@@ -208,7 +197,7 @@ fn failed_attempts_leave_no_descriptor_and_no_process() {
         procs::wait_gone("lost-again-s18", SECOND).map(|_| ()),
         Ok(())
     );
-    let now = || beside_the_store(rig.gantry.pid);
+    let now = || procs::open_fds_beside(rig.gantry.pid, "gantry.db");
     assert!(
         eventually(LONG, || now() <= before).is_some(),
         "{before} descriptors before, {} after {attempts} attempts",

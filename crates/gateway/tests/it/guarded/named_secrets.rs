@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::Scripted;
-use crate::harness::{Answer, Gantry, LONG, PROGRAM};
+use crate::harness::{Answer, Gantry, LONG, PROGRAM, on_postgresql};
 
 const SERVERS: &str = "/api/v1/mcp/servers";
 const VALUE: &str = "Zq8-\"k'4\\w${OTHER}\n$(x)7Lp";
@@ -88,7 +88,7 @@ fn a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it() {
     assert!(why.contains("`HOME`"), "{why}");
     let why = reason(&gantry, "c");
     assert!(
-        why.contains("`FILE_TOKEN`") && why.contains("environment"),
+        why.contains("`FILE_TOKEN`") && why.contains("environment") && why.contains("/mcp.json:1:"),
         "{why}"
     );
     assert_eq!(a.token(), None, "it never ran");
@@ -204,6 +204,57 @@ fn a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it() {
     assert!(reason(&gantry, "a").contains("`API_TOKEN`"));
 }
 
+// fault K4: what an earlier release stored in clear
+#[test]
+fn values_in_clear_are_sealed_and_leave_the_log_and_the_free_pages() {
+    let canary = "canary-of-an-earlier-release-7d21";
+    let mut gantry = Gantry::start(&[]);
+    let server = json!({"name": "old", "url": "https://203.0.113.9/mcp", "start": "lazy",
+        "headers": {"X-Api-Token": "hunter22-before"}});
+    does(&gantry, "POST", SERVERS, &server, 201);
+    gantry.stop();
+    // The value as earlier releases had it, and what is left of another in pages that are free.
+    let script = "import re, sqlite3, sys\n\
+        db = sqlite3.connect(sys.argv[1])\n\
+        db.execute('pragma secure_delete = off')\n\
+        found = db.execute(\"select config from project_mcp_servers where name = 'old'\").fetchone()[0]\n\
+        clear = re.sub('gantry-sealed-2:[^\"]*', sys.argv[2], found)\n\
+        assert clear != found\n\
+        db.execute(\"update project_mcp_servers set config = ? where name = 'old'\", [clear])\n\
+        db.execute('create table junk (x)')\n\
+        db.executemany('insert into junk values (?)', [[sys.argv[2] * 40] for _ in range(200)])\n\
+        db.commit()\n\
+        db.execute('drop table junk')\n\
+        db.commit()\n";
+    let file = gantry.data().join("gantry.db");
+    let done = std::process::Command::new("python3")
+        .args(["-c", script, file.to_str().unwrap(), canary])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let held = |name: &str| {
+        let bytes = fs::read(file.with_file_name(name)).unwrap_or_default();
+        let parts = bytes.windows(canary.len());
+        parts.filter(|part| *part == canary.as_bytes()).count()
+    };
+    assert!(held("gantry.db") > 100);
+    let gantry = gantry.again();
+    let status = gantry.status("old");
+    assert_ne!(status["state"], "misconfigured", "{status}");
+    for name in ["gantry.db", "gantry.db-wal"] {
+        assert_eq!(held(name), 0, "{name}");
+    }
+    // It still has its value.
+    let patch = json!({"url": "https://203.0.113.10/mcp", "headers": {"X-Api-Token": canary}});
+    does(&gantry, "PATCH", &format!("{SERVERS}/old"), &patch, 200);
+}
+
+// rows 0.4, 1.3; faults K1, K2, K5, K7, K8
+#[test]
+fn a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it_on_postgresql() {
+    on_postgresql(a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it);
+}
+
 // fault K6: backup, restore, another key and the loss of one
 #[test]
 fn without_its_master_key_nothing_opens_and_with_another_everything_does() {
@@ -291,6 +342,12 @@ fn without_its_master_key_nothing_opens_and_with_another_everything_does() {
         &json!({"value": NEXT, "servers": ["a"]}),
         201,
     );
+}
+
+// fault K6: backup, restore, another key and the loss of one
+#[test]
+fn without_its_master_key_nothing_opens_and_with_another_everything_does_on_postgresql() {
+    on_postgresql(without_its_master_key_nothing_opens_and_with_another_everything_does);
 }
 
 /// Takes connections, keeps what is sent, and answers nothing of use.
@@ -468,6 +525,42 @@ fn who_may_edit_servers_reads_no_secret_in_ten_ways() {
     }
     assert!(!evil.heard().contains(NEXT), "{}", evil.heard());
     assert_eq!(thief.token(), None);
+    // What no view shows is asked for again wherever it stands.
+    let client = json!({"name": "c", "url": good.url(), "start": "lazy", "allow_private": true,
+        "auth": {"kind": "client_credentials", "client_id": "me", "client_secret": "hunter22-client"}});
+    does(&gantry, "POST", SERVERS, &client, 201);
+    let mut arguments = a.body("d", &json!({"DB_PASSWORD": "admin"}));
+    arguments["args"] = json!(["--token", "hunter22-argument"]);
+    arguments["start"] = "lazy".into();
+    does(&gantry, "POST", SERVERS, &arguments, 201);
+    for (server, patch, place) in [
+        ("c", json!({"url": evil.url()}), "`auth.client_secret`"),
+        ("c", json!({"proxy": evil.proxy()}), "`auth.client_secret`"),
+        (
+            "c",
+            json!({"auth": {"issuer": "https://evil.example"}}),
+            "`auth.client_secret`",
+        ),
+        ("d", moves.clone(), "`args`"),
+        ("d", moves.clone(), "`env.DB_PASSWORD`"),
+        (
+            "d",
+            json!({"command": moves["command"], "args": []}),
+            "`env.DB_PASSWORD`",
+        ),
+    ] {
+        let answer = patches(server, &patch);
+        let told = (answer.status, answer.text().contains(place));
+        assert_eq!(told, (409, true), "{patch}: {}", answer.text());
+    }
+    assert_eq!(patches("c", &json!({"timeout": "9s"})).status, 200);
+    // An approver is nobody whom an admin makes.
+    let body = json!({"kind": "admin", "role": "approver"});
+    let made = tries("POST", "/api/v1/keys", &body);
+    assert_eq!(
+        (made.status, &made.json()["code"]),
+        (403, &json!("auth.role"))
+    );
     // Who approves the change lets it have the secret.
     assert_eq!(tries("PUT", &format!("{SERVERS}/a"), &whole).status, 200);
     reason(&gantry, "a");
@@ -475,4 +568,10 @@ fn who_may_edit_servers_reads_no_secret_in_ten_ways() {
     assert_eq!(bound.status, 200, "{}", bound.text());
     gantry.wait_state("a", "ready", LONG);
     assert_eq!(thief.token().as_deref(), Some(NEXT));
+}
+
+// faults K4, K8: a project admin who may edit servers but not read secrets tries ten ways
+#[test]
+fn who_may_edit_servers_reads_no_secret_in_ten_ways_on_postgresql() {
+    on_postgresql(who_may_edit_servers_reads_no_secret_in_ten_ways);
 }

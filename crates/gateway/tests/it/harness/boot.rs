@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
+use gantry_testkit::postgres::PgDatabase;
 use gantry_testkit::wait::eventually;
 use rustix::fs::{Gid, Uid, chown};
 use serde_json::{Map, Value, json};
@@ -27,9 +29,32 @@ pub(crate) struct Builder {
     /// What it runs under is root's, and becomes the user itself.
     is_begun_by_root: bool,
     found: Option<String>,
+    /// Its rows are kept there, not in a file of its data folder.
+    database: Option<Arc<PgDatabase>>,
+    /// The first agent keeps what a first start grants it.
+    has_own_grants: bool,
 }
 
 impl Builder {
+    /// Describes a gateway on a database, or on a file of its own.
+    pub(super) fn on(database: Option<Arc<PgDatabase>>) -> Self {
+        Self {
+            database,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the variable that names the database, if there is one.
+    pub(super) fn store(&self) -> Option<(&'static str, String)> {
+        let database = self.database.as_ref()?;
+        Some(("GANTRY_STORE", database.url()))
+    }
+
+    /// Returns the database, if its rows are not in a file.
+    pub(super) fn database(&self) -> Option<&PgDatabase> {
+        self.database.as_deref()
+    }
+
     /// Adds a peer under a name.
     pub(crate) fn server(self, name: &str, peer: &Evilpeer) -> Self {
         self.entry(name, entry(peer))
@@ -53,6 +78,12 @@ impl Builder {
     /// Has it start in a checkout, `checkout` in its home, whose `.mcp.json` says this; no file is named.
     pub(crate) fn found(mut self, file: &str) -> Self {
         self.found = Some(file.to_owned());
+        self
+    }
+
+    /// Leaves the first agent what a first start grants it, instead of everything.
+    pub(crate) fn own_grants(mut self) -> Self {
+        self.has_own_grants = true;
         self
     }
 
@@ -125,6 +156,7 @@ impl Builder {
             command.arg("--config").arg(&config);
         }
         command
+            .envs(self.store())
             .envs(self.variables.iter().cloned())
             .env("NO_COLOR", "1")
             .current_dir(folder);
@@ -160,6 +192,7 @@ impl Builder {
     /// Starts the gateway in a home that is there already.
     pub(crate) fn start_in(self, home: TempDir) -> Gantry {
         let announced = home.path().join("data/gateway.json");
+        let is_first = !home.path().join("data/keys").exists();
         drop(fs::remove_file(&announced));
         let mut command = self.command(home.path());
         if let Some(uid) = self.user {
@@ -192,7 +225,7 @@ impl Builder {
         let url = running["url"]
             .as_str()
             .expect("a running gateway has a URL");
-        Gantry {
+        let gantry = Gantry {
             pid: running["pid"]
                 .as_u64()
                 .and_then(|pid| pid.try_into().ok())
@@ -203,6 +236,10 @@ impl Builder {
             child,
             builder: self,
             home: Some(home),
+        };
+        if is_first && !gantry.builder.has_own_grants {
+            gantry.grant_everything();
         }
+        gantry
     }
 }

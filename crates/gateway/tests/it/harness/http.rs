@@ -1,9 +1,10 @@
 //! A small blocking HTTP/1.1 client that hides nothing: every byte that it sends is the test's.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::net;
 use serde_json::Value;
 
 /// Longer than any answer takes that a test does not bound itself.
@@ -18,13 +19,25 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects.
     pub(crate) fn open(authority: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(authority)?;
+        Self::over(TcpStream::connect(authority)?, authority)
+    }
+
+    fn over(stream: TcpStream, authority: &str) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER))?;
         Ok(Self {
             stream: BufReader::new(stream),
             host: authority.to_owned(),
         })
+    }
+
+    /// Connects from another address of the loopback: another client, for whatever is counted by address.
+    pub(crate) fn open_from(source: Ipv4Addr, authority: &str) -> io::Result<Self> {
+        let far: SocketAddr = authority.parse().map_err(io::Error::other)?;
+        let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+        net::bind(&socket, &SocketAddr::from((source, 0)))?;
+        net::connect(&socket, &far)?;
+        Self::over(TcpStream::from(socket), authority)
     }
 
     /// Returns the socket, for tests that misuse it.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{items, problem, walk};
 use crate::config::{Folder, holding, peer, servers};
-use crate::harness::{Gantry, LONG, entry};
+use crate::harness::{Gantry, LONG, entry, on_postgresql};
 
 const SECRET: &str = "hunter2-correct-horse";
 const OTHER: &str = "hunter3-battery-staple";
@@ -46,7 +46,12 @@ fn registered(name: &str, secret: &str) -> Value {
 
 #[test]
 fn every_administrative_act_is_on_record_with_what_changed() {
-    let gantry = Gantry::start(&["a"]);
+    // Acts are counted here: none but those of this test.
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().name("a"))
+        .own_grants()
+        .start();
+    gantry.wait_state("a", "ready", LONG);
     let operator = items(&gantry.rest("GET", "/api/v1/keys?agent=operator", None));
     let operator = operator[0]["id"].as_str().unwrap().to_owned();
     let by_operator = |act: &Value, outcome: &str| {
@@ -217,6 +222,11 @@ fn every_administrative_act_is_on_record_with_what_changed() {
 }
 
 #[test]
+fn every_administrative_act_is_on_record_with_what_changed_on_postgresql() {
+    on_postgresql(every_administrative_act_is_on_record_with_what_changed);
+}
+
+#[test]
 fn refused_attempts_are_on_record_and_a_flood_of_them_is_a_count() {
     let gantry = Gantry::start(&["a"]);
     let agent_key = items(&gantry.rest("GET", "/api/v1/keys?agent=default", None));
@@ -366,6 +376,11 @@ fn an_act_that_a_kill_cuts_off_is_unfinished() {
     let stops = acts(&gantry, "act=gateway.stop");
     assert_eq!((stops.len(), &stops[0]["outcome"]), (1, &json!("done")));
     assert_eq!(acts(&gantry, "via=file").len(), 1);
+}
+
+#[test]
+fn an_act_that_a_kill_cuts_off_is_unfinished_on_postgresql() {
+    on_postgresql(an_act_that_a_kill_cuts_off_is_unfinished);
 }
 
 // fault G5: what a person approves, and what files change then, is on record too.

@@ -6,7 +6,7 @@ use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};
 
 use super::{items, problem, walk};
-use crate::harness::{Gantry, LONG, modern};
+use crate::harness::{Gantry, LONG, modern, on_postgresql};
 
 fn key_of(gantry: &Gantry, agent: &str) -> (String, String) {
     let body = json!({"kind": "agent", "agent": agent, "label": "test"});
@@ -99,6 +99,12 @@ fn an_agents_filter_holds_in_listing_and_calling() {
     );
 }
 
+// row 2.16
+#[test]
+fn an_agents_filter_holds_in_listing_and_calling_on_postgresql() {
+    on_postgresql(an_agents_filter_holds_in_listing_and_calling);
+}
+
 #[test]
 fn an_agent_goes_with_its_keys() {
     let gantry = Gantry::start(&["a"]);
@@ -129,6 +135,11 @@ fn an_agent_goes_with_its_keys() {
     key_of(&gantry, "passing");
     let shown = gantry.rest("GET", "/api/v1/agents/passing", None).json();
     assert_eq!(shown["grants"], json!([]));
+}
+
+#[test]
+fn an_agent_goes_with_its_keys_on_postgresql() {
+    on_postgresql(an_agent_goes_with_its_keys);
 }
 
 #[test]
@@ -217,6 +228,12 @@ fn keys_end_by_themselves_or_at_once_but_never_the_last_admin_key() {
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
+// fault U6
+#[test]
+fn keys_end_by_themselves_or_at_once_but_never_the_last_admin_key_on_postgresql() {
+    on_postgresql(keys_end_by_themselves_or_at_once_but_never_the_last_admin_key);
+}
+
 #[test]
 fn lists_come_in_pages() {
     let gantry = Gantry::start(&["a", "b", "c"]);
@@ -271,4 +288,9 @@ fn lists_come_in_pages() {
         items(&gantry.rest("GET", "/api/v1/keys?agent=agent-3", None)).len(),
         1
     );
+}
+
+#[test]
+fn lists_come_in_pages_on_postgresql() {
+    on_postgresql(lists_come_in_pages);
 }

@@ -8,7 +8,7 @@ use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use super::{items, problem};
-use crate::harness::{Answer, Gantry, LONG};
+use crate::harness::{Answer, Gantry, LONG, on_postgresql};
 
 pub(super) fn later(gantry: &Gantry, key: &str, tool: &str, arguments: &Value) -> Answer {
     let bearer = format!("Bearer {key}");
@@ -173,6 +173,11 @@ fn the_audit_is_filtered_and_exported() {
     assert_eq!((own.status, own.text().as_str()), (200, ""));
     let refused = gantry.rest("GET", "/api/v1/calls/export?format=xml", None);
     assert_eq!(problem(&gantry, &refused, 400), "request.query");
+}
+
+#[test]
+fn the_audit_is_filtered_and_exported_on_postgresql() {
+    on_postgresql(the_audit_is_filtered_and_exported);
 }
 
 #[test]

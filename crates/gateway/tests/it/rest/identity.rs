@@ -4,7 +4,7 @@ use gantry_testkit::{Era, Evilpeer};
 use serde_json::{Value, json};
 
 use crate::faults_client::Posted;
-use crate::harness::{Answer, Gantry, LONG, Session};
+use crate::harness::{Answer, Gantry, LONG, Session, on_postgresql};
 
 const USER: &str = "io.gantry/user-id";
 const ASSERTED: &str = "io.gantry/asserted-user-id";
@@ -141,6 +141,12 @@ fn user_ids_of_an_agent_are_its_assertions() {
     assert!(csv.contains(",ceo,asserted,"), "{csv}");
 }
 
+// row 3.5, fault T4
+#[test]
+fn user_ids_of_an_agent_are_its_assertions_on_postgresql() {
+    on_postgresql(user_ids_of_an_agent_are_its_assertions);
+}
+
 // row 3.5
 #[test]
 fn an_agent_can_be_trusted_to_say_who_its_users_are() {
@@ -185,4 +191,10 @@ fn an_agent_can_be_trusted_to_say_who_its_users_are() {
     let got = over_rest(&gantry, key, "old", &header, &json!({}));
     assert_eq!((&got[USER], &got[ASSERTED]), (&Value::Null, &json!("ann")));
     assert_eq!(newest(&gantry)[..2], [json!("ann"), json!("asserted")]);
+}
+
+// row 3.5
+#[test]
+fn an_agent_can_be_trusted_to_say_who_its_users_are_on_postgresql() {
+    on_postgresql(an_agent_can_be_trusted_to_say_who_its_users_are);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{items, problem};
-use crate::harness::Gantry;
+use crate::harness::{Gantry, on_postgresql};
 
 /// Makes a key with a role and returns its id and text.
 fn key(gantry: &Gantry, role: &str) -> (String, String) {
@@ -101,6 +101,12 @@ fn a_role_opens_its_own_routes_and_refusals_are_on_record() {
     );
 }
 
+// row 3.2, fault U4
+#[test]
+fn a_role_opens_its_own_routes_and_refusals_are_on_record_on_postgresql() {
+    on_postgresql(a_role_opens_its_own_routes_and_refusals_are_on_record);
+}
+
 #[test]
 fn settings_are_shown_changed_and_survive_a_restart() {
     let mut gantry = Gantry::start(&["a"]);
@@ -135,4 +141,9 @@ fn settings_are_shown_changed_and_survive_a_restart() {
     assert_eq!(value(&gantry, path, name), Value::Null);
     let missing = gantry.rest("GET", "/api/v1/projects/none/settings", None);
     assert_eq!(problem(&gantry, &missing, 404), "project.unknown");
+}
+
+#[test]
+fn settings_are_shown_changed_and_survive_a_restart_on_postgresql() {
+    on_postgresql(settings_are_shown_changed_and_survive_a_restart);
 }

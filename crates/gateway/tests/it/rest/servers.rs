@@ -9,7 +9,7 @@ use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 
 use super::problem;
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, on_postgresql};
 
 /// The body of a peer that writes into a journal.
 fn body(name: &str, peer: &Evilpeer) -> Value {
@@ -74,6 +74,11 @@ fn a_servers_spec_is_replaced_and_patched() {
         assert_eq!(gantry.rest("DELETE", path, None).status, 204);
     }
     assert_eq!(gantry.rest("GET", path, None).status, 404);
+}
+
+#[test]
+fn a_servers_spec_is_replaced_and_patched_on_postgresql() {
+    on_postgresql(a_servers_spec_is_replaced_and_patched);
 }
 
 #[test]

@@ -11,16 +11,16 @@ use gantry_testkit::wait::eventually;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
-use crate::harness::{Gantry, LONG, modern};
+use crate::harness::{Gantry, LONG, modern, on_postgresql};
 
-struct Issuer {
+pub(crate) struct Issuer {
     address: SocketAddr,
     key: Ed25519KeyPair,
 }
 
 impl Issuer {
     /// Publishes metadata and a key until the test ends.
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let random = ring::rand::SystemRandom::new();
         let key = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
         let key = Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap();
@@ -50,7 +50,15 @@ impl Issuer {
         Self { address, key }
     }
 
-    fn token(&self, claims: &Value) -> String {
+    /// Returns what a file of issuers says of it.
+    pub(crate) fn configured(&self, agents: &Value) -> String {
+        let url = format!("http://{}", self.address);
+        let issuer =
+            json!({"url": url, "audience": "https://gantry.example/mcp", "agents": agents});
+        json!({"issuers": [issuer]}).to_string()
+    }
+
+    pub(crate) fn token(&self, claims: &Value) -> String {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap()
@@ -81,9 +89,8 @@ fn a_token_of_a_configured_issuer_is_a_caller_like_a_key() {
     let issuer = Issuer::start();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("issuers.json");
-    let configured = json!({"issuers": [{"url": format!("http://{}", issuer.address),
-        "audience": "https://gantry.example/mcp", "agents": {"app": "planner", "gone": "nobody"}}]});
-    std::fs::write(&file, configured.to_string()).unwrap();
+    let configured = issuer.configured(&json!({"app": "planner", "gone": "nobody"}));
+    std::fs::write(&file, configured).unwrap();
     let gantry = Gantry::builder()
         .server("a", &Evilpeer::new())
         .server("b", &Evilpeer::new())
@@ -184,18 +191,58 @@ fn a_token_of_a_configured_issuer_is_a_caller_like_a_key() {
     let brief = sleeping(issuer.token(&json!({"exp": 2})));
     let said = brief.join().unwrap();
     assert!(said.contains("auth.key_expired"), "{said}");
-    let cut = sleeping(issuer.token(&json!({"jti": "another"})));
-    let running = || {
-        gantry
-            .rest("GET", "/api/v1/calls?agent=planner&status=running", None)
-            .json()
+    let runs = || {
+        let running = || {
+            gantry
+                .rest("GET", "/api/v1/calls?agent=planner&status=running", None)
+                .json()
+        };
+        let began = eventually(LONG, || {
+            running()["items"]
+                .as_array()
+                .is_some_and(|calls| !calls.is_empty())
+        });
+        assert!(began.is_some());
     };
-    let began = eventually(LONG, || {
-        running()["items"]
-            .as_array()
-            .is_some_and(|calls| !calls.is_empty())
-    });
-    assert!(began.is_some());
+    // Who is suspended gets nothing by a token either, and what it runs ends.
+    let suspended = |method: &str| {
+        let (path, body) = match method {
+            "POST" => (
+                "/api/v1/suspensions".to_owned(),
+                Some(json!({"kind": "agent", "name": "planner"})),
+            ),
+            _ => (
+                "/api/v1/suspensions?kind=agent&name=planner".to_owned(),
+                None,
+            ),
+        };
+        let answer = gantry.rest(method, &path, body.as_ref());
+        assert!(answer.status < 300, "{}", answer.text());
+    };
+    let cut = sleeping(issuer.token(&json!({"jti": "suspended"})));
+    runs();
+    suspended("POST");
+    let ended = tokio::time::Instant::now();
+    for token in [&good, &issuer.token(&json!({"jti": "new"}))] {
+        let answer = list(token);
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        assert!(
+            answer.text().contains("auth.suspended"),
+            "{}",
+            answer.text()
+        );
+    }
+    let said = cut.join().unwrap();
+    assert!(said.contains("suspended"), "{said}");
+    assert!(
+        ended.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        ended.elapsed()
+    );
+    suspended("DELETE");
+    assert_eq!(list(&good).status, 200, "resumed with the same token");
+    let cut = sleeping(issuer.token(&json!({"jti": "another"})));
+    runs();
     assert_eq!(
         gantry.rest("DELETE", "/api/v1/agents/planner", None).status,
         204
@@ -208,4 +255,10 @@ fn a_token_of_a_configured_issuer_is_a_caller_like_a_key() {
         "{:?}",
         ended.elapsed()
     );
+}
+
+// rows 3.2 and 3.5, faults U6 and U7
+#[test]
+fn a_token_of_a_configured_issuer_is_a_caller_like_a_key_on_postgresql() {
+    on_postgresql(a_token_of_a_configured_issuer_is_a_caller_like_a_key);
 }

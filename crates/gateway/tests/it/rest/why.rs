@@ -78,10 +78,25 @@ fn who_may_use_what_is_told_with_every_reason() {
     for (tool, allowed, reasons) in expected {
         let told = why(&gantry, "reader", tool);
         let identity = tool.replace("__", ":");
+        let decision = if allowed { "allow" } else { "deny" };
         assert_eq!(
-            told,
-            json!({"agent": "reader", "tool": identity, "allowed": allowed, "reasons": reasons})
+            (&told["agent"], &told["tool"], &told["allowed"]),
+            (&json!("reader"), &json!(identity), &json!(allowed)),
         );
+        assert_eq!(
+            (&told["reasons"], &told["decision"]),
+            (&json!(reasons), &json!(decision))
+        );
+        // The steps say the same, and the one about grants names the one that decides.
+        let steps = told["steps"].as_array().unwrap();
+        assert_eq!(steps.len(), reasons.len());
+        let stops = steps.iter().any(|step| step["result"] == "stops");
+        assert_eq!(stops, !allowed, "{told:#}");
+        let first = &steps[0];
+        assert_eq!(first["check"], "grant");
+        let is_granted = reasons[0].starts_with("granted");
+        assert_eq!(first["grant"].is_string(), is_granted, "{told:#}");
+        assert!(told["policy_revision"].as_u64().unwrap() > 0);
     }
 }
 

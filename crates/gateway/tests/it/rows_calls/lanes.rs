@@ -241,3 +241,43 @@ fn a_full_queue_answers_busy_at_once() {
     assert_eq!(gantry.status("hosted")["queue"]["lanes"], 1);
     assert_eq!(gantry.status("hosted")["queue"]["limit"], 256);
 }
+
+// row 1.7
+#[test]
+fn calls_that_sleep_in_the_lanes_hold_no_call_of_another_agent() {
+    let members = json!({"concurrency": 4});
+    let gantry = Gantry::builder()
+        .server_with("a", &Evilpeer::new(), &members)
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    let other = gantry.agent_with("other", &["a:*"]);
+    let folder = tempfile::tempdir().unwrap();
+    let until = folder.path().join("until");
+    thread::scope(|scope| {
+        let (gantry, until) = (&gantry, &until);
+        for _ in 0..12 {
+            scope.spawn(move || {
+                let answer = rest_tool(gantry, "a", "slow", json!({"ms": 0, "until": until}));
+                assert_eq!(answer.status, 200, "{}", answer.text());
+            });
+        }
+        // All of them came, and one lane is left.
+        gantry.wait_status("a", LONG, |status| {
+            status["queue"]["in_flight"] == 3 && status["queue"]["waiting"] == 9
+        });
+        for _ in 0..5 {
+            let asked = Instant::now();
+            let params = json!({"name": "echo", "arguments": {"text": "at once"}});
+            let body = json!({"method": "tools/call", "params": params});
+            let answer = gantry.rest_as(&other, "POST", "/api/v1/mcp/servers/a/call", Some(&body));
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert!(
+                asked.elapsed() < Duration::from_secs(1),
+                "{:?}",
+                asked.elapsed()
+            );
+        }
+        fs::write(until, "").unwrap();
+    });
+    assert_eq!(gantry.audit_rows("status=ok").len(), 17);
+}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{SECOND, rest_call};
-use crate::harness::{Builder, Gantry, LONG, modern};
+use crate::harness::{Builder, Gantry, LONG, modern, on_postgresql};
 
 /// Returns the tools that the default agent is offered.
 fn tools(gantry: &Gantry) -> Vec<Value> {
@@ -256,6 +256,12 @@ fn of_two_servers_with_one_name_the_binding_of_the_agent_decides() {
     calls(&second, 2);
     gantry.wait_state("first", "ready", LONG);
     calls(&first, 2);
+}
+
+// row 3.6
+#[test]
+fn of_two_servers_with_one_name_the_binding_of_the_agent_decides_on_postgresql() {
+    on_postgresql(of_two_servers_with_one_name_the_binding_of_the_agent_decides);
 }
 
 // row 4.6, row 4.8

@@ -3,17 +3,19 @@
 //! The program has none by itself, so an engine with some is served here, by the program's own code.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gantry::app::{Options, serve};
 use gantry_engine::{Engine, EngineConfig, FirstKeys, NativeOutput, NativeTool};
+use gantry_testkit::postgres::PgDatabase;
 use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::harness::{Answer, Connection, LONG, modern};
+use crate::harness::{Answer, Connection, LONG, modern, on_postgresql, own_database};
 
 /// Descriptors that may come late and stay: those of the store's second reader.
 const LATE_FDS: usize = 2;
@@ -25,6 +27,7 @@ struct Served {
     stop: Option<oneshot::Sender<()>>,
     running: Option<JoinHandle<()>>,
     _folder: tempfile::TempDir,
+    _database: Option<Arc<PgDatabase>>,
 }
 
 /// Returns a tool that joins two texts, and panics if it is told to.
@@ -51,7 +54,11 @@ fn join() -> NativeTool {
 impl Served {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = EngineConfig::new(folder.path().join("data"));
+        let mut config = EngineConfig::new(folder.path().join("data"));
+        let database = own_database();
+        if let Some(database) = &database {
+            config.store = database.url().parse().unwrap();
+        }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let authority = listener.local_addr().unwrap().to_string();
@@ -84,6 +91,7 @@ impl Served {
             stop: Some(stop),
             running: Some(running),
             _folder: folder,
+            _database: database,
         }
     }
 
@@ -142,7 +150,7 @@ fn row(server: &str, tool: &str, status: &str, code: Option<&str>) -> [Value; 4]
     [json!(server), json!(tool), json!(status), json!(code)]
 }
 
-// row 4.4, row 4.7
+// row 0.9, row 4.4, row 4.7
 #[test]
 fn native_tools_are_listed_routed_judged_and_recorded_beside_a_servers() {
     let served = Served::start();
@@ -150,6 +158,10 @@ fn native_tools_are_listed_routed_judged_and_recorded_beside_a_servers() {
     let body = json!({"name": "a", "command": argv[0], "args": argv[1..], "profile": "local"});
     let registered = served.admin("POST", "/api/v1/mcp/servers", &body);
     assert_eq!(registered.status, 201, "{}", registered.text());
+    // Tools of the gateway's own process are the first agent's, a server registered later is not.
+    let grant = json!({"agent": "default", "server": "a"});
+    let granted = served.admin("POST", "/api/v1/grants", &grant);
+    assert_eq!(granted.status, 201, "{}", granted.text());
     let listed = served.rest(&served.keys.agent, "GET", "/api/v1/tools", &Value::Null);
     let listed = listed.json()["items"].take();
     let named = |id: &str| {
@@ -191,6 +203,12 @@ fn native_tools_are_listed_routed_judged_and_recorded_beside_a_servers() {
         (rows.len(), &rows[5][2], &rows[5][3]),
         (6, &json!("refused"), &json!("tool.unknown"))
     );
+}
+
+// row 0.9, row 4.4, row 4.7
+#[test]
+fn native_tools_are_listed_routed_judged_and_recorded_beside_a_servers_on_postgresql() {
+    on_postgresql(native_tools_are_listed_routed_judged_and_recorded_beside_a_servers);
 }
 
 // fault P12

@@ -5,6 +5,7 @@ use gantry_testkit::journal::Journal;
 use serde_json::{Value, json};
 
 use super::{rest_tool, with_journal};
+use crate::harness::on_postgresql;
 
 // row 3.3
 #[test]
@@ -73,6 +74,12 @@ fn arguments_that_do_not_fit_are_refused_with_the_field_and_never_sent() {
 
 // row 3.3
 #[test]
+fn arguments_that_do_not_fit_are_refused_with_the_field_and_never_sent_on_postgresql() {
+    on_postgresql(arguments_that_do_not_fit_are_refused_with_the_field_and_never_sent);
+}
+
+// row 3.3
+#[test]
 fn a_result_that_does_not_fit_is_an_error_and_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
@@ -106,4 +113,49 @@ fn a_result_that_does_not_fit_is_an_error_and_recorded() {
         );
         assert_ne!(row["error"], Value::Null);
     }
+}
+
+// row 3.3
+#[test]
+fn a_result_that_does_not_fit_is_an_error_and_recorded_on_postgresql() {
+    on_postgresql(a_result_that_does_not_fit_is_an_error_and_recorded);
+}
+
+// row 3.3
+#[test]
+fn a_result_that_does_not_fit_is_passed_on_or_not_checked_if_the_server_is_set_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let warn = json!({"output_check": "warn"});
+    let gantry = with_journal(&journal, Evilpeer::new(), &warn);
+    assert_eq!(gantry.status("a")["spec"]["output_check"], "warn");
+    let answer = gantry.call("a__bad_output", json!({}));
+    let result = &answer["result"];
+    assert_eq!(
+        result["structuredContent"]["sum"], "not a number",
+        "{answer:#}"
+    );
+    let issues = &result["_meta"]["io.gantry/output-issues"];
+    assert_eq!(issues[0]["path"], "/sum", "{answer:#}");
+    let good = gantry.call("a__add", json!({"a": 1, "b": 2}));
+    assert!(good["result"]["_meta"]["io.gantry/output-issues"].is_null());
+    let rows = gantry.audit_rows("tool=bad_output");
+    let row = &rows[0];
+    assert_eq!(
+        (&row["status"], &row["code"]),
+        (&json!("ok"), &json!("schema.output"))
+    );
+    assert!(
+        row["error"].as_str().unwrap().starts_with("`/sum`: "),
+        "{row:#}"
+    );
+    assert!(gantry.audit_rows("tool=add")[0]["code"].is_null());
+    // A tool's own setting counts before its server's.
+    let tools = json!({"output_check": "strict",
+        "tools": {"settings": {"bad_output": {"output_check": "off"}}}});
+    let gantry = with_journal(&journal, Evilpeer::new(), &tools);
+    let answer = gantry.call("a__bad_output", json!({}));
+    assert_eq!(answer["result"]["structuredContent"]["sum"], "not a number");
+    assert!(answer["result"]["_meta"]["io.gantry/output-issues"].is_null());
+    assert!(gantry.audit_rows("tool=bad_output")[0]["code"].is_null());
 }

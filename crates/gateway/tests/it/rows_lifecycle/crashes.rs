@@ -148,6 +148,9 @@ fn the_third_step_is_told_as_forty_five_seconds() {
     assert!((35..=50).contains(&seconds), "{text}");
     let shown = String::from_utf8_lossy(&gantry.cli(&["status"]).stdout).into_owned();
     assert!(shown.contains("next try in "), "{shown}");
+    // Each failure is told, that it keeps failing only once.
+    gantry.events("a", "start_failed", 3);
+    gantry.events("a", "health_warning", 1);
 }
 
 /// A ladder that a test can climb, each step so long that it is seen.
@@ -216,4 +219,6 @@ fn the_count_begins_anew_after_health_or_by_hand() {
     let healthy = |now: &Value| now["uptime_ms"].as_u64() > Some(6200);
     gantry.wait_status("a", LONG, healthy);
     assert_eq!(wait_after_crash(&gantry), None, "it was forgiven");
+    // One warning each time that it began to wait, however many steps followed.
+    gantry.events("a", "health_warning", 2);
 }

@@ -5,13 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Row as _};
 
 use super::peer::{Peer, Reply, Seen, legacy};
 use super::sse_peer::SsePeer;
 use super::{FAR, listed};
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, on_postgresql};
 
 /// What the store has of a server's tools: name, definition, version, and whether it is gone.
 #[derive(Debug, PartialEq)]
@@ -23,30 +21,21 @@ struct Stored {
     is_gone: bool,
 }
 
-/// Reads the tools from the file of a gateway, as another program would.
+/// Reads the tools from the database of a gateway, as another program would.
 fn stored(gantry: &Gantry) -> Vec<Stored> {
-    let file = gantry.data().join("gantry.db");
-    let read = async {
-        let options = SqliteConnectOptions::new().filename(":memory:");
-        let mut connection = options.connect().await?;
-        sqlx::query("ATTACH $1 AS kb")
-            .bind(file.to_str().unwrap())
-            .execute(&mut connection)
-            .await?;
-        let wanted = "SELECT name, definition, hash, version, gone_at IS NOT NULL AS is_gone \
-             FROM kb.mcp_tools WHERE kind = 'tool' ORDER BY name";
-        sqlx::query(wanted).fetch_all(&mut connection).await
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let rows = runtime.unwrap().block_on(read).unwrap();
-    let stored = rows.iter().map(|row| Stored {
-        name: row.get("name"),
-        definition: serde_json::from_str(row.get("definition")).unwrap(),
-        hash: row.get("hash"),
-        version: row.get("version"),
-        is_gone: row.get("is_gone"),
+    let rows = gantry.asked(
+        "SELECT name, hash, version, CASE WHEN gone_at IS NULL THEN 0 ELSE 1 END, definition \
+         FROM kb.mcp_tools WHERE kind = 'tool' ORDER BY name",
+    );
+    let stored = rows.iter().map(|row| {
+        let columns: Vec<&str> = row.splitn(5, '|').collect();
+        Stored {
+            name: columns[0].to_owned(),
+            hash: columns[1].to_owned(),
+            version: columns[2].parse().unwrap(),
+            is_gone: columns[3] == "1",
+            definition: serde_json::from_str(columns[4]).unwrap(),
+        }
     });
     stored.collect()
 }
@@ -195,10 +184,20 @@ fn the_tools_of_a_registered_server_are_kept_in_versions_over_streamable_http() 
 }
 
 #[test]
+fn the_tools_of_a_registered_server_are_kept_in_versions_over_streamable_http_on_postgresql() {
+    on_postgresql(the_tools_of_a_registered_server_are_kept_in_versions_over_streamable_http);
+}
+
+#[test]
 fn the_tools_of_a_registered_server_are_kept_in_versions_over_sse() {
     // row 3.1
     let now = Arc::new(Mutex::new(Now::Offers(sums(10))));
     let current = Arc::clone(&now);
     let far = SsePeer::with(move |seen| answer(&current, seen));
     follow("sse", "/sse", &far.peer, &now);
+}
+
+#[test]
+fn the_tools_of_a_registered_server_are_kept_in_versions_over_sse_on_postgresql() {
+    on_postgresql(the_tools_of_a_registered_server_are_kept_in_versions_over_sse);
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::peer::{Peer, Reply, Seen, legacy, modern};
 use super::sse_peer::SsePeer;
 use super::{FAR, SECOND, code, echo, entry, gateway, listed, with};
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, on_postgresql};
 
 /// How a server of one era answers.
 type Answers = fn(&Seen) -> Reply;
@@ -245,6 +245,11 @@ fn a_tool_has_its_own_time_and_may_be_repeated_if_it_is_idempotent() {
 }
 
 #[test]
+fn a_tool_has_its_own_time_and_may_be_repeated_if_it_is_idempotent_on_postgresql() {
+    on_postgresql(a_tool_has_its_own_time_and_may_be_repeated_if_it_is_idempotent);
+}
+
+#[test]
 fn one_servers_fault_does_not_touch_its_namesake() {
     // row 3.6
     let good = Peer::start(modern);
@@ -265,6 +270,11 @@ fn one_servers_fault_does_not_touch_its_namesake() {
     gantry.wait_state("bad", "disconnected", LONG);
     assert_eq!(gantry.status("good")["state"], "ready");
     assert_eq!(call("good__echo")["result"]["content"][0]["text"], "x");
+}
+
+#[test]
+fn one_servers_fault_does_not_touch_its_namesake_on_postgresql() {
+    on_postgresql(one_servers_fault_does_not_touch_its_namesake);
 }
 
 #[test]

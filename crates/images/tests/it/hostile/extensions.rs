@@ -100,12 +100,12 @@ pub(super) fn cases(canary: &Path) -> Vec<Case> {
         case(
             "a PAX header at the end",
             archive(&[plain(), pax(&[("path", b"b")])]),
-            Refused("no entry after"),
+            Refused("without an entry after"),
         ),
         case(
             "a long name at the end",
             archive(&[plain(), long(b'L', "b")]),
-            Refused("no entry after"),
+            Refused("without an entry after"),
         ),
         huge(b'x'),
         huge(b'L'),

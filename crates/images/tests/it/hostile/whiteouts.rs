@@ -12,22 +12,22 @@ pub(super) fn cases(canary: &Path) -> Vec<Case> {
         case(
             "a whiteout of nothing",
             layer(&[file(".wh.", "")]),
-            Refused("whiteout of nothing"),
+            Refused("whiteout of an empty"),
         ),
         case(
             "a whiteout of the folder itself",
             layer(&[file("a/.wh..", "")]),
-            Refused("whiteout of nothing"),
+            Refused("whiteout of an empty"),
         ),
         case(
             "a whiteout of the folder above",
             layer(&[file(".wh...", "")]),
-            Refused("whiteout of nothing"),
+            Refused("whiteout of an empty"),
         ),
         case(
             "a mark of an old file system",
             layer(&[file(".wh..wh.plnk", "")]),
-            Refused("whiteout of nothing"),
+            Refused("whiteout of an empty"),
         ),
         case(
             "a path through a whiteout",

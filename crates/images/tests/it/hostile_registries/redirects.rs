@@ -72,11 +72,11 @@ async fn redirects_that_end_nowhere_are_given_up() {
             "a name or a password",
             "https://ann:secret@example.com/x",
         ),
-        given_up("to no URL", "does not say where to", "https://:::/"),
+        given_up("to no URL", "names no target", "https://:::/"),
         Case::new(
             "without a place",
             "image.registry",
-            "does not say where to",
+            "names no target",
             |request, stream| is_manifest(request).then(|| reply(stream, 302, &[], b"")),
         ),
     ])

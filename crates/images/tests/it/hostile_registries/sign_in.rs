@@ -56,12 +56,12 @@ async fn realms_that_lead_astray_see_nothing() {
         ),
         refused(
             "of another domain",
-            "is not shown the credentials",
+            "credentials are not sent",
             "https://auth.example.com/token",
         ),
         refused(
             "of another loopback",
-            "is not shown the credentials",
+            "credentials are not sent",
             "http://localhost:1/token",
         ),
         refused(
@@ -98,7 +98,7 @@ async fn realms_that_lead_astray_see_nothing() {
         Case::new(
             "a password that nobody gave",
             "image.unauthorized",
-            "a name and a password",
+            "a user name and a password",
             |_, stream| {
                 Some(reply(
                     stream,

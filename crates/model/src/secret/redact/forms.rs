@@ -12,16 +12,16 @@ use zeroize::Zeroize;
 
 use crate::hex::hex;
 
-/// Shorter lines of a value of many lines are not looked for by themselves.
+/// Shorter lines of a multi-line value are not searched separately.
 const SHORTEST_LINE: usize = 16;
 
 /// One form of one value.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Form {
     pub(super) text: String,
-    /// Whether the letter before it has bits of the value, too.
+    /// Whether the character before it contains bits of the value, too.
     before: bool,
-    /// Whether the letter behind it has.
+    /// Whether the character after it does.
     after: bool,
 }
 
@@ -34,7 +34,7 @@ impl Form {
         }
     }
 
-    /// Returns where the form is, if it begins here.
+    /// Returns the range of the form, if it begins here.
     pub(super) fn at(&self, text: &[u8], start: usize) -> Option<Range<usize>> {
         let rest = text.get(start..)?;
         if !rest.starts_with(self.text.as_bytes()) {
@@ -47,7 +47,7 @@ impl Form {
         Some(start - usize::from(before)..end + usize::from(after))
     }
 
-    /// Returns every place where the form is.
+    /// Returns all matches of the form.
     pub(super) fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let starts = memmem::find_iter(text, self.text.as_bytes());
         starts.filter_map(|start| self.at(text, start)).collect()
@@ -70,7 +70,7 @@ pub(super) fn collect(value: &str, forms: &mut Vec<Form>) {
     for offset in 0..3 {
         let standard = in_base64(value, offset, &STANDARD_NO_PAD);
         if standard.text.contains('/') {
-            // As some writers escape it in JSON.
+            // Escaped as by some JSON writers.
             forms.push(Form {
                 text: standard.text.replace('/', "\\/"),
                 ..standard
@@ -81,14 +81,14 @@ pub(super) fn collect(value: &str, forms: &mut Vec<Form>) {
     }
     let mut texts = vec![hex(value.as_bytes())];
     texts.push(texts[0].to_uppercase());
-    // By RFC 3986, with capitals and without; as browsers encode a component, and a form.
+    // By RFC 3986, in upper and lower case; and as browsers encode a component and a form.
     texts.push(url_encoded(value, "-._~", b"0123456789ABCDEF"));
     texts.push(url_encoded(value, "-._~", b"0123456789abcdef"));
     texts.push(url_encoded(value, "-._~!'()*", b"0123456789ABCDEF"));
     texts.push(url_encoded(value, "-._*", b"0123456789ABCDEF").replace("%20", "+"));
     texts.extend(json_escaped(value));
     if value.contains('\n') {
-        // Logs are read by the line, and so is a key file that someone prints.
+        // Logs are read line by line, and so is a printed key file.
         let lines = value.lines().map(str::trim);
         let telling =
             lines.filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("-----"));
@@ -97,7 +97,7 @@ pub(super) fn collect(value: &str, forms: &mut Vec<Form>) {
     forms.extend(texts.into_iter().map(Form::new));
 }
 
-/// Returns the letters of base64 that the value alone decides, behind `offset` bytes of the same three.
+/// Returns the base64 characters that depend on the value alone, at one of three byte offsets.
 fn in_base64(value: &str, offset: usize, alphabet: &GeneralPurpose) -> Form {
     let bytes = [&[0; 2][..offset], value.as_bytes()].concat();
     let letters = alphabet.encode(&bytes);
@@ -123,7 +123,7 @@ fn url_encoded(value: &str, unreserved: &str, digits: &[u8; 16]) -> String {
     text
 }
 
-/// Returns the value as different writers put it into a JSON string.
+/// Returns the value as different writers escape it in a JSON string.
 fn json_escaped(value: &str) -> impl IntoIterator<Item = String> {
     let inside = |text: &str| {
         let quoted = serde_json::to_string(text).expect("a string is always JSON");
@@ -145,7 +145,7 @@ fn json_escaped(value: &str) -> impl IntoIterator<Item = String> {
         .replace('>', "\\u003e")
         .replace('&', "\\u0026");
     let slashes = plain.replace('/', "\\/");
-    // JSON inside a JSON string, as tools like to answer.
+    // JSON inside a JSON string, as many tools return it.
     let twice = inside(&plain);
     let ascii_twice = inside(&ascii);
     [plain, ascii, safe_for_html, slashes, twice, ascii_twice]

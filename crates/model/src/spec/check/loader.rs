@@ -1,9 +1,9 @@
-//! Which variables make a program load or run other code than its own. fault G4
+//! Which variables make a program load or run foreign code. fault G4
 //!
-//! Preloaded libraries, search paths of interpreters, options that name a file or a command, settings of
-//! package managers that say where code comes from. Entry point: [`loads_code`].
+//! Preloaded libraries, search paths of interpreters, options that name a file or a command,
+//! settings of package managers that determine where code comes from. Entry point: [`loads_code`].
 
-/// Variables by their whole names.
+/// Variables by their full names.
 const NAMES: [&str; 88] = [
     // Shells.
     "BASH_ENV",
@@ -102,7 +102,7 @@ const NAMES: [&str; 88] = [
     "VISUAL",
 ];
 
-/// The beginnings of the names of whole families of such variables.
+/// Name prefixes of whole families of such variables.
 const FAMILIES: [&str; 18] = [
     "BASH_FUNC_",
     "CORECLR_",
@@ -124,10 +124,11 @@ const FAMILIES: [&str; 18] = [
     "RUSTFLAGS",
 ];
 
-/// Families whose programs do not look at the case of the name.
+/// Families whose programs ignore the case of the name.
 const FAMILIES_IN_ANY_CASE: [&str; 4] = ["NPM_CONFIG_", "PNPM_CONFIG_", "YARN_", "BUN_CONFIG_"];
 
-/// Families of which only what says where code comes from counts; the rest of the name is in any case.
+/// Families in which only variables about the origin of code count; the rest of the name is
+/// case-insensitive.
 const INSTALLERS: [&str; 3] = ["PIP_", "PIPX_", "UV_"];
 
 /// The parts of such names.
@@ -151,7 +152,7 @@ const ORIGINS: [&str; 17] = [
     "PROXY",
 ];
 
-/// Tells whether a variable makes programs load or run other code.
+/// Returns whether a variable makes programs load or run foreign code.
 pub(super) fn loads_code(variable: &str) -> bool {
     let loud = variable.to_ascii_uppercase();
     NAMES.contains(&variable)

@@ -1,10 +1,10 @@
-//! Whether a command runs a script that stands among its arguments: a shell with `-c` in any of its
-//! spellings, the same behind `env`, `uv run` and others that run a program, or a program that hands a
-//! string to a shell. fault G3
+//! Whether a command runs a script that is among its arguments: a shell with `-c` in any of its
+//! spellings, the same after `env`, `uv run` and other wrappers, or a program that passes a string
+//! to a shell. fault G3
 //!
-//! Pure and conservative: behind a wrapper or launcher a shell is looked for at every word, so that no
-//! option, known or not, hides it. Programs with common names (`watch`, `cmd`, `script`) are judged only
-//! where a program can stand. Entry point: [`script_shell`].
+//! Pure and conservative: after a wrapper or launcher every word is checked for a shell, so that no
+//! option, known or not, hides it. Programs with common names (`watch`, `cmd`, `script`) are
+//! checked only where a program is expected. Entry point: [`script_shell`].
 
 mod wrappers;
 
@@ -16,7 +16,7 @@ const SHELLS: [&str; 24] = [
     "loksh", "pdksh", "yash", "posh", "osh", "ysh", "fish", "csh", "tcsh", "nu", "elvish", "xonsh",
 ];
 
-/// Long options of shells that stand alone; any other may be followed by its value.
+/// Long options of shells without a value; any other may be followed by its value.
 const ALONE: [&str; 16] = [
     "login",
     "norc",
@@ -44,14 +44,14 @@ pub(super) fn script_shell<'w>(command: &'w str, args: &'w [String]) -> Option<&
     scan(&words).map(|index| words[index])
 }
 
-/// Returns which word is the program that runs a script.
+/// Returns the index of the program that runs a script.
 fn scan(words: &[&str]) -> Option<usize> {
-    // Behind a wrapper a shell is looked for at every word, whatever the wrapper's options are.
+    // After a wrapper every word is checked for a shell, whatever the wrapper's options are.
     let mut is_wrapped = false;
-    // Where a wrapper's program may stand, and other programs than shells are judged.
+    // Where a wrapper's program is expected; there programs other than shells are checked, too.
     let mut slot = Some(Before::default());
     let mut launcher: Option<Launcher> = None;
-    // Whether the slot is that of `uv run` and its like, where a name may be that of a project's script.
+    // Whether this is after `uv run` and the like, where a name may be a script of the project.
     let mut is_launched = false;
     let mut is_env = false;
     let mut is_value = false;
@@ -69,7 +69,7 @@ fn scan(words: &[&str]) -> Option<usize> {
             if is_env && splits_into_script(word, rest) {
                 return Some(0);
             }
-            // `find` has its program behind one of these.
+            // `find` has its program after one of these.
             if is_wrapped && matches!(*word, "-exec" | "-execdir" | "-ok" | "-okdir") {
                 slot = Some(Before::default());
             }
@@ -77,7 +77,7 @@ fn scan(words: &[&str]) -> Option<usize> {
             continue;
         }
         let name = name(word);
-        // A package such as `@a/sh` is no shell.
+        // A package such as `@a/sh` is not a shell.
         let is_looked_at = index == 0 || (is_wrapped && !word.starts_with('@'));
         if is_looked_at && is_shell_with_script(&name, rest) {
             return Some(index);
@@ -94,8 +94,8 @@ fn scan(words: &[&str]) -> Option<usize> {
             slot = Some(Before { operands, ..before });
             continue;
         }
-        // `uv run watch src` runs the project's own `watch`, if it has one; if not, `src` alone is what a
-        // shell gets, and that is no script.
+        // `uv run watch src` runs the project's own `watch`, if there is one; if not, a shell gets
+        // only `src`, which is not a script.
         let is_harmless = is_launched && name == "watch" && !is_script_line(rest);
         if !is_harmless && hands_to_shell(&name, rest) {
             return Some(index);
@@ -108,7 +108,7 @@ fn scan(words: &[&str]) -> Option<usize> {
     None
 }
 
-/// Tells whether the text that `env -S` takes apart makes it run a script.
+/// Returns whether the text that `env -S` splits makes it run a script.
 fn splits_into_script(word: &str, rest: &[&str]) -> bool {
     let attached = match long(word) {
         Some("split-string") => word.split_once('=').map_or("", |(_, text)| text),
@@ -135,7 +135,7 @@ fn splits_into_script(word: &str, rest: &[&str]) -> bool {
     scan(&words).is_some()
 }
 
-/// Tells whether a word sets a variable: `NAME=value`.
+/// Returns whether a word sets a variable: `NAME=value`.
 fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| {
         let mut letters = name.bytes();
@@ -146,7 +146,7 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// Tells a shell whose script is among its arguments.
+/// Returns whether this is a shell whose script is among its arguments.
 fn is_shell_with_script(name: &str, rest: &[&str]) -> bool {
     match name {
         "pwsh" | "powershell" => power_shell(rest),
@@ -154,14 +154,14 @@ fn is_shell_with_script(name: &str, rest: &[&str]) -> bool {
     }
 }
 
-/// Tells whether a program that is no shell hands one of its arguments to a shell.
+/// Returns whether a program other than a shell passes one of its arguments to a shell.
 fn hands_to_shell(name: &str, rest: &[&str]) -> bool {
     match name {
         "cmd" => rest
             .iter()
             .take_while(|word| word.starts_with('/'))
             .any(|word| matches!(word.get(1..2), Some("c" | "C" | "k" | "K" | "r" | "R"))),
-        // They hand the argument of `-c` to a shell, wherever the option stands.
+        // They pass the argument of `-c` to a shell, wherever the option is.
         "su" | "script" | "sg" => rest.iter().any(|word| takes_script(word)),
         // With `-u` it runs a program without a shell.
         "runuser" => {
@@ -169,7 +169,7 @@ fn hands_to_shell(name: &str, rest: &[&str]) -> bool {
             !leading(rest, "ugGsw").iter().any(is_user)
                 && rest.iter().any(|word| takes_script(word))
         }
-        // Its own `-c` stands right behind the file.
+        // Its own `-c` follows the file.
         "flock" => {
             let mut words = rest.iter().enumerate();
             let is_plain = |index: usize| {
@@ -183,15 +183,15 @@ fn hands_to_shell(name: &str, rest: &[&str]) -> bool {
         "nix-shell" => rest
             .iter()
             .any(|word| matches!(long(word), Some("run" | "command"))),
-        // It hands all its words to a shell, unless it is told not to.
+        // It passes all its words to a shell, unless an option forbids it.
         "watch" => {
             let is_told = |word: &&str| long(word) == Some("exec") || has_letter(word, &['x']);
             let mut options = rest.iter().take_while(|word| word.starts_with('-'));
             !rest.is_empty() && !options.any(is_told)
         }
-        // It hands each line that it makes of its words, or reads, to a shell.
+        // It passes each line that it builds from its words, or reads, to a shell.
         "parallel" => !matches!(rest, ["--version" | "--help"]),
-        // What follows `--` are the arguments of a shell.
+        // The words after `--` are the arguments of a shell.
         "capsh" => {
             let mut words = rest.iter().skip_while(|word| **word != "--").skip(1);
             words.any(|word| has_letter(word, &['c']))
@@ -211,13 +211,13 @@ fn hands_to_shell(name: &str, rest: &[&str]) -> bool {
             }
             Some(_) | None => false,
         },
-        // `bun exec` takes a script and no program.
+        // `bun exec` takes a script instead of a program.
         "bun" => rest.iter().find(|word| !word.starts_with('-')) == Some(&"exec"),
         _ => false,
     }
 }
 
-/// Tells whether words that a shell gets as one line are more than a program and its arguments.
+/// Returns whether words that a shell gets as one line are more than a program and its arguments.
 fn is_script_line(words: &[&str]) -> bool {
     const SYNTAX: &[char] = &[
         ';', '&', '|', '<', '>', '(', ')', '{', '}', '[', ']', '$', '`', '\\', '"', '\'', '*', '?',
@@ -231,13 +231,13 @@ fn is_script_line(words: &[&str]) -> bool {
             .any(|index| is_shell_with_script(&name(parts[index]), &parts[index + 1..]))
 }
 
-/// Tells the option whose value `su` and its like hand to a shell.
+/// Returns whether this is the option whose value `su` and the like pass to a shell.
 fn takes_script(word: &str) -> bool {
     matches!(long(word), Some("command" | "session-command")) || has_letter(word, &['c'])
 }
 
-/// Tells whether `ssh` runs a script: with a shell of the other machine, whose line is all its words, or
-/// with one of this machine, for an option that names a command.
+/// Returns whether `ssh` runs a script: with a shell of the remote machine, which gets all its
+/// words, or with a local one, by an option that names a command.
 fn secure_shell(words: &[&str]) -> bool {
     let is_command = |word: &&str| {
         let word = word.strip_prefix("-o").unwrap_or(word).trim_start();
@@ -256,7 +256,7 @@ fn secure_shell(words: &[&str]) -> bool {
     (0..parts.len()).any(|index| is_shell_with_script(&name(parts[index]), &parts[index + 1..]))
 }
 
-/// Tells the subcommands that decide what the options of `npm` and `pnpm` mean.
+/// Returns whether this subcommand determines the meaning of the options of `npm` and `pnpm`.
 fn is_npm_command(word: &str) -> bool {
     matches!(
         word,
@@ -264,8 +264,8 @@ fn is_npm_command(word: &str) -> bool {
     )
 }
 
-/// Tells whether the options of a shell name a script; after the first word that is none, everything is
-/// the script file's own.
+/// Returns whether the options of a shell name a script; after the first plain word, everything
+/// belongs to the script file.
 fn shell(name: &str, words: &[&str]) -> bool {
     let letters: &[char] = match name {
         "fish" => &['c', 'C'],
@@ -287,7 +287,7 @@ fn shell(name: &str, words: &[&str]) -> bool {
         if !is_option(word) {
             return false;
         }
-        // `+c` is a script as well: shells look at the letter alone.
+        // `+c` is a script as well: shells check the letter only.
         if word[1..].contains(letters) {
             return true;
         }
@@ -302,11 +302,11 @@ fn shell(name: &str, words: &[&str]) -> bool {
     false
 }
 
-/// The same for PowerShell, whose options may be cut short and are written in any case.
+/// The same for PowerShell, whose options may be abbreviated and are case-insensitive.
 fn power_shell(words: &[&str]) -> bool {
     for (index, word) in words.iter().enumerate() {
         let Some(option) = word.strip_prefix(['-', '/']) else {
-            // A word that no option stands before is a file.
+            // A word without a preceding option is a file.
             if index == 0 {
                 return false;
             }
@@ -327,7 +327,7 @@ fn power_shell(words: &[&str]) -> bool {
     false
 }
 
-/// Tells whether a runner of packages is given a line for a shell: `npx -c`.
+/// Returns whether a package runner gets a line for a shell: `npx -c`.
 fn calls(words: &[&str]) -> bool {
     leading(words, "pw").iter().any(|word| is_call(word))
 }
@@ -369,18 +369,18 @@ fn long(word: &str) -> Option<&str> {
     Some(option.split('=').next().unwrap_or(option))
 }
 
-/// Tells whether a cluster of short options has one of these letters.
+/// Returns whether a cluster of short options contains one of these letters.
 fn has_letter(word: &str, letters: &[char]) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word[1..].contains(letters)
 }
 
-/// Returns a program's plain name: no folder, no `.exe`, no version, in small letters.
+/// Returns a program's plain name: no folder, no `.exe`, no version, in lower case.
 fn name(path: &str) -> String {
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let small = file.to_ascii_lowercase();
     let small = small.strip_suffix(".exe").unwrap_or(&small);
     let small = small.strip_suffix("-preview").unwrap_or(small);
-    // `-bash` is how a login shell is called.
+    // `-bash` is the name of a login shell.
     let small = small.strip_prefix('-').unwrap_or(small);
     let plain = small.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     let plain = plain.strip_suffix('-').unwrap_or(plain);

@@ -1,5 +1,5 @@
-//! What the types cannot say of hosting: references, users, paths and ports in their forms, and what
-//! excludes each other.
+//! Checks of hosting settings that types cannot express: the forms of references, users, paths and
+//! ports, and exclusions.
 
 use std::path::{Component, Path};
 
@@ -11,52 +11,52 @@ use crate::spec::process::{ProcessLaunch, Profile};
 const MOST_VOLUMES: usize = 16;
 /// The most destinations that one server can be given.
 const MOST_RULES: usize = 256;
-/// Paths inside that are the isolation's own.
+/// Paths inside that the isolation itself uses.
 const OWN_PATHS: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// What is wrong with the hosting of a server.
+/// An invalid hosting setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostingError {
-    /// The reference of the image has another form.
+    /// The image reference is malformed.
     #[error("`image` is `{image}`, which is no image reference: {why}")]
     Image {
-        /// The reference, escaped and cut.
+        /// The reference, escaped and truncated.
         image: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The user has another form.
+    /// The user is malformed.
     #[error("`user` is `{user}`, allowed is `name`, `uid` or `uid:gid`")]
     User {
-        /// The user, escaped and cut.
+        /// The user, escaped and truncated.
         user: String,
     },
-    /// The working folder inside an image is no absolute path.
+    /// The working folder inside an image is not an absolute path.
     #[error("`cwd` is `{path}`: {why}")]
     Folder {
-        /// The path, escaped and cut.
+        /// The path, escaped and truncated.
         path: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// A volume that cannot be had. fault C7
+    /// A volume that is not allowed. fault C7
     #[error("volume `{path}` is not allowed: {why}")]
     Volume {
-        /// Which of the list.
+        /// Its index in the list.
         index: usize,
-        /// The path, escaped and cut.
+        /// The path, escaped and truncated.
         path: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Too much of something.
+    /// A list is too long.
     #[error("`{field}` has {given} entries, at most {most} are allowed")]
     TooMany {
-        /// Of what.
+        /// The field.
         field: &'static str,
-        /// How many there are.
+        /// Its number of entries.
         given: usize,
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
     /// A server without stdio needs a port.
@@ -67,25 +67,25 @@ pub enum HostingError {
         "`{field}` is for servers over HTTP, and `stdio_bridge` is `true` or `port` is missing"
     )]
     NotHttp {
-        /// What was set.
+        /// The field.
         field: &'static str,
     },
-    /// The path of the endpoint is none.
+    /// The path of the endpoint is malformed.
     #[error("`http_path` is `{path}`, which is no path of a URL")]
     Path {
-        /// The path, escaped and cut.
+        /// The path, escaped and truncated.
         path: String,
     },
-    /// Something that a command of the profile `local` does not have.
+    /// A setting that is not available in the profile `local`.
     #[error("`{field}` needs `profile` to be `hosted`")]
     NotHosted {
-        /// What was set.
+        /// The field.
         field: &'static str,
     },
-    /// A provider that runs something else.
+    /// A provider for another kind of server.
     #[error("`provider` is `{provider}`, which runs {runs}")]
     Provider {
-        /// Which one.
+        /// The provider.
         provider: &'static str,
         /// What it runs.
         runs: &'static str,
@@ -109,7 +109,7 @@ impl HostingError {
         }
     }
 
-    /// Returns what to write instead, if that can be said.
+    /// Returns what to write instead, if known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Image { .. } => "write for example `ghcr.io/org/server:1.2`",
@@ -159,7 +159,7 @@ pub(in crate::spec) fn check_image(launch: &ImageLaunch) -> Result<(), HostingEr
     check_hosting(&launch.hosting)
 }
 
-/// Checks what a command is given beside itself.
+/// Checks the hosting settings of a command.
 pub(in crate::spec) fn check_process(launch: &ProcessLaunch) -> Result<(), HostingError> {
     let hosting = &launch.hosting;
     if launch.profile == Profile::Local {
@@ -262,7 +262,7 @@ fn check_volume(path: &Path, others: &[std::path::PathBuf]) -> Result<(), &'stat
     }
 }
 
-/// Checks a path inside: absolute, in normal form, no longer than the kernel takes.
+/// Checks a path inside: absolute, normalized, not longer than the kernel allows.
 fn check_inside(path: &Path) -> Result<(), &'static str> {
     let text = path.to_string_lossy();
     if !path.is_absolute() {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name of a host.
+/// The maximum length of a host name.
 const LONGEST: usize = 253;
 
 /// A host and a port. Invariant: the host is a lower-case name, one with a leading `*.`, or an address.
@@ -17,11 +17,11 @@ pub struct EgressRule {
     port: u16,
 }
 
-/// Why a text is no destination.
+/// Why a text is not a destination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not `host:port`: {why}")]
 pub struct EgressRuleError {
-    /// The text, escaped and cut.
+    /// The text, escaped and truncated.
     pub text: String,
     /// What is wrong with it.
     pub why: &'static str,
@@ -38,12 +38,13 @@ impl EgressRule {
         self.port
     }
 
-    /// Returns the address, if the host is one: it may be private, because it is named.
+    /// Returns the address, if the host is one. It may be private, because it is named explicitly.
     pub fn address(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// Tells whether a destination is meant by this rule. `*.example.com` means every name below it.
+    /// Returns whether a destination matches this rule. `*.example.com` matches every name below
+    /// it.
     pub fn matches(&self, host: &str, port: u16) -> bool {
         if port != self.port {
             return false;
@@ -103,7 +104,7 @@ impl FromStr for EgressRule {
         if host.len() > LONGEST || !name.split('.').all(is_label) {
             return Err(refused("the host is no name and no address"));
         }
-        // `0x7f.1` and `127.1` are addresses to some resolvers and names to others.
+        // Some resolvers read `0x7f.1` and `127.1` as addresses, others as names.
         let is_number = |label: &str| {
             label.bytes().all(|byte| byte.is_ascii_digit()) || label.starts_with("0x")
         };

@@ -1,52 +1,52 @@
-//! One rule for processes and images: no path that a hosted server may write to contains, or lies in,
-//! what would let it out: the data folder, a configuration file, a home, `/`.
+//! The rule for writable paths of hosted commands and images: none may contain, or be inside, the
+//! data folder, a configuration file, a home, or be `/`.
 //!
-//! Pure: paths are compared as they are, so whoever asks resolves symbolic links first. Entry point:
+//! Pure: paths are compared as text, so the caller resolves symbolic links first. Entry point:
 //! [`Guarded::check`].
 
 use std::path::{Component, Path, PathBuf};
 
-/// What no hosted server may be given write access to.
+/// The paths that no hosted server may write to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guarded {
     paths: Vec<(PathBuf, GuardedPath)>,
 }
 
-/// What a guarded path is.
+/// The kind of a guarded path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardedPath {
-    /// Where the gateway keeps its keys, journal and store.
+    /// The folder of the gateway's keys, journal and store.
     DataFolder,
-    /// A file that says what is run, and how.
+    /// A file that determines what is run, and how.
     ConfigurationFile,
-    /// A person's home.
+    /// A user's home.
     Home,
     /// The root of the file system.
     Root,
 }
 
-/// Why a path cannot be given to a hosted server.
+/// Why a hosted server must not write to a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WritableError {
-    /// It is, contains or lies in something guarded.
+    /// It is, contains or is inside a guarded path.
     #[error("`{path}` {relation} {what} `{guarded}`")]
     Overlaps {
         /// The path as given.
         path: String,
         /// `is`, `contains`, `lies in`.
         relation: &'static str,
-        /// What it meets, in words.
+        /// A description of the guarded path.
         what: &'static str,
-        /// Where that is.
+        /// The guarded path.
         guarded: String,
     },
-    /// It does not begin at the root.
+    /// It is not absolute.
     #[error("`{0}` is no absolute path")]
     Relative(String),
 }
 
 impl GuardedPath {
-    /// Returns what it is, in words.
+    /// Returns its description.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::DataFolder => "the data folder",

@@ -1,7 +1,7 @@
 //! The form of an image's reference: `[registry[:port]/]repository[:tag][@sha256:…]`.
 //!
-//! Checked as text, before anything is asked of a registry; what a short name stands for is decided by
-//! whoever pulls it. Entry point: [`check_reference`].
+//! Checked as text, before any request to a registry; the puller resolves short names. Entry point:
+//! [`check_reference`].
 
 /// The longest reference that is taken.
 const LONGEST: usize = 512;
@@ -51,7 +51,7 @@ pub(in crate::spec) fn check_reference(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Tells whether the first component is a registry rather than part of a repository.
+/// Returns whether the first component is a registry rather than part of a repository.
 fn is_host(first: &str) -> bool {
     first.contains(['.', ':', '[']) || first == "localhost"
 }

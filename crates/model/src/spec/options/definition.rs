@@ -1,5 +1,5 @@
-//! What the definition of an option consists of, and what is derived from it: its value in a spec, its
-//! default, the document of all options.
+//! The definition of an option, and what is derived from it: its value in a spec, its default, the
+//! document of all options.
 
 use serde_json::{Map, Value as Json};
 
@@ -8,17 +8,17 @@ use crate::spec::{ImageLaunch, Launch, RemoteLaunch, ServerSpec, Start, size};
 
 /// One option of a server.
 pub struct ServerOption {
-    /// Its name, in files and over REST alike; dots stand for tables.
+    /// Its name, in files and over REST; dots separate tables.
     pub name: &'static str,
-    /// What may be written.
+    /// The type and range of its value.
     pub kind: Kind,
-    /// What it means, in Markdown.
+    /// Its description, in Markdown.
     pub doc: &'static str,
-    /// How other clients write it; taken without a word.
+    /// Names that other clients use; accepted silently.
     pub spellings: &'static [&'static str],
-    /// What it was called before; taken with a warning.
+    /// Former names; accepted with a warning.
     pub old_names: &'static [&'static str],
-    /// What holds where there is no value, if that is worth saying.
+    /// What applies without a value, if that is worth mentioning.
     pub absent: Option<&'static str>,
     field: for<'s> fn(&'s mut ServerSpec) -> Option<Field<'s>>,
 }
@@ -32,9 +32,9 @@ pub enum Drivers {
     Process,
     /// Those that are images.
     Image,
-    /// Those that are started here, commands and images.
+    /// Commands and images that are started here.
     Here,
-    /// Those at a URL.
+    /// Remote servers.
     Remote,
 }
 
@@ -72,18 +72,18 @@ impl ServerOption {
         self
     }
 
-    /// Returns every name that is understood: the name itself, then spellings, then old names.
+    /// Returns every accepted name: the name itself, then spellings, then old names.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         let others = self.spellings.iter().chain(self.old_names).copied();
         std::iter::once(self.name).chain(others)
     }
 
-    /// Returns the value in a spec, `null` if there is none; nothing if it does not apply to it.
+    /// Returns the value in a spec, `null` if there is none; `None` if the option does not apply.
     pub fn get(&self, spec: &mut ServerSpec) -> Option<Json> {
         (self.field)(spec).map(|field| field.get())
     }
 
-    /// Puts a value into a spec that it applies to.
+    /// Sets a value in a spec to which the option applies.
     pub fn set(&self, spec: &mut ServerSpec, value: Json) -> Result<(), serde_json::Error> {
         match (self.field)(spec) {
             Some(field) => field.set(value),
@@ -103,7 +103,7 @@ impl ServerOption {
         }
     }
 
-    /// Shows a value in one line; nothing for one that is not worth saying.
+    /// Formats a value in one line; `None` if it is not worth showing.
     pub fn shown(&self, value: &Json) -> Option<String> {
         let text = |value: &Json| {
             value
@@ -124,7 +124,7 @@ impl ServerOption {
         }
     }
 
-    /// Returns what holds where a file says nothing, in Markdown.
+    /// Returns the default in Markdown.
     pub fn default_shown(&self) -> String {
         let values = samples().map(|mut spec| {
             let value = self.get(&mut spec)?;
@@ -134,7 +134,7 @@ impl ServerOption {
             Some(if is_word { word } else { format!("`{word}`") })
         });
         let [local, hosted, far, image] = values;
-        // What is said of hosted servers is said of images, too.
+        // Defaults of hosted servers also apply to images.
         let image = image.filter(|image| Some(image) != hosted.as_ref());
         let kinds = [
             ("", local),
@@ -164,7 +164,7 @@ impl ServerOption {
     }
 }
 
-/// Returns a local, a hosted and a remote server and an image with every default of a file.
+/// Returns a local, a hosted and a remote server and an image with all defaults.
 pub(super) fn samples() -> [ServerSpec; 4] {
     let process = |profile: &str| {
         let launch = serde_json::json!({"command": "", "profile": profile});
@@ -185,13 +185,13 @@ pub(super) fn samples() -> [ServerSpec; 4] {
     })
 }
 
-/// Returns the option of a name, whatever it is called.
+/// Returns the option with any of its names.
 pub fn named(name: &str) -> Option<&'static ServerOption> {
     options().find(|option| option.names().any(|known| known == name))
 }
 
-/// Returns every option that has a value in a spec, as a document in the form that files and REST
-/// have. Secrets included.
+/// Returns every option with a value in a spec, as a document in the form of files and REST.
+/// Includes secrets.
 pub fn document(spec: &ServerSpec) -> Map<String, Json> {
     let mut copy = spec.clone();
     let mut document = Map::new();
@@ -203,7 +203,7 @@ pub fn document(spec: &ServerSpec) -> Map<String, Json> {
     document
 }
 
-/// Puts a value at a dotted path of a document.
+/// Sets a value at a dotted path of a document.
 pub fn put(document: &mut Map<String, Json>, path: &str, value: Json) {
     match path.split_once('.') {
         None => {

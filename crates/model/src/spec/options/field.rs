@@ -1,4 +1,4 @@
-//! Where an option is stored in a spec, whatever its type: read and written as JSON, durations as
+//! The field of an option in a spec, whatever its type: read and written as JSON, durations as
 //! text.
 
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::spec::period;
 
 /// A field of a spec.
 pub enum Field<'s> {
-    /// A time.
+    /// A duration.
     Period(&'s mut Duration),
-    /// A time, or none.
+    /// An optional duration.
     MaybePeriod(&'s mut Option<Duration>),
-    /// Times.
+    /// Durations.
     Periods(&'s mut Vec<Duration>),
-    /// Anything that has a stored form of its own.
+    /// Any type with its own stored form.
     Plain(&'s mut dyn Plain),
-    /// A value that follows from the kind of server.
+    /// A value that is fixed for the kind of server.
     Fixed(&'static str),
 }
 
@@ -35,7 +35,7 @@ impl Field<'_> {
         }
     }
 
-    /// Takes a value.
+    /// Sets a value.
     pub(super) fn set(self, value: Json) -> Result<(), serde_json::Error> {
         match self {
             Self::Period(time) => *time = period::deserialize(value)?,
@@ -52,7 +52,7 @@ impl Field<'_> {
 pub trait Plain {
     /// Returns the stored form.
     fn get(&self) -> Json;
-    /// Takes a stored form.
+    /// Sets the value from its stored form.
     fn set(&mut self, value: Json) -> Result<(), serde_json::Error>;
 }
 

@@ -6,46 +6,46 @@ use serde_json::Value as Json;
 
 use crate::spec::{period, size};
 
-/// The longest time that an option can have.
+/// The maximum duration of an option.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What may be written for an option.
+/// The type of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// `true` or `false`.
     Flag,
-    /// A text as it is.
+    /// A literal text.
     Text,
-    /// A text whose variables are filled in files.
+    /// A text whose variables are expanded in files.
     Template,
     /// The same, never shown.
     Secret,
     /// A list of texts.
     Texts,
-    /// A list of texts whose variables are filled in files.
+    /// A list of texts whose variables are expanded in files.
     Templates,
-    /// Named texts whose variables are filled in files; only the names are shown.
+    /// Named texts whose variables are expanded in files; only the names are shown.
     Pairs,
-    /// One of a few words, or a list of texts.
+    /// One of a few keywords, or a list of texts.
     WordOrTexts(&'static [&'static str]),
-    /// One of a few words.
+    /// One of a few keywords.
     Choice(&'static [&'static str]),
-    /// A whole number within a range.
+    /// An integer within a range.
     Whole(u64, u64),
     /// A number of processor cores within a range.
     Cores(f64, f64),
     /// A size in bytes within a range.
     Size(u64, u64),
-    /// A time, at least this long and at most a day.
+    /// A duration, at least this long and at most a day.
     Period(Duration),
-    /// A list of times.
+    /// A list of durations.
     Periods,
     /// Settings of single tools, by name.
     Tools,
 }
 
 impl Kind {
-    /// Tells whether a value is within the range.
+    /// Returns whether a value is within the range.
     pub fn allows(self, value: &Json) -> bool {
         let time = |value: &Json, least: Duration| {
             let time = value.as_str().and_then(period::parse);
@@ -78,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// Returns the range in words.
+    /// Describes the range.
     pub fn allowed(self) -> String {
         match self {
             Self::Whole(least, most) => format!("{} to {}", grouped(least), grouped(most)),

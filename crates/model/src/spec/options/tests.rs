@@ -19,7 +19,9 @@ fn sample(kind: Kind) -> Json {
         Kind::Size(least, _) => json!(least),
         Kind::Period(_) => json!("77s"),
         Kind::Periods => json!(["77s"]),
-        Kind::Tools => json!({"search": {"timeout": "5s", "idempotent": true}}),
+        Kind::Tools => {
+            json!({"search": {"timeout": "5s", "idempotent": true, "output_check": "off"}})
+        }
     }
 }
 

@@ -14,7 +14,7 @@ fn without_a_root_of_its_own_nothing_runs() {
         let owner = Owner::denied(rights, "image", denied);
         let refused = owner.promise("refused");
         assert!(
-            refused.starts_with("this host cannot give a server a root of its own: "),
+            refused.starts_with("this host does not support a separate root: "),
             "{refused}"
         );
         assert!(refused.contains(why), "{refused}");

@@ -319,7 +319,7 @@ async fn as_many_layers_as_images_have_are_put_together() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "0 layers make no root: expected 1 to 500"
+        "an image with 0 layers cannot be mounted: expected 1 to 500"
     );
 }
 

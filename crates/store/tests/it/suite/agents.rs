@@ -1,8 +1,9 @@
 //! Agents with their grants and tool filters.
 
 use gantry_model::caller::{KeyKind, UserTrust};
-use gantry_model::id::KeyId;
-use gantry_store::{AgentRow, AgentTools, GrantRow, KeyRow, Principal, StoreError};
+use gantry_model::grant::{Effect, Principal};
+use gantry_model::id::{GrantId, KeyId};
+use gantry_store::{AgentRow, AgentTools, GrantRow, KeyRow, StoreError};
 
 use crate::harness::{NOON, local, on_each};
 
@@ -16,17 +17,27 @@ fn agent(name: &str, include: &[&str]) -> AgentRow {
             exclude: vec!["*:delete_*".into()],
         },
         users: (name == "one").into(),
+        limits: serde_json::from_str(r#"{"calls_per_hour":9}"#).unwrap(),
         created_ms: NOON,
     }
 }
 
 fn grant(principal: Principal, server: &str) -> GrantRow {
+    let text = format!("{principal} {server}");
+    let number = text.bytes().fold(1_u128, |number, byte| {
+        number.wrapping_mul(31).wrapping_add(u128::from(byte))
+    });
     GrantRow {
         project: local(),
         principal,
         server: server.into(),
         item: "*".into(),
         alias: None,
+        id: GrantId::from_random(number),
+        effect: Effect::Allow,
+        conditions: None,
+        created_ms: NOON,
+        last_used_ms: None,
     }
 }
 
@@ -88,10 +99,13 @@ async fn an_agent_is_kept_changed_and_removed_with_all_that_is_its_own() {
             created_ms: NOON,
             revoked_ms: None,
             expires_ms: None,
+            sources: Vec::new(),
+            limits: Default::default(),
+            replaces: None,
         };
         store.put_key(&key).await.unwrap();
         store
-            .put_first(&grant(Principal::Key(key.id), "files"), &[])
+            .put_first(&[grant(Principal::Key(key.id), "key's")], &[])
             .await
             .unwrap();
         assert!(store.remove_agent(&local(), &one.name).await.unwrap());
@@ -116,6 +130,9 @@ async fn an_agent_that_a_key_made_known_has_no_filter() {
             created_ms: NOON,
             revoked_ms: None,
             expires_ms: None,
+            sources: Vec::new(),
+            limits: Default::default(),
+            replaces: None,
         };
         store.put_key(&key).await.unwrap();
         let agents = store.agents(&local()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use gantry_store::{CallFilter, CallRow, CallStatus, JournalPosition, Store};
 
-use crate::harness::{ANYWHERE, NOON, call, on_each, on_each_config, open};
+use crate::harness::{ANYWHERE, NOON, block, call, on_each, on_each_config, open};
 
 async fn found(store: &Store, filter: CallFilter) -> Vec<u64> {
     let rows = store.calls(&filter).await.unwrap();
@@ -187,8 +187,17 @@ async fn calls_left_running_are_settled_at_the_next_start_and_can_still_end() {
         ];
         store.import_calls(&rows, ANYWHERE).await.unwrap();
         let settle = async |store: &Store, ended_ms| {
-            let settled = store.settle_running(CallStatus::Unknown, "gateway.died", ended_ms);
-            settled.await.unwrap()
+            let left = store.left_running(10).await.unwrap();
+            let ended: Vec<_> = left
+                .iter()
+                .map(|call| CallRow {
+                    status: CallStatus::Unknown,
+                    ended_ms: Some(ended_ms),
+                    ..call.row.clone()
+                })
+                .collect();
+            store.import_calls(&ended, ANYWHERE).await.unwrap();
+            ended.len()
         };
         assert_eq!(settle(&store, NOON + 98).await, 0, "they run");
         let other = open(&config, 2).await;
@@ -369,9 +378,23 @@ async fn old_calls_are_dropped_a_few_at_a_time() {
     on_each(|store| async move {
         let rows: Vec<_> = (0..100).map(|n| call(n, CallStatus::Ok)).collect();
         store.import_calls(&rows, ANYWHERE).await.unwrap();
-        assert_eq!(store.drop_calls_before(NOON + 30, 20).await.unwrap(), 20);
-        assert_eq!(store.drop_calls_before(NOON + 30, 20).await.unwrap(), 10);
-        assert_eq!(store.drop_calls_before(NOON + 30, 20).await.unwrap(), 0);
+        let mut after = None;
+        for (number, expected) in [(1, 20), (2, 10), (3, 0)] {
+            let old = store
+                .old_calls("local", after, NOON + 30, 20)
+                .await
+                .unwrap();
+            assert_eq!(old.len(), expected);
+            let ids: Vec<_> = old.iter().map(|call| (call.row.id, call.block)).collect();
+            after = ids.last().map(|(id, _)| *id);
+            let (block, head) = block(&store, number);
+            store.drop_calls(&ids, &block, &head).await.unwrap();
+            assert_eq!(store.chain_head().await.unwrap(), Some(head));
+        }
+        let none = store.old_calls("other", None, NOON + 30, 20).await.unwrap();
+        assert_eq!(none, []);
+        let projects = store.projects_with_calls().await.unwrap();
+        assert_eq!(projects, ["local"]);
         let all = CallFilter {
             limit: 1000,
             ..CallFilter::default()

@@ -1,7 +1,7 @@
 //! Remembered catalogs.
 
 use gantry_model::id::ServerId;
-use gantry_store::{CatalogRow, StoreError};
+use gantry_store::{CatalogPins, CatalogRow, StoreError};
 
 use crate::harness::{local, on_each, server};
 
@@ -37,7 +37,13 @@ async fn versions_count_changes_even_over_an_absence() {
             item("prompt", "read", 0, "p1"),
         ];
         let saved = store
-            .save_catalog(id, "spec-1", r#"{"era":1}"#, &first)
+            .save_catalog(
+                id,
+                "spec-1",
+                r#"{"era":1}"#,
+                &first,
+                &CatalogPins::default(),
+            )
             .await
             .unwrap();
         assert_eq!(versions(&saved), [("read", 1), ("write", 1), ("read", 1)]);
@@ -51,7 +57,7 @@ async fn versions_count_changes_even_over_an_absence() {
 
         let second = [item("tool", "write", 0, "w2")];
         let saved = store
-            .save_catalog(id, "spec-1", "{}", &second)
+            .save_catalog(id, "spec-1", "{}", &second, &CatalogPins::default())
             .await
             .unwrap();
         assert_eq!(versions(&saved), [("write", 2)]);
@@ -62,7 +68,7 @@ async fn versions_count_changes_even_over_an_absence() {
             item("tool", "write", 1, "w2"),
         ];
         let saved = store
-            .save_catalog(id, "spec-2", "{}", &third)
+            .save_catalog(id, "spec-2", "{}", &third, &CatalogPins::default())
             .await
             .unwrap();
         assert_eq!(versions(&saved), [("read", 2), ("write", 2)]);
@@ -79,7 +85,10 @@ async fn of_two_items_with_one_name_the_first_counts() {
         store.put_server(&server(1, "files", "x")).await.unwrap();
         let rows = [item("tool", "read", 0, "a"), item("tool", "read", 1, "b")];
         for _ in 0..2 {
-            let saved = store.save_catalog(id, "f", "{}", &rows).await.unwrap();
+            let saved = store
+                .save_catalog(id, "f", "{}", &rows, &CatalogPins::default())
+                .await
+                .unwrap();
             assert_eq!(
                 (saved.len(), saved[0].hash.as_str(), saved[0].version),
                 (1, "a", 1)
@@ -98,8 +107,14 @@ async fn what_is_long_gone_is_forgotten() {
         let all: Vec<_> = (0..1500)
             .map(|n| item("tool", &format!("t{n:04}"), n, "a"))
             .collect();
-        store.save_catalog(id, "f", "{}", &all).await.unwrap();
-        store.save_catalog(id, "f", "{}", &[]).await.unwrap();
+        store
+            .save_catalog(id, "f", "{}", &all, &CatalogPins::default())
+            .await
+            .unwrap();
+        store
+            .save_catalog(id, "f", "{}", &[], &CatalogPins::default())
+            .await
+            .unwrap();
         let changed: Vec<_> = all
             .iter()
             .map(|row| CatalogRow {
@@ -107,7 +122,10 @@ async fn what_is_long_gone_is_forgotten() {
                 ..row.clone()
             })
             .collect();
-        let saved = store.save_catalog(id, "f", "{}", &changed).await.unwrap();
+        let saved = store
+            .save_catalog(id, "f", "{}", &changed, &CatalogPins::default())
+            .await
+            .unwrap();
         assert_eq!(saved.iter().filter(|row| row.version == 2).count(), 1000);
         assert_eq!(saved.iter().filter(|row| row.version == 1).count(), 500);
     })
@@ -120,10 +138,16 @@ async fn a_catalog_goes_with_its_server() {
     on_each(|store| async move {
         let id = ServerId::from_random(1);
         let rows = [item("tool", "read", 0, "a")];
-        let error = store.save_catalog(id, "f", "{}", &rows).await.unwrap_err();
+        let error = store
+            .save_catalog(id, "f", "{}", &rows, &CatalogPins::default())
+            .await
+            .unwrap_err();
         assert!(matches!(error, StoreError::NotFound { .. }), "{error:?}");
         store.put_server(&server(1, "files", "x")).await.unwrap();
-        store.save_catalog(id, "f", "{}", &rows).await.unwrap();
+        store
+            .save_catalog(id, "f", "{}", &rows, &CatalogPins::default())
+            .await
+            .unwrap();
         store.remove_server(&local(), id).await.unwrap();
         assert_eq!(store.load_catalog(id).await.unwrap(), None);
         store.put_server(&server(1, "files", "x")).await.unwrap();

@@ -1,11 +1,12 @@
 //! Several gateways on one store.
 
 use gantry_model::caller::{KeyKind, UserTrust};
-use gantry_model::id::KeyId;
+use gantry_model::grant::{Effect, Principal};
+use gantry_model::id::{GrantId, KeyId};
 use gantry_model::spec::Source;
 use gantry_store::{
     ActFilter, ActRow, AgentRow, AgentTools, CallFilter, CallStatus, DamageKind, GrantRow,
-    JournalDamage, JournalPosition, JournalRun, KeyRow, Principal, Store, StoreError,
+    JournalDamage, JournalPosition, JournalRun, KeyRow, Store, StoreError,
 };
 
 use crate::harness::{ANYWHERE, NOON, call, local, on_each, on_each_config, open, server};
@@ -140,6 +141,9 @@ async fn every_change_moves_its_revision() {
             created_ms: NOON,
             revoked_ms: None,
             expires_ms: None,
+            sources: Vec::new(),
+            limits: Default::default(),
+            replaces: None,
         };
         store.put_key(&key).await.unwrap();
         moved(&store, true, false, "a key", &mut seen).await;
@@ -151,6 +155,7 @@ async fn every_change_moves_its_revision() {
             label: String::new(),
             tools: AgentTools::default(),
             users: UserTrust::Asserted,
+            limits: Default::default(),
             created_ms: NOON,
         };
         let grant = GrantRow {
@@ -159,6 +164,11 @@ async fn every_change_moves_its_revision() {
             server: "*".into(),
             item: "*".into(),
             alias: None,
+            id: GrantId::from_random(1),
+            effect: Effect::Allow,
+            conditions: None,
+            created_ms: NOON,
+            last_used_ms: None,
         };
         store.replace_agent(&agent, &[grant]).await.unwrap();
         moved(&store, true, false, "an agent and its grants", &mut seen).await;

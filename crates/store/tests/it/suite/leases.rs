@@ -52,7 +52,15 @@ async fn a_registered_server_has_one_holder_and_its_generation_only_grows() {
         assert_eq!(held(take(&a, LONG).await), (of_a, 1));
         assert_eq!(held(take(&b, LONG).await), (of_a, 1), "held by another");
         assert_eq!(held(take(&a, LONG).await), (of_a, 1), "it has it already");
+        let leases = a.leases(&local()).await.unwrap();
+        assert_eq!(a.ends_in(&leases, OVER), None, "its own");
+        assert!(b.ends_in(&leases, OVER).unwrap() > LONG / 2);
         a.renew_leases(OVER).await.unwrap();
+        let ended = a.leases(&local()).await.unwrap();
+        let left = b.ends_in(&ended, OVER).unwrap();
+        assert!(left <= Duration::from_secs(1), "{left:?}");
+        let left = b.ends_in(&ended, LONG).unwrap();
+        assert!(left > LONG / 2, "it came just now: {left:?}");
         // A gateway that came just now waits for as long as a lease lasts.
         assert_eq!(held(take(&b, LONG).await), (of_a, 1));
         assert_eq!(held(take(&b, OVER).await), (of_b, 2), "taken over");

@@ -96,7 +96,13 @@ async fn replacing_changes_the_spec_and_keeps_the_place() {
         renewed.id = ServerId::from_random(2);
         renewed.created_ms = NOON + 3;
         store
-            .save_catalog(changed.id, "f", "{}", &[])
+            .save_catalog(
+                changed.id,
+                "f",
+                "{}",
+                &[],
+                &gantry_store::CatalogPins::default(),
+            )
             .await
             .unwrap();
         store.replace_server(&renewed).await.unwrap();

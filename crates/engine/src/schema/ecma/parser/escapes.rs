@@ -1,4 +1,4 @@
-//! Reads what stands behind a backslash, and classes in brackets.
+//! Parses escapes (after a backslash) and classes in brackets.
 
 use regex_syntax::hir::ClassUnicode;
 
@@ -6,7 +6,7 @@ use super::{Parser, Reference, UNCLOSED};
 use crate::schema::ecma::{Assertion, Node, PatternError, classes};
 
 impl Parser<'_> {
-    /// Reads what stands behind a backslash, outside of a class.
+    /// Parses an escape outside of a class.
     pub(super) fn escape(&mut self) -> Result<Node, PatternError> {
         let assertion = match self.peek() {
             Some('b') => Some(Assertion::Boundary),
@@ -35,7 +35,7 @@ impl Parser<'_> {
         Ok(Node::Set(self.cased(class.into_class())))
     }
 
-    /// Reads what stands behind a backslash and is a character or a set of them.
+    /// Parses an escape that is a character or a set of characters.
     fn escaped(&mut self) -> Result<Item, PatternError> {
         let letter = self
             .next()
@@ -84,7 +84,7 @@ impl Parser<'_> {
                     class
                 }));
             }
-            // Letters and digits mean something in one dialect or another.
+            // An escaped letter or digit has a meaning in some dialect, so it is ambiguous.
             other if other.is_ascii_alphanumeric() => return Err(unsupported()),
             other => other,
         };
@@ -107,7 +107,7 @@ impl Parser<'_> {
         char::from_u32(code)
     }
 
-    /// Reads four digits; two halves of a character make one.
+    /// Parses four hex digits; a surrogate pair makes one character.
     fn unit(&mut self) -> Option<char> {
         let first = self.digits(4)?;
         if !(0xd800..0xdc00).contains(&first) {
@@ -121,7 +121,7 @@ impl Parser<'_> {
         char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)
     }
 
-    /// Reads a class, behind its bracket.
+    /// Parses a class after its opening bracket.
     pub(super) fn class(&mut self) -> Result<Node, PatternError> {
         if self.rest.starts_with("[:") || self.rest.starts_with("^[:") {
             return Err(PatternError::Unsupported("[[:".to_owned()));
@@ -148,7 +148,7 @@ impl Parser<'_> {
                     return Err(PatternError::Syntax("a range in a class is reversed"));
                 }
                 Item::Character(end) => class.union(&classes::set(&[(start, end)])),
-                // A set is no end of a range: all three stand for themselves.
+                // A set cannot be the end of a range: all three stand for themselves.
                 set => {
                     class.union(&classes::single(start));
                     class.union(&classes::single('-'));
@@ -156,7 +156,7 @@ impl Parser<'_> {
                 }
             }
         }
-        // Letter case first: what is not in the set is so in any case.
+        // Fold case before negating: a negated class excludes both cases.
         let class = self.cased(class);
         Ok(Node::Set(if is_negated {
             classes::negated(class)
@@ -175,7 +175,7 @@ impl Parser<'_> {
     }
 }
 
-/// What stands in a class.
+/// An element of a class.
 enum Item {
     Character(char),
     Class(ClassUnicode),

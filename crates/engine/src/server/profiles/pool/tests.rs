@@ -11,10 +11,10 @@ const OTHER: ClientCapabilities = ClientCapabilities {
     ..ClientCapabilities::NOTHING
 };
 const IDLE: Duration = Duration::from_secs(300);
-/// How many calls an instance takes.
+/// How many calls an instance runs at once.
 const LANES: u32 = 2;
 
-/// Returns a client of an agent's, in a session.
+/// Returns a client of an agent, in a session.
 fn owner(agent: &str, session: u128) -> InstanceOwner {
     InstanceOwner {
         agent: agent.parse().unwrap(),
@@ -39,7 +39,7 @@ fn request(
     }
 }
 
-/// Finds as a call does, and says what it found: an instance, a new one, or none.
+/// Searches like a call, and returns the result: an instance, a new one, or none.
 fn find(
     pool: &mut Pool<u64>,
     capabilities: ClientCapabilities,
@@ -88,7 +88,7 @@ async fn one_agent_uses_all_that_is_free_and_keeps_nobody_from_its_share() {
     }
     let full = pool.find(&request(ONE, &own[4], 4), Instant::now());
     assert!(matches!(full, Allocation::Wait(Full::Processes(4))));
-    // Who comes has its half at once, and no more.
+    // A new agent gets its half immediately, and no more.
     let theirs: Vec<InstanceOwner> = (1..=3).map(|session| owner("b", session)).collect();
     assert_eq!(
         find_for(&mut pool, &request(ONE, &theirs[0], 4)),
@@ -100,7 +100,7 @@ async fn one_agent_uses_all_that_is_free_and_keeps_nobody_from_its_share() {
     );
     let full = pool.find(&request(ONE, &theirs[2], 4), Instant::now());
     assert!(matches!(full, Allocation::Wait(Full::OfAgent(2))));
-    // Whoever has more gives way until there are as many as there should be.
+    // The agent with more waits until the usual number is reached.
     for number in [1, 2] {
         pool.leave(number, Instant::now());
         let full = pool.find(&request(ONE, &own[0], 4), Instant::now());
@@ -115,7 +115,7 @@ async fn one_agent_uses_all_that_is_free_and_keeps_nobody_from_its_share() {
         find_for(&mut pool, &request(ONE, &theirs[2], 4)),
         ("wait", 0)
     );
-    // What goes on takes further calls all the same.
+    // A running instance still accepts calls.
     assert_eq!(find_for(&mut pool, &request(ONE, &own[3], 4)), ("free", 4));
 }
 
@@ -160,7 +160,7 @@ async fn the_idle_life_of_whoever_has_the_most_gives_way() {
         assert_eq!(find(&mut pool, capabilities, "a"), ("new", number));
         pool.leave(number, Instant::now());
     }
-    // The oldest is another's, and stays.
+    // The oldest belongs to another agent, and stays.
     let other = owner("c", 1);
     let found = find_for(&mut pool, &request(ClientCapabilities::NOTHING, &other, 3));
     assert_eq!(found, ("instead", 4));
@@ -175,7 +175,7 @@ async fn a_life_serves_the_client_that_it_began_for_and_no_other() {
     let (own, other) = (owner("a", 1), owner("a", 2));
     assert_eq!(find_for(&mut pool, &request(ONE, &own, 4)), ("new", 1));
     pool.leave(1, Instant::now());
-    // The same key in another session is somebody else.
+    // The same key in another session is another client.
     assert_eq!(find_for(&mut pool, &request(ONE, &other, 4)), ("new", 2));
     pool.leave(2, Instant::now());
     assert_eq!(find_for(&mut pool, &request(ONE, &own, 4)), ("free", 1));

@@ -1,5 +1,5 @@
-//! What a manifest leaves to a person: taken from flags, asked for at a terminal (secrets without echo),
-//! or named as missing. Entry points: [`answers`], [`add_own`], [`confirm`].
+//! The values that a manifest leaves open: taken from flags, asked for at a terminal (secrets
+//! without echo), or reported as missing. Entry points: [`answers`], [`add_own`], [`confirm`].
 
 use std::io::IsTerminal as _;
 
@@ -139,7 +139,8 @@ fn unknown(name: &str, questions: &[Question]) -> Failure {
     }
 }
 
-/// Adds variables and headers that the manifest does not name; what it fixes stays.
+/// Adds variables and headers that the manifest does not name; those that it sets cannot be
+/// changed.
 pub(super) fn add_own(
     entry: &mut Map<String, Value>,
     offer: &Offer<'_>,
@@ -195,7 +196,7 @@ fn header(pair: &str) -> Result<(&str, &str), Failure> {
     })
 }
 
-/// Asks whether what was shown is added.
+/// Asks for confirmation to add what was shown.
 pub(super) fn confirm(yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());

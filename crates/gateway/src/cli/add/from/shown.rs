@@ -1,5 +1,5 @@
-//! Shows in full what a manifest becomes, before it is added: command or image or URL, every argument,
-//! every variable and header (of those only the names), and what was passed over. Entry point: [`show`].
+//! Shows in full what will be added from a manifest: command, image or URL, every argument, the
+//! names of all variables and headers, and the skipped choices. Entry point: [`show`].
 
 use gantry_model::id::ServerName;
 use gantry_model::secret::hide_arguments;
@@ -19,7 +19,7 @@ pub(super) struct Shown<'a> {
     pub(super) screen: &'a Screen,
 }
 
-/// Members that have lines of their own.
+/// Members that are printed on their own lines.
 const OWN: [&str; 8] = [
     "description",
     "command",
@@ -108,7 +108,7 @@ pub(super) fn show(shown: &Shown<'_>) {
     }
 }
 
-/// Puts a word that a shell would take apart into quotes, so that its limits are seen.
+/// Quotes a word that a shell would split, to show where it starts and ends.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@,+%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! What is replaced, what stays, and what is refused.
+//! Files that are replaced, kept or refused.
 
 use std::os::unix::fs::symlink;
 

@@ -1,4 +1,4 @@
-//! Edits that leave every other byte where it is, and files that are refused.
+//! Edits that leave every other byte unchanged, and files that are refused.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn entry() -> Map<String, Value> {
         .clone()
 }
 
-/// Sets, sets again and removes, and returns the text in between.
+/// Sets twice and removes an entry, and returns the text before the removal.
 fn there_and_back(text: &str, members: &[&str]) -> String {
     let at = at(members);
     let set = parse(text).set(&at, "gantry", &entry(), &[]).unwrap();

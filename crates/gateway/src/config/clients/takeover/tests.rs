@@ -1,4 +1,4 @@
-//! What is merged, what stays, and the way back.
+//! Merged entries, kept entries, and the export.
 
 use serde_json::json;
 

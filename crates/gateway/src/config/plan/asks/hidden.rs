@@ -234,7 +234,7 @@ mod tests {
             short(&line),
             format!("a = \"…sha256:{begin}\", b = \"…sha256:{begin}\"")
         );
-        // An image's digest is nothing hidden.
+        // An image's digest is not a hidden value.
         for line in [
             format!("runs docker run i@sha256:{digest}"),
             "…sha256:é".to_owned(),

@@ -1,4 +1,4 @@
-//! Whatever stands in a file is shown to who is asked, whatever the reader makes of it.
+//! Every member of a file is shown in the prompt, whether or not the reader knows it.
 
 use gantry_model::spec::options::{ServerOption, options, put};
 use serde_json::{Map, Value as Json, json};
@@ -10,7 +10,7 @@ use crate::config::env::Environment;
 use crate::config::file::{Root, entries};
 use crate::config::settings;
 
-/// Returns the lines of a whole file, as they are shown.
+/// Returns the lines of a whole file, as shown.
 fn asked_of(text: &str, syntax: Syntax) -> Vec<String> {
     let (name, root) = match syntax {
         Syntax::Json | Syntax::Yaml => (".mcp.json", Root::Servers),
@@ -41,7 +41,7 @@ fn lines(entry: &Json) -> String {
     asked_of(&file, Syntax::Json).join("\n")
 }
 
-/// Gives each key a value that stands nowhere else.
+/// Gives each key a unique value.
 fn marked(keys: &[&str], count: &mut usize) -> Map<String, Json> {
     let members = keys.iter().map(|key| {
         *count += 1;
@@ -64,7 +64,7 @@ fn every_member_is_shown_at_every_depth() {
         count += 1;
         put(&mut entry, name, json!(format!("mark-{count:03}")));
     }
-    let tool = marked(&["timeout", "idempotent"], &mut count);
+    let tool = marked(&["timeout", "idempotent", "output_check"], &mut count);
     put(&mut entry, "tools.settings", json!({ "search": tool }));
     put(&mut entry, "env", marked(&["A", "B"], &mut count).into());
     put(

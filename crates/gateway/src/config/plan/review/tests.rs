@@ -1,4 +1,4 @@
-//! Which parts of a file wait after it was edited, and what is said of them. fault G5
+//! Which parts of a file need approval after an edit, and how they are described. fault G5
 
 use crate::config::approval::Approvals;
 use crate::config::env::Environment;
@@ -9,7 +9,7 @@ use crate::data_folder::DataFolder;
 use super::*;
 use crate::config::file::Root;
 
-/// A folder with files, and what was approved of them.
+/// A folder with files, and their approvals.
 struct Folder {
     place: tempfile::TempDir,
     data: DataFolder,
@@ -57,7 +57,7 @@ impl Folder {
         Approvals::approve(&self.data, files, []).unwrap();
     }
 
-    /// Returns what waits, and which servers may run.
+    /// Returns what needs approval, and which servers may run.
     fn state(&self) -> (String, Vec<String>) {
         let plan = self.plan();
         let waiting: Vec<String> = plan.unapproved.iter().map(ToString::to_string).collect();
@@ -82,7 +82,7 @@ fn only_what_is_new_or_changed_waits() {
     folder.approve();
     let both = vec!["a".to_owned(), "b".to_owned()];
     assert_eq!(folder.state(), (String::new(), both.clone()));
-    // Comments, order and layout are nobody's business.
+    // Comments, order and layout do not matter.
     let same = r#"{ // a comment
       "mcpServers": {"b": {"ca_file": "ca.pem", "url": "https://example.com/mcp"},
       "a": {"env": {"T": "s3cr3t-one"}, "args": ["x"], "command": "one"},}}"#;

@@ -16,13 +16,13 @@ use sha2::{Digest as _, Sha256};
 const NONCE: usize = 24;
 /// The length of the plain text.
 const PLAIN: usize = 8 + 8 + 32;
-/// What a retry may change.
+/// The members that a retry may change.
 const FREE: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
-/// What a state says.
+/// The content of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State {
-    /// Which call it is.
+    /// The number of the call.
     pub(super) number: u64,
     /// Its sequence number; each is valid once.
     pub(super) nonce: u64,
@@ -73,7 +73,7 @@ impl Seal {
     }
 }
 
-/// Draws a number.
+/// Returns a random number.
 pub(super) fn random() -> u64 {
     u64::from_le_bytes(drawn())
 }

@@ -19,7 +19,7 @@ const ENCRYPTED_PORT: u16 = 7443;
 const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/upstream/tls/far.pem");
 
 /// What is told of a place that others on the way can read along with.
-const READABLE: &str = "is no `https` URL, and not on this machine";
+const READABLE: &str = "is neither an `https` URL nor on this machine";
 
 /// Where these places may be said to be.
 pub(super) fn targets() -> Vec<Case> {

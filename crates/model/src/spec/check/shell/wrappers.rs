@@ -1,9 +1,9 @@
-//! The programs that run another program given among their arguments, and what stands before it there.
+//! Programs that run another program given in their arguments, and what precedes it there.
 //!
 //! Two kinds: wrappers such as `env`, whose program follows their options, and launchers such as
 //! `uv run`, whose program follows a subcommand. Entry points: [`wrapper`] and [`launcher`].
 
-/// What stands between a wrapper and its program, besides options and assignments.
+/// What is between a wrapper and its program, besides options and assignments.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Before {
     /// The short options that take the next word.
@@ -20,7 +20,7 @@ impl Before {
         }
     }
 
-    /// Tells whether an option takes the next word as its value.
+    /// Returns whether an option takes the next word as its value.
     pub(super) fn takes_next(self, option: &str) -> bool {
         match option.strip_prefix("--") {
             Some(long) => VALUED.contains(&long),
@@ -52,15 +52,15 @@ const VALUED: [&str; 16] = [
 /// A program with subcommands, one of which runs another program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launcher {
-    /// The words behind which the program stands.
+    /// The words that precede the program.
     pub(super) behind: &'static [&'static str],
-    /// What stands before the program; nothing if the program is the name of a package or of a script of
+    /// What precedes the program; `None` if the program is the name of a package or of a script of
     /// the project.
     pub(super) before: Option<Before>,
 }
 
 impl Launcher {
-    /// Returns how the program follows `--` behind the subcommand, where that is possible.
+    /// Returns the variant in which the program follows `--`, if that is possible.
     pub(super) fn behind_dashes(self) -> Option<Self> {
         let behind: &'static [&'static str] = &["--"];
         self.behind
@@ -69,7 +69,7 @@ impl Launcher {
     }
 }
 
-/// Returns what stands before the program of a wrapper.
+/// Returns what precedes the program of a wrapper.
 pub(super) fn wrapper(name: &str) -> Option<Before> {
     let (valued, operands) = match name {
         "env" => ("uCSa", 0),
@@ -141,7 +141,8 @@ pub(super) fn launcher(name: &str) -> Option<Launcher> {
     Some(Launcher { behind, before })
 }
 
-/// Tells programs whose first plain word is a package or another machine; its arguments may name a shell.
+/// Returns whether the first plain word is a package or another machine; its arguments may name a
+/// shell.
 pub(super) fn runs_elsewhere(name: &str) -> bool {
     matches!(
         name,
@@ -149,8 +150,8 @@ pub(super) fn runs_elsewhere(name: &str) -> bool {
     )
 }
 
-/// Tells the dynamic loaders, which run the program that they are given: `ld-linux-x86-64.so.2`,
-/// `ld-musl-x86_64.so.1`, `ld.so`. The version is off already.
+/// Returns whether this is a dynamic loader, which runs the given program: `ld-linux-x86-64.so.2`,
+/// `ld-musl-x86_64.so.1`, `ld.so`. The version is already removed.
 fn is_loader(name: &str) -> bool {
     let is_named = |rest: &str| rest.starts_with(['-', '.']) || rest.starts_with("64");
     let loader = name.strip_prefix("ld").is_some_and(is_named) || name.starts_with("libc.");

@@ -1,0 +1,583 @@
+//! Verifies the hash chains of an audit against its rows, and reports every mismatch.
+//!
+//! First the blocks of each gateway: numbers, links, hashes, signatures, and the end. Then every
+//! row against its block. Finally, rows that a block names but that are missing. Reads a few blocks
+//! and rows at a time and keeps one bit per row. Changes nothing. Entry point: [`verify`].
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use gantry_model::hex::hex;
+use gantry_store::{
+    AuditSnapshot, BlockKind, ChainHead, Entries, FoundCall, Hash, SignedBlock, StoreError,
+    StoredCall, row_digest,
+};
+
+use super::head_file::HeadMark;
+use super::key::PublicKey;
+
+/// How many blocks are read at once.
+const BLOCKS: u32 = 64;
+/// How many rows are read at once.
+const ROWS: u32 = 500;
+/// How many blocks' entries are cached for the following rows.
+const KEPT: usize = 64;
+
+/// The options of a verification.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyOptions {
+    /// The trusted keys.
+    pub trusted: TrustedKeys,
+    /// Ends of chains that are known from elsewhere: these blocks must exist.
+    pub marks: Vec<HeadMark>,
+    /// The maximum number of returned findings; all are counted.
+    pub most: usize,
+}
+
+/// The keys that are trusted to sign blocks.
+#[derive(Debug, Clone, Default)]
+pub enum TrustedKeys {
+    /// Those stored with the audit: whoever can change the database can change them, too.
+    #[default]
+    FromStore,
+    /// These, and the stored ones for chains of other gateways.
+    AtLeast(Vec<PublicKey>),
+    /// Only these.
+    Only(Vec<PublicKey>),
+}
+
+/// The result of a verification.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// How many rows were checked.
+    pub rows: u64,
+    /// How many blocks were checked.
+    pub blocks: u64,
+    /// How many rows are older than the chain, and not covered.
+    pub not_covered: u64,
+    /// The mismatches, up to the requested maximum.
+    pub findings: Vec<Finding>,
+    /// The total number of mismatches.
+    pub count: u64,
+    /// The end of each chain: gateway, number and hash of its last block.
+    pub heads: Vec<(i64, u64, String)>,
+    /// The ids of keys that were only known from the store.
+    pub keys_from_store: Vec<String>,
+}
+
+impl Verification {
+    /// Returns whether there is no mismatch.
+    pub fn is_sound(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// One mismatch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Its kind.
+    pub kind: FindingKind,
+    /// The affected call, if any.
+    pub call: Option<String>,
+    /// The project of the call, if that is known.
+    pub project: Option<String>,
+    /// The chain, by the number of its gateway.
+    pub gateway: i64,
+    /// The block, if it is known.
+    pub block: Option<u64>,
+}
+
+/// The kind of a mismatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FindingKind {
+    /// A row differs from its entry in a block.
+    Changed,
+    /// A block names a row that does not exist.
+    Missing,
+    /// No block names a row.
+    Inserted,
+    /// A block does not match its hash, or does not continue the previous one.
+    BlockChanged,
+    /// A block does not exist.
+    BlockMissing,
+    /// A block is not signed by a trusted key.
+    BadSignature,
+    /// The chain ends too early.
+    CutOff,
+    /// The record of the chain's end was changed or removed.
+    HeadChanged,
+}
+
+impl FindingKind {
+    /// Returns the kind as shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Missing => "missing",
+            Self::Inserted => "inserted",
+            Self::BlockChanged => "block_changed",
+            Self::BlockMissing => "block_missing",
+            Self::BadSignature => "bad_signature",
+            Self::CutOff => "cut_off",
+            Self::HeadChanged => "head_changed",
+        }
+    }
+}
+
+impl Finding {
+    /// Describes the mismatch.
+    pub fn text(&self) -> String {
+        let call = self.call.as_deref().unwrap_or_default();
+        let block = self.block.map_or_else(String::new, |number| {
+            format!("block {number} of gateway {}", self.gateway)
+        });
+        match self.kind {
+            FindingKind::Changed => format!("the row of {call} was changed ({block} covers it)"),
+            FindingKind::Missing => format!("the row of {call} is missing ({block} names it)"),
+            FindingKind::Inserted => format!("the row of {call} was inserted: no block names it"),
+            FindingKind::BlockChanged => format!("{block} was changed, or is not in its place"),
+            FindingKind::BlockMissing => format!("{block} is missing"),
+            FindingKind::BadSignature => format!("{block} has no valid signature"),
+            FindingKind::CutOff => format!("the chain was cut off: {block} must be there"),
+            FindingKind::HeadChanged => format!(
+                "the end of the chain of gateway {} was changed or removed",
+                self.gateway
+            ),
+        }
+    }
+}
+
+/// The state of a block during the verification.
+struct KnownBlock {
+    count: u32,
+    has_entries: bool,
+    /// Entries whose row was found, removed or replaced.
+    done: Bits,
+    /// Those of them whose row was removed or replaced.
+    gone: Bits,
+}
+
+/// Verifies the audit as of one moment.
+pub async fn verify(
+    audit: &mut AuditSnapshot<'_>,
+    options: &VerifyOptions,
+) -> Result<Verification, StoreError> {
+    let mut checker = Checker {
+        report: Verification::default(),
+        most: options.most,
+        blocks: BTreeMap::new(),
+        begun: HashMap::new(),
+        cache: VecDeque::new(),
+        removed: Vec::new(),
+    };
+    let keys = Keys::of(audit, &options.trusted, &mut checker.report).await?;
+    let heads = audit.heads().await?;
+    for gateway in audit.gateways().await? {
+        let head = heads.iter().find(|head| head.gateway == gateway);
+        checker.chain(audit, gateway, head, &keys).await?;
+    }
+    checker.marks(audit, &options.marks).await?;
+    checker.apply_removed();
+    checker.rows(audit).await?;
+    checker.missing(audit).await?;
+    Ok(checker.report)
+}
+
+/// The entries of a block by the id of their call: their places, hashes and salts.
+type BlockEntries = HashMap<u128, (u32, Hash, [u8; 16])>;
+
+struct Checker {
+    report: Verification,
+    most: usize,
+    blocks: BTreeMap<(i64, u64), KnownBlock>,
+    /// For each gateway, the newest call before its chain.
+    begun: HashMap<i64, String>,
+    /// Entries of the blocks that were asked for last, by id.
+    cache: VecDeque<((i64, u64), BlockEntries)>,
+    /// What blocks say is gone: the block, and the places of its entries.
+    removed: Vec<((i64, u64), Vec<u32>)>,
+}
+
+impl Checker {
+    fn find(&mut self, kind: FindingKind, (gateway, block): (i64, Option<u64>)) {
+        self.add(Finding {
+            kind,
+            call: None,
+            project: None,
+            gateway,
+            block,
+        });
+    }
+
+    fn add(&mut self, finding: Finding) {
+        self.report.count += 1;
+        if self.report.findings.len() < self.most {
+            self.report.findings.push(finding);
+        }
+    }
+
+    /// Checks the blocks of one gateway.
+    async fn chain(
+        &mut self,
+        audit: &mut AuditSnapshot<'_>,
+        gateway: i64,
+        head: Option<&ChainHead>,
+        keys: &Keys,
+    ) -> Result<(), StoreError> {
+        let mut last: Option<(u64, Hash)> = None;
+        // Blocks signed by one key since the last checked one: the signature of the last covers
+        // them all.
+        let mut run: Vec<(u64, Hash, Vec<u8>)> = Vec::new();
+        let mut run_key = String::new();
+        loop {
+            let from = last.map_or(0, |(number, _)| number + 1);
+            let blocks = audit.blocks(gateway, from, BLOCKS).await?;
+            if blocks.is_empty() {
+                break;
+            }
+            for (number, block) in blocks {
+                self.report.blocks += 1;
+                let expected = last.map_or(1, |(number, _)| number + 1);
+                for missing in expected..number.min(expected + 1000) {
+                    self.find(FindingKind::BlockMissing, (gateway, Some(missing)));
+                }
+                let previous = last.map_or([0; 32], |(_, hash)| hash);
+                let Some(signed) = block else {
+                    self.find(FindingKind::BlockChanged, (gateway, Some(number)));
+                    last = Some((number, [0; 32]));
+                    continue;
+                };
+                let hash = signed.block.hash();
+                let follows = number == expected && signed.block.previous == previous;
+                let is_whole = hash == signed.hash
+                    && (signed.entries.is_empty()
+                        || (signed.entries.hash() == signed.block.entries_hash
+                            && signed.entries.as_bytes().len()
+                                == signed.block.count as usize * gantry_store::ENTRY_BYTES));
+                if !is_whole || (number == expected && !follows) {
+                    self.find(FindingKind::BlockChanged, (gateway, Some(number)));
+                }
+                if signed.block.key_id != run_key {
+                    self.check_run(gateway, keys, &run_key, &run);
+                    run.clear();
+                    run_key.clone_from(&signed.block.key_id);
+                }
+                run.push((number, hash, signed.signature.clone()));
+                last = Some((number, signed.hash));
+                self.remember(gateway, signed);
+            }
+        }
+        self.check_run(gateway, keys, &run_key, &run);
+        self.check_head(gateway, head, last, keys, &run_key);
+        if let Some((number, hash)) = last {
+            self.report.heads.push((gateway, number, hex(&hash)));
+        }
+        Ok(())
+    }
+
+    /// Checks the signature of the last block of a run by one key, which covers the earlier ones by
+    /// their hashes; if it is invalid, checks each of them.
+    fn check_run(&mut self, gateway: i64, keys: &Keys, key: &str, run: &[(u64, Hash, Vec<u8>)]) {
+        let Some((number, hash, signature)) = run.last() else {
+            return;
+        };
+        if keys.has_signed(gateway, key, hash, signature) {
+            return;
+        }
+        self.find(FindingKind::BadSignature, (gateway, Some(*number)));
+        for (number, hash, signature) in &run[..run.len() - 1] {
+            if !keys.has_signed(gateway, key, hash, signature) {
+                self.find(FindingKind::BadSignature, (gateway, Some(*number)));
+            }
+        }
+    }
+
+    fn check_head(
+        &mut self,
+        gateway: i64,
+        head: Option<&ChainHead>,
+        last: Option<(u64, Hash)>,
+        keys: &Keys,
+        key: &str,
+    ) {
+        match (head, last) {
+            (None, None) => {}
+            (None, Some(_)) => self.find(FindingKind::HeadChanged, (gateway, None)),
+            (Some(head), last) => {
+                let signed = ChainHead::signed_bytes(gateway, head.number, &head.hash);
+                let by_key = keys.has_signed(gateway, key, &signed, &head.signature);
+                let by_any = by_key || keys.any_signed(gateway, &signed, &head.signature);
+                if !by_any {
+                    self.find(FindingKind::HeadChanged, (gateway, None));
+                } else if last.is_none_or(|(number, _)| number < head.number) {
+                    self.find(FindingKind::CutOff, (gateway, Some(head.number)));
+                } else if last != Some((head.number, head.hash)) {
+                    self.find(FindingKind::HeadChanged, (gateway, Some(head.number)));
+                }
+            }
+        }
+    }
+
+    /// Checks that the blocks known from elsewhere exist.
+    async fn marks(
+        &mut self,
+        audit: &mut AuditSnapshot<'_>,
+        marks: &[HeadMark],
+    ) -> Result<(), StoreError> {
+        for mark in marks {
+            let found = audit.blocks(mark.gateway, mark.number, 1).await?;
+            let found = found
+                .into_iter()
+                .find_map(|(number, block)| block.filter(|_| number == mark.number));
+            let at = (mark.gateway, Some(mark.number));
+            match found {
+                Some(block) if block.hash == mark.hash => {}
+                Some(_) => self.find(FindingKind::BlockChanged, at),
+                None => self.find(FindingKind::CutOff, at),
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, gateway: i64, signed: SignedBlock) {
+        let block = signed.block;
+        if block.kind == BlockKind::Begin {
+            self.begun.insert(gateway, block.note);
+        }
+        for (removed, places) in block.removed.blocks() {
+            self.removed
+                .push((removed, places.iter().copied().collect()));
+        }
+        let known = KnownBlock {
+            count: block.count,
+            has_entries: !signed.entries.is_empty(),
+            done: Bits::new(block.count),
+            gone: Bits::new(block.count),
+        };
+        self.blocks.insert((gateway, block.number), known);
+    }
+
+    fn apply_removed(&mut self) {
+        for (block, places) in std::mem::take(&mut self.removed) {
+            if let Some(known) = self.blocks.get_mut(&block) {
+                for place in places {
+                    known.done.set(place);
+                    known.gone.set(place);
+                }
+            }
+        }
+    }
+
+    /// Checks every row against the block that covers it.
+    async fn rows(&mut self, audit: &mut AuditSnapshot<'_>) -> Result<(), StoreError> {
+        let mut buffer = Vec::new();
+        let mut after = String::new();
+        loop {
+            let rows = audit.calls(&after, ROWS).await?;
+            let Some(last) = rows.last() else {
+                return Ok(());
+            };
+            after = last.id();
+            for row in rows {
+                self.report.rows += 1;
+                match row {
+                    FoundCall::Whole(stored) => self.row(audit, &stored, &mut buffer).await?,
+                    FoundCall::Unreadable(id) => self.add(Finding {
+                        kind: FindingKind::Changed,
+                        call: Some(id),
+                        project: None,
+                        gateway: 0,
+                        block: None,
+                    }),
+                }
+            }
+        }
+    }
+
+    async fn row(
+        &mut self,
+        audit: &mut AuditSnapshot<'_>,
+        stored: &StoredCall,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let gateway = stored.origin.gateway;
+        let id = stored.row.id;
+        let finding = |kind| Finding {
+            kind,
+            call: Some(id.to_string()),
+            project: Some(stored.row.project.clone()),
+            gateway,
+            block: stored.block,
+        };
+        let Some(number) = stored.block else {
+            // A gateway without a chain ran an earlier release.
+            let covered_from = self.begun.get(&gateway);
+            match covered_from.is_none_or(|newest| id.to_string() <= *newest) {
+                true => self.report.not_covered += 1,
+                false => self.add(finding(FindingKind::Inserted)),
+            }
+            return Ok(());
+        };
+        let at = (gateway, number);
+        if !self.blocks.contains_key(&at) {
+            self.add(finding(FindingKind::Inserted));
+            return Ok(());
+        }
+        let entry = self.entry(audit, at, id.to_bits()).await?;
+        let Some((place, digest, salt)) = entry else {
+            self.add(finding(FindingKind::Inserted));
+            return Ok(());
+        };
+        let known = self.blocks.get_mut(&at);
+        let known = known.expect("the block was found a moment ago");
+        if known.gone.get(place) {
+            // It was removed or replaced, and then inserted again.
+            self.add(finding(FindingKind::Inserted));
+            return Ok(());
+        }
+        known.done.set(place);
+        if row_digest(buffer, stored.origin, &salt, &stored.row) != digest {
+            self.add(finding(FindingKind::Changed));
+        }
+        Ok(())
+    }
+
+    async fn entry(
+        &mut self,
+        audit: &mut AuditSnapshot<'_>,
+        at: (i64, u64),
+        id: u128,
+    ) -> Result<Option<(u32, Hash, [u8; 16])>, StoreError> {
+        if let Some(place) = self.cache.iter().position(|(block, _)| *block == at) {
+            return Ok(self.cache[place].1.get(&id).copied());
+        }
+        let entries = audit.entries(at.0, at.1).await?.unwrap_or_default();
+        let by_id: HashMap<_, _> = entries
+            .iter()
+            .zip(0..)
+            .map(|(entry, place)| (entry.id.to_bits(), (place, entry.digest, entry.salt)))
+            .collect();
+        let found = by_id.get(&id).copied();
+        if self.cache.len() == KEPT {
+            self.cache.pop_front();
+        }
+        self.cache.push_back((at, by_id));
+        Ok(found)
+    }
+
+    /// Finds entries without a row.
+    async fn missing(&mut self, audit: &mut AuditSnapshot<'_>) -> Result<(), StoreError> {
+        let open: Vec<((i64, u64), bool)> = self
+            .blocks
+            .iter()
+            .filter(|(_, known)| !known.done.is_full(known.count))
+            .map(|(at, known)| (*at, known.has_entries))
+            .collect();
+        for (at, has_entries) in open {
+            let (gateway, number) = at;
+            let entries = match has_entries {
+                true => audit.entries(gateway, number).await?.unwrap_or_default(),
+                false => Entries::default(),
+            };
+            let known = &self.blocks[&at];
+            let unseen: Vec<u32> = (0..known.count)
+                .filter(|place| !known.done.get(*place))
+                .collect();
+            for place in unseen {
+                let call = entries.get(place).map(|entry| entry.id.to_string());
+                let kind = match call {
+                    Some(_) => FindingKind::Missing,
+                    // The entries of the block are gone, although some of its rows are not.
+                    None => FindingKind::BlockChanged,
+                };
+                let is_block = call.is_none();
+                self.add(Finding {
+                    kind,
+                    call,
+                    project: None,
+                    gateway,
+                    block: Some(number),
+                });
+                if is_block {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The trusted keys.
+struct Keys {
+    known: Vec<PublicKey>,
+    /// By gateway.
+    from_store: Vec<(i64, PublicKey)>,
+}
+
+impl Keys {
+    async fn of(
+        audit: &mut AuditSnapshot<'_>,
+        trusted: &TrustedKeys,
+        report: &mut Verification,
+    ) -> Result<Self, StoreError> {
+        let (known, takes_more) = match trusted {
+            TrustedKeys::FromStore => (Vec::new(), true),
+            TrustedKeys::AtLeast(keys) => (keys.clone(), true),
+            TrustedKeys::Only(keys) => (keys.clone(), false),
+        };
+        let stored = audit.keys().await?;
+        let stored = stored.into_iter().filter(|_| takes_more);
+        let stored = stored.filter_map(|key| {
+            let public = PublicKey::new(&key.public)?;
+            // A key that is stored under the id of another is not used.
+            (public.id() == key.id).then_some((key.gateway, public))
+        });
+        let from_store: Vec<_> = stored.filter(|(_, key)| !known.contains(key)).collect();
+        report.keys_from_store = from_store
+            .iter()
+            .map(|(_, key)| key.id().to_owned())
+            .collect();
+        Ok(Self { known, from_store })
+    }
+
+    fn has_signed(&self, gateway: i64, id: &str, message: &[u8], signature: &[u8]) -> bool {
+        let mut keys = self.of_gateway(gateway).filter(|key| key.id() == id);
+        keys.any(|key| key.has_signed(message, signature))
+    }
+
+    fn any_signed(&self, gateway: i64, message: &[u8], signature: &[u8]) -> bool {
+        self.of_gateway(gateway)
+            .any(|key| key.has_signed(message, signature))
+    }
+
+    fn of_gateway(&self, gateway: i64) -> impl Iterator<Item = &PublicKey> {
+        let stored = self.from_store.iter();
+        let stored = stored.filter_map(move |(of, key)| (*of == gateway).then_some(key));
+        self.known.iter().chain(stored)
+    }
+}
+
+/// One bit per entry of a block.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(count: u32) -> Self {
+        Self(vec![0; (count as usize).div_ceil(64)])
+    }
+
+    fn set(&mut self, at: u32) {
+        if let Some(word) = self.0.get_mut(at as usize / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    fn get(&self, at: u32) -> bool {
+        self.0
+            .get(at as usize / 64)
+            .is_some_and(|word| word & (1 << (at % 64)) != 0)
+    }
+
+    fn is_full(&self, count: u32) -> bool {
+        let set: u32 = self.0.iter().map(|word| word.count_ones()).sum();
+        set >= count
+    }
+}

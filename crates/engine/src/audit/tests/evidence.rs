@@ -1,0 +1,138 @@
+//! The chain fits whatever happens to the rows: kills, replays, open calls, retention, holds.
+
+use gantry_store::{HoldRow, Store};
+
+use super::*;
+
+const DAY: u64 = 86_400_000;
+
+async fn check(rig: &Rig) -> Verification {
+    let report = rig.audit.verify(rig.folder.path(), 10).await.unwrap();
+    assert!(report.is_sound(), "{:#?}", report.findings);
+    report
+}
+
+#[tokio::test]
+async fn the_chain_fits_after_kills_and_open_calls() {
+    // fault D2
+    let mut rig = Rig::new(small()).await;
+    let mut former = Vec::new();
+    for round in 0..4 {
+        for _ in 0..20 {
+            rig.call().await;
+        }
+        let open = rig.begin().await;
+        // Open calls get a row that their end replaces.
+        assert_eq!(rig.row(open.id()).await.status, CallStatus::Running);
+        check(&rig).await;
+        if round % 2 == 0 {
+            open.outcome(&ok()).await;
+            check(&rig).await;
+        }
+        let left = rig.begin().await;
+        let next = rig.restarted().await;
+        assert_eq!(next.row(left.id()).await.status, CallStatus::Unknown);
+        let report = check(&next).await;
+        assert_eq!(report.rows, (round + 1) * 22);
+        former.push(std::mem::replace(&mut rig, next));
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_leaves_in_the_middle_leaves_no_call_twice_in_the_chain() {
+    let rig = Rig::new(small()).await;
+    for number in 0..200 {
+        rig.call().await;
+        // Given up at any moment, also between the commit and what follows it.
+        let patience = Duration::from_micros(number % 40 * 50);
+        drop(tokio::time::timeout(patience, rig.audit.import_now()).await);
+    }
+    let report = check(&rig).await;
+    assert_eq!(report.rows, 200);
+}
+
+async fn call_of(rig: &Rig, user: &str, at_ms: u64) -> CallId {
+    let context = Context {
+        user: Some(user.into()),
+        ..Context::default()
+    };
+    let id = rig.ids.next(at_ms);
+    let begun = Intent {
+        started_ms: at_ms,
+        ..intent(id, &context)
+    };
+    rig.audit.intent(&begun).await.unwrap().outcome(&ok()).await;
+    rig.audit.import_now().await.unwrap();
+    id
+}
+
+fn hold(user: &str) -> HoldRow {
+    HoldRow {
+        id: "hold_1".to_owned(),
+        project: "local".to_owned(),
+        agent: None,
+        user: Some(user.to_owned()),
+        server: None,
+        since_ms: None,
+        until_ms: None,
+        reason: String::new(),
+        created_ms: 1,
+        created_by: "admin".to_owned(),
+        released_ms: None,
+        released_by: None,
+    }
+}
+
+#[tokio::test]
+async fn retention_is_the_projects_own_and_a_hold_wins() {
+    let rig = Rig::new(AuditPolicy {
+        retention: Duration::from_millis(30 * DAY),
+        ..small()
+    })
+    .await;
+    let now = unix_now();
+    let old = call_of(&rig, "ann", now - 40 * DAY).await;
+    let held = call_of(&rig, "bob", now - 40 * DAY).await;
+    let new = call_of(&rig, "ann", now).await;
+    let store: &Store = &rig.audit.shared.store;
+    let set = async |value: Option<serde_json::Value>| {
+        let project = "local".parse().unwrap();
+        let days = [("audit.retention_days".to_owned(), value)];
+        store.change_settings(&project, &days).await.unwrap();
+        rig.audit.drop_old(&mut background::TaskState::due()).await;
+        rig.audit.drop_old(&mut background::TaskState::due()).await;
+        let rows = rig.rows().await;
+        rows.iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    // What cannot be read of the settings drops nothing.
+    assert_eq!(set(Some("x".into())).await, [old, held, new]);
+    assert_eq!(set(Some(60.into())).await, [old, held, new]);
+    store.put_hold(&hold("bob")).await.unwrap();
+    assert_eq!(set(None).await, [held, new]);
+    let report = check(&rig).await;
+    assert_eq!(report.rows, 2);
+    let released = store.release_hold("local", "hold_1", 2, "admin").await;
+    assert!(released.unwrap());
+    assert_eq!(set(Some(30.into())).await, [new]);
+    check(&rig).await;
+}
+
+#[tokio::test]
+async fn a_chain_that_begins_late_says_what_it_does_not_cover() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = crate::folder::store_in(folder.path()).await;
+    let rig = Rig::new(small()).await;
+    rig.call().await;
+    let rows = rig.rows().await;
+    let position = gantry_store::JournalPosition {
+        segment: 0,
+        offset: 0,
+    };
+    // As a release before the chain wrote it.
+    store.import_calls(&rows, position).await.unwrap();
+    store.close().await.unwrap();
+    let late = Rig::over(folder, small()).await;
+    late.call().await;
+    let report = check(&late).await;
+    assert_eq!((report.rows, report.not_covered), (2, 1));
+}

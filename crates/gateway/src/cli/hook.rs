@@ -1,0 +1,122 @@
+//! `gantry hook ls | set | rm`: the commands and HTTP endpoints that look at requests and results of a
+//! project.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::CliContext;
+use super::as_json::AsJson;
+use super::client::segment;
+use super::failure::Failure;
+use super::find::Role;
+use super::format::{list, text};
+
+/// Arguments of `gantry hook`.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the hooks, in the order in which they are asked
+    Ls(AsJson),
+    /// Set a hook: a command after `--`, or a URL
+    Set(Definition),
+    /// Remove a hook
+    Rm {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        shown: AsJson,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Definition {
+    /// Its name
+    name: String,
+    /// What it sees
+    #[arg(long, value_parser = ["request", "result"])]
+    on: String,
+    /// The URL to post to
+    #[arg(long, conflicts_with = "command")]
+    url: Option<String>,
+    /// Only for these tools, as `server:tool` with `*`
+    #[arg(long = "tool", value_name = "PATTERN")]
+    tools: Vec<String>,
+    /// How long it may take
+    #[arg(long, default_value = "2s")]
+    timeout: String,
+    /// What happens if it fails
+    #[arg(long, default_value = "refuse", value_parser = ["refuse", "pass"])]
+    on_failure: String,
+    #[command(flatten)]
+    shown: AsJson,
+    /// The command and its arguments
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// Lists, sets or removes hooks.
+pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
+    let (client, screen) = (context.client(Role::Admin)?, &context.screen);
+    let place = |name: &str| format!("/api/v1/hooks/{}", segment(name));
+    match &options.action {
+        Action::Ls(shown) => {
+            let answer = client.get("/api/v1/hooks").await?;
+            let heading = ["hook", "on", "asks", "tools", "timeout", "on failure"];
+            shown.list(screen, &answer, &heading, row);
+        }
+        Action::Set(wanted) => {
+            let mut body = json!({
+                "on": wanted.on, "tools": wanted.tools, "timeout": wanted.timeout,
+                "on_failure": wanted.on_failure,
+            });
+            if let Some(url) = &wanted.url {
+                body["url"] = url.as_str().into();
+            }
+            if let Some((command, args)) = wanted.command.split_first() {
+                body["command"] = command.as_str().into();
+                body["args"] = args.into();
+            }
+            let answer = client.put(&place(&wanted.name), &body).await?;
+            let said = format!("hook {} is asked on each {}", wanted.name, wanted.on);
+            wanted.shown.done(screen, &answer, &said);
+        }
+        Action::Rm { name, shown } => {
+            client.delete(&place(name)).await?;
+            let value = json!({ "removed": name });
+            shown.done(screen, &value, &format!("removed hook {name}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(hook: &Value) -> Vec<String> {
+    let words = |pointer: &str| -> String {
+        let words: Vec<String> = list(hook, pointer)
+            .iter()
+            .map(|word| text(word, ""))
+            .collect();
+        words.join(" ")
+    };
+    let asks = match text(hook, "/url") {
+        url if !url.is_empty() => url,
+        _ => format!("{} {}", text(hook, "/command"), words("/args")),
+    };
+    vec![
+        text(hook, "/name"),
+        text(hook, "/on"),
+        asks.trim_end().to_owned(),
+        match words("/tools") {
+            tools if tools.is_empty() => "all".to_owned(),
+            tools => tools,
+        },
+        text(hook, "/timeout"),
+        text(hook, "/on_failure"),
+    ]
+}

@@ -1,0 +1,95 @@
+//! kill -9 at every write that an administrative act or the record of calls makes: after the next start the
+//! old or the new state is there, whole, and nothing that was acknowledged is lost. 200 kills in the profile
+//! `proof` on each store, fewer otherwise.
+//!
+//! Nothing in the gateway knows of it. On SQLite the writes are the system calls on the database and the
+//! journal, and the tracer kills at one of them; on PostgreSQL they are the messages to the server, and the
+//! proxy in between does.
+
+mod acts;
+mod points;
+
+use gantry_testkit::cut::Cut;
+use gantry_testkit::postgres::PgDatabase;
+use gantry_testkit::proof;
+use serde_json::json;
+
+use self::acts::Acts;
+use self::points::Points;
+use crate::harness::{Gantry, LONG, needs_root};
+
+/// Counts the writes of each act, then kills at one after the other, all acts in turn.
+fn kill_at_every_write(points: &Points, gantry: Gantry) {
+    let kills = proof::count(200, 12);
+    gantry.wait_state("a", "ready", LONG);
+    let mut acts = Acts::prepare(&gantry);
+    let writes: Vec<usize> = (0..acts.len())
+        .map(|number| {
+            let act = acts.get(number);
+            let (writes, is_acknowledged) = points.count(&gantry, || act.run(&gantry));
+            assert!(is_acknowledged, "{}: {}", act.name(), gantry.stderr());
+            act.check(&gantry, true);
+            assert!(writes > 0, "{} writes nothing", act.name());
+            writes
+        })
+        .collect();
+    let mut gantry = gantry;
+    let (mut old, mut new, mut acknowledged) = (0, 0, 0);
+    for kill in 0..kills {
+        let number = kill % acts.len();
+        let act = acts.get(number);
+        // A step that has no divisor in common with the count visits every point.
+        let (points_of_act, visit) = (writes[number] + 1, kill / writes.len());
+        let point = 1 + (visit * step(points_of_act)) % points_of_act;
+        gantry.wait_state("a", "ready", LONG);
+        let is_acknowledged = points.kill_at(&gantry, point, || act.run(&gantry));
+        gantry.wait(LONG);
+        gantry = gantry.again();
+        let health = gantry.rest("GET", "/api/v1/health", None).json();
+        assert_eq!(health["audit"]["damage"], json!([]), "{health:#}");
+        let is_new = act.check(&gantry, is_acknowledged);
+        *if is_new { &mut new } else { &mut old } += 1;
+        acknowledged += usize::from(is_acknowledged);
+    }
+    let per_act: Vec<String> = (0..acts.len())
+        .map(|number| format!("{} {}", acts.get(number).name(), writes[number]))
+        .collect();
+    eprintln!(
+        "{kills} kills: {old} times the old state, {new} times the new, {acknowledged} acknowledged; \
+         writes of each act: {}",
+        per_act.join(", ")
+    );
+}
+
+/// Returns about two thirds of a count, with no divisor in common with it.
+fn step(count: usize) -> usize {
+    let common = |mut one: usize, mut other: usize| {
+        while other > 0 {
+            (one, other) = (other, one % other);
+        }
+        one
+    };
+    let from = (count * 2 / 3).max(1);
+    (from..).find(|step| common(*step, count) == 1).unwrap_or(1)
+}
+
+// fault D2
+#[test]
+fn killed_at_any_write_the_old_or_the_new_state_is_whole() {
+    needs_root();
+    let gantry = acts::servers(Gantry::builder()).start();
+    kill_at_every_write(&Points::Files, gantry);
+}
+
+// fault D2
+#[test]
+fn killed_at_any_write_the_old_or_the_new_state_is_whole_on_postgresql() {
+    needs_root();
+    let database = PgDatabase::new();
+    let proxy = Cut::to(database.port());
+    let url = database.url_at(proxy.port());
+    let gantry = acts::servers(Gantry::builder())
+        .flags(&["--store", &url])
+        .start();
+    kill_at_every_write(&Points::Messages(proxy), gantry);
+}
