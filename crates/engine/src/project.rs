@@ -192,7 +192,7 @@ impl Project {
             pins: Arc::clone(&pins),
             hooks: Arc::clone(&hooks),
             begins_traces: machine.traces.is_some(),
-            approvals: Arc::new(Approvals::new(settings.now().approvals.timeout.0)),
+            approvals: Arc::new(Approvals::new(settings.now().approvals.clone())),
         };
         Ok(Arc::new(Self {
             name,

@@ -62,6 +62,6 @@ impl Project {
     pub(super) fn follow_hooks(&self) {
         let settings = self.settings();
         self.router.hooks.follow(&settings.hooks);
-        self.router.approvals.follow(settings.approvals.timeout.0);
+        self.router.approvals.follow(settings.approvals.clone());
     }
 }

@@ -29,7 +29,7 @@ impl Router {
         decision: &Decision<'_>,
     ) -> Result<Duration, CallError> {
         let begun = Instant::now();
-        let within = self.approvals.timeout();
+        let within = self.approvals.policy().timeout.0;
         let (server, caller) = (target.server_name(), call.caller);
         let arguments = target.arguments.map_or("{}", Raw::text);
         let shown = target.redactor().redact_json(arguments).into_owned();
@@ -44,6 +44,7 @@ impl Router {
             method: call.request.method.to_owned(),
             tool_version: target.schema_version().map(str::to_owned),
             arguments: shown[..end].to_owned(),
+            arguments_bytes: arguments.len(),
             arguments_hash: arguments_hash(arguments),
             grant: decision.grant_id().map(|grant| grant.to_string()),
             since_ms: unix_ms(),
@@ -53,7 +54,7 @@ impl Router {
             "call {} of agent `{}` to `{}` waits for an approver",
             call.id, caller.agent, target.item
         );
-        let waiting = self.approvals.hold(held, within, arguments.len(), || {
+        let waiting = self.approvals.hold(held, within, || {
             self.events.report(&server, EventKind::ApprovalAsked, what);
             if let Some(client) = call.client.as_deref() {
                 tell(client);

@@ -2,6 +2,9 @@
 //! invisible characters (fault L2). Simple rules: they point a person to a text and prove nothing.
 //! Entry points: [`find_in_definition`] and [`find_in_text`].
 
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::{Deserialize, Serialize};
 
 use crate::hidden;
@@ -165,8 +168,10 @@ static PHRASES: LazyLock<Vec<Phrase>> = LazyLock::new(|| {
 /// Finds all phrases in one pass: a server may list megabytes of text.
 static SEARCH: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let phrases = PHRASES.iter().map(|phrase| phrase.text);
-    let search = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA));
-    search.build(phrases).expect("the rules have few phrases")
+    AhoCorasick::builder()
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(phrases)
+        .expect("the rules have few phrases")
 });
 
 /// A phrase of a rule.
@@ -174,6 +179,28 @@ struct Phrase {
     /// The number of its rule.
     rule: usize,
     text: &'static str,
+}
+
+/// The place of a value in a definition; written out only for what is found there.
+#[derive(Clone, Copy)]
+enum Pointer<'a> {
+    Root,
+    Member(&'a Pointer<'a>, &'a str),
+    Item(&'a Pointer<'a>, usize),
+}
+
+impl Pointer<'_> {
+    /// Returns the JSON pointer.
+    fn text(self) -> String {
+        match self {
+            Pointer::Root => String::new(),
+            Pointer::Member(outer, name) => {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                format!("{}/{name}", outer.text())
+            }
+            Pointer::Item(outer, at) => format!("{}/{at}", outer.text()),
+        }
+    }
 }
 
 /// Looks at every string of a definition, the names of members included.

@@ -236,7 +236,7 @@ fn a_rename_is_guessed_and_nothing_more() {
 #[test]
 fn instructions_to_models_are_found_and_ordinary_texts_are_not() {
     let rules = |text: &str| -> Vec<String> {
-        let found = find_in_text("/description", text);
+        let found = find_in_text("description", text);
         found.into_iter().map(|finding| finding.rule).collect()
     };
     for (text, rule) in [

@@ -408,7 +408,7 @@ impl ServerRunner {
             .as_ref()
             .and_then(|own| own.instructions.as_deref())
         {
-            let found = find_in_text("/instructions", text).into_iter();
+            let found = find_in_text("instructions", text).into_iter();
             let found = found.map(|finding| ("instructions".to_owned(), finding));
             catalog.findings.extend(found);
         }
