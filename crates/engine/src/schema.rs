@@ -258,7 +258,7 @@ impl Schema {
         if fits {
             return Some(Ok(()));
         }
-        let list = || issues::list(validator.iter_errors(Seen(&value)));
+        let list = || issues::list(validator.iter_errors(Seen(&value)), &value);
         let issues = budget::run(reasons, list).map(|(issues, _)| issues);
         match (issues.filter(|issues| !issues.is_empty()), until) {
             (Some(issues), _) => Some(Err(issues)),

@@ -18,11 +18,15 @@ const LONGEST_PART: usize = 200;
 /// The most alternatives whose own issues are examined.
 const MOST_ALTERNATIVES: usize = 16;
 
-/// Lists the issues; only the first ones if there are many.
-pub(super) fn list<'i>(errors: impl Iterator<Item = ValidationError<'i>>) -> Vec<Issue> {
+/// Lists the issues of a value; only the first ones if there are many. The value itself is needed for its
+/// lengths, since the errors hold no copies of its parts.
+pub(super) fn list<'i>(
+    errors: impl Iterator<Item = ValidationError<'i>>,
+    value: &Value,
+) -> Vec<Issue> {
     let mut issues: Vec<Issue> = Vec::new();
     for error in errors.take(MOST) {
-        let issue = tell(&error);
+        let issue = tell(&error, value.pointer(error.instance_path().as_str()));
         if !issues.contains(&issue) {
             issues.push(issue);
         }
@@ -67,7 +71,8 @@ fn whole(message: &str) -> Issue {
     clippy::wildcard_enum_match_arm,
     reason = "the library's own words do for the rest, whatever it will be"
 )]
-fn tell(error: &ValidationError<'_>) -> Issue {
+fn tell(error: &ValidationError<'_>, instance: Option<&Value>) -> Issue {
+    let given = || instance.map_or_else(|| kind_of(error.instance()).to_owned(), given);
     let mut path = error.instance_path().to_string();
     let message = match error.kind() {
         ValidationErrorKind::Required { property } => {
@@ -98,11 +103,11 @@ fn tell(error: &ValidationError<'_>) -> Issue {
         }
         ValidationErrorKind::Enum { options } => {
             let options = cut(&options.to_string(), LONGEST_PART);
-            format!("must be one of {options}, not {}", given(error.instance()))
+            format!("must be one of {options}, not {}", given())
         }
         ValidationErrorKind::Constant { expected_value } => {
             let wanted = cut(&expected_value.to_string(), LONGEST_PART);
-            format!("must be {wanted}, not {}", given(error.instance()))
+            format!("must be {wanted}, not {}", given())
         }
         ValidationErrorKind::Custom { message, .. } => message.clone(),
         ValidationErrorKind::FalseSchema => "is not allowed here".to_owned(),
@@ -114,7 +119,7 @@ fn tell(error: &ValidationError<'_>) -> Issue {
         }
         _ => {
             let wrong = cut(&error.masked_with("the value").to_string(), LONGEST_PART);
-            format!("{wrong}; given was {}", given(error.instance()))
+            format!("{wrong}; given was {}", given())
         }
     };
     Issue {
@@ -141,7 +146,7 @@ fn alternatives(context: &[Vec<ValidationError<'static>>]) -> String {
             ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. }
         )
     {
-        let issue = tell(error);
+        let issue = tell(error, None);
         let at = if issue.path.is_empty() {
             "it"
         } else {

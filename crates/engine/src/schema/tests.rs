@@ -225,7 +225,7 @@ fn annotations_for_headers_are_refused_if_invalid() {
         ),
         (
             property(json!({"type": "string", "x-mcp-header": 7})),
-            "no string",
+            "not a string",
         ),
         (
             property(json!({"items": {"type": "string", "x-mcp-header": "A"}})),
