@@ -31,6 +31,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(10);
 /// With less free space the database soon cannot be written.
 const LITTLE_SPACE: u64 = 1 << 20;
+/// A database that takes an import for longer is reported before the import's own deadline.
+const SLOW_IMPORT: Duration = Duration::from_secs(5);
 const RETENTION_EVERY: Duration = Duration::from_mins(10);
 /// Few enough that an import never waits long for the writer.
 const DROPPED_AT_ONCE: u32 = 1000;
@@ -212,7 +214,7 @@ impl Audit {
         if Instant::now() < turn.import_at {
             return;
         }
-        let mut imported = self.import(RowPolicy::Ended).await;
+        let mut imported = self.import_or_report().await;
         if self.make_space(turn, &imported) {
             // Immediately: the released space is for the import.
             imported = self.import(RowPolicy::Ended).await;
@@ -234,6 +236,20 @@ impl Audit {
                 turn.retry_after = (retry_after * 2).min(LAST_RETRY);
             }
         }
+    }
+
+    /// Imports; while that takes long, the audit's health says so.
+    async fn import_or_report(&self) -> Result<(), AuditError> {
+        let mut importing = std::pin::pin!(self.import(RowPolicy::Ended));
+        tokio::select! {
+            biased;
+            imported = &mut importing => return imported,
+            () = sleep(SLOW_IMPORT) => {}
+        }
+        *lock(&self.shared.import_error) = Some(format!(
+            "the audit database has not taken the journal for {SLOW_IMPORT:?}"
+        ));
+        importing.await
     }
 
     /// Deletes rows that are too old, unless the clock is too far ahead. One run deletes a limited
