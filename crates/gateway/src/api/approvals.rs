@@ -43,8 +43,11 @@ pub(super) struct ApprovalView {
     method: String,
     /// The version of the tool, to which the approval is bound.
     tool_version: Option<String>,
-    /// The arguments as JSON text, without the server's secrets, cut if they are long.
+    /// The arguments as JSON text, without the server's secrets, with what nobody sees as escapes,
+    /// cut if they are long.
     arguments: String,
+    /// How many bytes all arguments have.
+    arguments_bytes: usize,
     /// The SHA-256 of the arguments, to which the approval is bound.
     arguments_hash: String,
     /// The grant that asks for an approval.
@@ -68,6 +71,7 @@ impl ApprovalView {
             method: held.method,
             tool_version: held.tool_version,
             arguments: held.arguments,
+            arguments_bytes: held.arguments_bytes,
             arguments_hash: held.arguments_hash,
             grant: held.grant,
             since: rfc3339(held.since_ms),
@@ -115,7 +119,7 @@ pub(super) async fn one(In(project): In, Named(id): Named) -> Result<Response, P
 }
 
 /// Allows a call, once: it is made now.
-#[utoipa::path(post, path = "/api/v1/approvals/{call}/allow", tag = "approvals", request_body = ApprovalBody,
+#[utoipa::path(post, path = "/api/v1/approvals/{call}/allow", tag = "approvals", request_body(content = Option<ApprovalBody>, description = "May be left out."),
     params(("call" = String, Path, description = "The call's id.")), responses(
     (status = 200, description = "It is made.", body = ApprovalView),
     (status = 404, description = "`approval.unknown`: no such call waits."),
@@ -131,7 +135,7 @@ pub(super) async fn allow(
 }
 
 /// Refuses a call: its agent is told so.
-#[utoipa::path(post, path = "/api/v1/approvals/{call}/refuse", tag = "approvals", request_body = ApprovalBody,
+#[utoipa::path(post, path = "/api/v1/approvals/{call}/refuse", tag = "approvals", request_body(content = Option<ApprovalBody>, description = "May be left out."),
     params(("call" = String, Path, description = "The call's id.")), responses(
     (status = 200, description = "It is refused.", body = ApprovalView),
     (status = 404, description = "`approval.unknown`: no such call waits."),

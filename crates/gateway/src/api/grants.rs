@@ -178,7 +178,7 @@ pub(super) struct GrantsQuery {
     /// Only grants on this group, without the `@`.
     group: Option<String>,
     /// Only grants that decided no call for so many days, and are that old.
-    #[param(minimum = 0, maximum = 36500, example = 90)]
+    #[param(minimum = 0, format = "uint32", example = 90)]
     unused_days: Option<u32>,
     /// How many items at most.
     #[param(minimum = 1, maximum = 1000, default = 1000)]

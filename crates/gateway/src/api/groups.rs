@@ -76,7 +76,7 @@ fn group(name: &str, servers: &[String]) -> Result<ServerGroup, Problem> {
 }
 
 /// Lists the groups of servers.
-#[utoipa::path(get, path = "/api/v1/groups", tag = "grants", params(Paging), responses(
+#[utoipa::path(get, path = "/api/v1/groups", tag = "groups", params(Paging), responses(
     (status = 200, description = "The groups; `files` is the first.", body = Page<GroupView>),
 ))]
 pub(super) async fn list(
@@ -89,7 +89,7 @@ pub(super) async fn list(
 }
 
 /// Creates a group.
-#[utoipa::path(post, path = "/api/v1/groups", tag = "grants", request_body = GroupBody, responses(
+#[utoipa::path(post, path = "/api/v1/groups", tag = "groups", request_body = GroupBody, responses(
     (status = 201, description = "The new group.", body = GroupView,
         headers(("Location" = String, description = "Where it is."))),
     (status = 409, description = "`group.exists`: there is one of that name; `group.of_files`: that name is taken."),
@@ -108,7 +108,7 @@ pub(super) async fn create(
 }
 
 /// Shows one group.
-#[utoipa::path(get, path = "/api/v1/groups/{group}", tag = "grants",
+#[utoipa::path(get, path = "/api/v1/groups/{group}", tag = "groups",
     params(("group" = String, Path, description = "Its name.")), responses(
     (status = 200, description = "The group.", body = GroupView),
     (status = 404, description = "`group.unknown`: there is none of that name."),
@@ -119,7 +119,7 @@ pub(super) async fn one(In(project): In, Named(name): Named) -> Result<Response,
 }
 
 /// Gives a group other members. Applies from the next call on.
-#[utoipa::path(patch, path = "/api/v1/groups/{group}", tag = "grants",
+#[utoipa::path(patch, path = "/api/v1/groups/{group}", tag = "groups",
     params(("group" = String, Path, description = "Its name.")), request_body = GroupPatch, responses(
     (status = 200, description = "The group after the change.", body = GroupView),
     (status = 404, description = "`group.unknown`: there is none of that name."),
@@ -139,7 +139,7 @@ pub(super) async fn change(
 }
 
 /// Removes a group that no grant names. Succeeds for an unknown group.
-#[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "grants",
+#[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "groups",
     params(("group" = String, Path, description = "Its name.")), responses(
     (status = 204, description = "The group does not exist any more."),
     (status = 409, description = "`group.in_use`: grants name it; `group.of_files`: it is what configuration files define."),

@@ -340,7 +340,7 @@ pub(super) async fn change(
 /// lifetime. The old key goes on for a while, so that whoever uses it can change to the new one. The text
 /// of the new key is in this response and nowhere else.
 #[utoipa::path(post, path = "/api/v1/keys/{key}/rotate", tag = "keys",
-    params(("key" = String, Path, description = "Its id.")), request_body = RotateBody, responses(
+    params(("key" = String, Path, description = "Its id.")), request_body(content = Option<RotateBody>, description = "May be left out."), responses(
     (status = 201, description = "The new key, with its text, and the old one.", body = NewKeyView),
     (status = 403, description = "`auth.role`: its role is above that of whoever asks."),
     (status = 404, description = "`key.unknown`: there is no valid key of that id."),

@@ -13,23 +13,23 @@ use utoipa::ToSchema;
 pub(super) struct LimitsBody {
     /// Calls in a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, format = "uint32")]
     calls_per_minute: Option<NonZeroU32>,
     /// Calls in an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, format = "uint32")]
     calls_per_hour: Option<NonZeroU32>,
     /// Bytes of arguments and results in a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u64>, minimum = 1)]
+    #[schema(value_type = Option<u64>, minimum = 1, format = "uint64")]
     bytes_per_minute: Option<NonZeroU64>,
     /// Bytes of arguments and results in an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u64>, minimum = 1)]
+    #[schema(value_type = Option<u64>, minimum = 1, format = "uint64")]
     bytes_per_hour: Option<NonZeroU64>,
     /// Calls at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, format = "uint32")]
     concurrency: Option<NonZeroU32>,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct PolicyTestBody {
     #[schema(minimum = 1, maximum = 20000, default = 1000)]
     last: u32,
     /// Only calls of so many last days.
-    #[schema(maximum = 36500)]
+    #[schema(minimum = 0, format = "uint32")]
     since_days: Option<u32>,
 }
 

@@ -74,6 +74,7 @@ pub(super) fn generated() -> String {
         (name = "audit", description = "The chain of the record, holds on it, and erasure. Admin keys only."),
         (name = "agents", description = "Agents, their grants and filters. Admin keys only."),
         (name = "grants", description = "Grants for agents, keys and all agents, and groups of servers. Admin keys only."),
+        (name = "groups", description = "Named sets of servers that grants may name. Admin keys only."),
         (name = "keys", description = "Keys of agents and administrators. Admin keys only."),
         (name = "projects", description = "Projects. Making, unloading and deleting them needs the role `installation`."),
         (name = "products", description = "Servers that come together by a manifest. Admin keys only."),
