@@ -47,9 +47,24 @@ pub struct ExportHealth {
 impl ExportHealth {
     /// Returns what an administrator should look at.
     pub(crate) fn warning(&self) -> Option<String> {
-        let error = self.error.as_ref()?;
-        let Self { what, target, .. } = self;
-        Some(format!("{what} cannot be exported to `{target}`: {error}"))
+        let Self {
+            what,
+            target,
+            dropped,
+            error,
+            ..
+        } = self;
+        let what = match *what {
+            "audit" => "audit records",
+            what => what,
+        };
+        match error {
+            Some(error) => Some(format!("{what} cannot be exported to `{target}`: {error}")),
+            None if *dropped > 0 => Some(format!(
+                "{dropped} {what} were dropped since the start, because `{target}` did not take them"
+            )),
+            None => None,
+        }
     }
 }
 
@@ -382,7 +397,7 @@ mod tests {
             "gantry_server_calls_in_flight{project=\"local\",server=\"b\"} 2",
             "gantry_server_calls_waiting{project=\"local\",server=\"b\"} 1",
             "gantry_server_restarts{project=\"local\",server=\"b\"} 3",
-            "gantry_refusals_total{code=\"grant.unbound\",project=\"local\"} 1",
+            "gantry_refusals_total{project=\"local\",code=\"grant.unbound\"} 1",
             "gantry_auth_failures_total 1",
             "gantry_panics_total{project=\"local\"} 1",
             "gantry_log_lines_dropped_total 3",

@@ -229,7 +229,7 @@ fn archives_that_are_none_are_refused_with_a_reason() {
             (entry("../canary/secret", "x"), "`..`"),
             (entry("missing", "x"), "has no `missing`"),
             (leads_out, "has no `config`"),
-            (circle, "circle"),
+            (circle, "form a cycle"),
             (pack(&wrong_blob), "has the digest"),
             (pack(&foreign), "only for plan9/mips"),
             (gzip(&[0; 100])[..20].to_vec(), "cannot be read"),

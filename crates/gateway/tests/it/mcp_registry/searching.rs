@@ -158,15 +158,15 @@ fn a_hostile_registry_is_bounded_and_says_so() {
         (RegistryMood::Flood, Err("over 4194304 bytes")),
         (
             RegistryMood::Redirects("http://169.254.169.254/latest".to_owned()),
-            Err("not a public address"),
+            Err("private address"),
         ),
         (
             RegistryMood::Redirects("http://127.0.0.2:1/".to_owned()),
-            Err("not a public address"),
+            Err("private address"),
         ),
         (
             RegistryMood::Redirects("http://[::1]:1/".to_owned()),
-            Err("not a public address"),
+            Err("private address"),
         ),
         (
             RegistryMood::Redirects("file:///etc/passwd".to_owned()),

@@ -73,14 +73,16 @@ fn metrics_tell_of_servers_and_refusals_and_no_caller_adds_a_series() {
     // Agents, tools, users and methods of any name change nothing in what is counted by what.
     let before = series(&gantry);
     for number in 0..20 {
-        let hostile = format!("x{number}\"}} 1\ngantry_fake{{a=\"");
+        // In a name there is no line break: clients put it into a header.
+        let hostile = format!("x{number}\"}} 1 gantry_fake{{a=\"");
+        let text = hostile.replacen(' ', "\n", 1);
         let agent = gantry.agent_with(&format!("agent-{number}"), &["a:echo"]);
         let headers = [("X-Gantry-User-Id", "ann"), ("X-Gantry-Session-Id", "s")];
         call(
             &gantry,
             &agent,
             "a__echo",
-            json!({"text": hostile}),
+            json!({ "text": text }),
             &headers,
             json!({}),
         );

@@ -154,7 +154,7 @@ async fn blobs_that_stall_or_are_cut() {
         layer(
             "goes on elsewhere",
             "image.invalid",
-            "was asked for",
+            "requested were",
             |request, stream, bytes| {
                 let length = bytes.len().to_string();
                 if request.header("range").is_none() {
