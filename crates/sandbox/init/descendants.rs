@@ -63,6 +63,15 @@ pub(crate) fn signal_child(of: i32, name: &[u8], signal: i32) {
     });
 }
 
+/// Reads a process id that a program wrote to a file.
+pub(crate) fn written_id(path: &CStr) -> Option<i32> {
+    let fd = sys::open(path, sys::O_RDONLY | sys::O_CLOEXEC, 0).ok()?;
+    let mut digits = [0; 16];
+    let outcome = sys::read(fd, &mut digits);
+    sys::close(fd);
+    number(digits.get(..outcome.ok()?)?.trim_ascii())
+}
+
 fn for_each_process(mut look: impl FnMut(i32)) {
     let Ok(proc) = sys::open(
         c"/proc",

@@ -29,7 +29,8 @@ pub(crate) const FLAG_OWN_ROOT: u32 = 1 << 5;
 /// The user namespace of the job has 65,536 ids from its first one, not only that one.
 pub(crate) const FLAG_MANY_IDS: u32 = 1 << 6;
 /// The program is a runtime that creates its own namespaces: it keeps its capabilities in the user
-/// namespace, and SIGTERM goes only to the guest's kernel.
+/// namespace. It ends once the guest runs, and leaves the guest kernel, whose id it writes to
+/// [`GUEST_ID`], as the server: SIGTERM goes to that only, and its status is the server's.
 pub(crate) const FLAG_RUNTIME: u32 = 1 << 7;
 /// Give the server a cgroup namespace.
 pub(crate) const FLAG_CGROUP_NAMESPACE: u32 = 1 << 8;
@@ -38,6 +39,9 @@ pub(crate) const FLAG_HOME: u32 = 1 << 9;
 /// Every protection of the job is mandatory: a failure that would otherwise be reported ends the
 /// start.
 pub(crate) const FLAG_WHOLE: u32 = 1 << 10;
+
+/// Where a runtime writes the process id of its guest kernel.
+pub(crate) const GUEST_ID: &core::ffi::CStr = c"/state/guest";
 
 /// The steps that build a root, in the order of the job. Targets are paths in the root that was
 /// started last.

@@ -8,7 +8,7 @@ use crate::descendants;
 use crate::job::{FIRST_EXTRA_FD, Job, Mapping};
 use crate::mounts;
 use crate::protocol::{
-    COMMAND_KILL, COMMAND_SOCKET, COMMAND_TERMINATE, FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_LOOPBACK, FLAG_OWN_ROOT, FLAG_RUNTIME,
+    COMMAND_KILL, COMMAND_SOCKET, COMMAND_TERMINATE, FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_LOOPBACK, FLAG_OWN_ROOT, FLAG_RUNTIME, GUEST_ID,
     KIND_EXITED, KIND_STARTED, Record, SOCKET_COMMAND_LEN, STAGE_FORK, STAGE_LOOPBACK, STAGE_RECEIVE,
 };
 use crate::report::{CONTROL, fail, note, send};
@@ -23,12 +23,20 @@ const EVERYBODY: u32 = 8;
 
 /// The name of the process that is gVisor's guest kernel.
 const GUEST_KERNEL: &[u8] = b"runsc-sandbox";
+/// How many processes can end before the guest kernel is known: it, its file server, and two more.
+const EARLY: usize = 4;
 
 /// The tree as seen by its init.
 struct Tree {
+    /// With gVisor first the command that starts it, then its guest kernel.
     server: i32,
     /// Whether the server is gVisor.
     runtime: bool,
+    /// Whether gVisor's command still runs: it ends as soon as the guest runs, so that nothing but
+    /// the guest holds the server's streams, and leaves the guest kernel to this process.
+    starts: bool,
+    /// What ended meanwhile, with its status.
+    early: [(i32, i32); EARLY],
     /// Whether the kernel kills the tree together with this process.
     namespaced: bool,
     cgroup_kill: Option<i32>,
@@ -91,6 +99,8 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) ->
     Tree {
         server,
         runtime,
+        starts: runtime,
+        early: [(0, 0); EARLY],
         namespaced,
         cgroup_kill,
     }
@@ -98,7 +108,7 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) ->
 }
 
 impl Tree {
-    fn watch(&self) -> ! {
+    fn watch(&mut self) -> ! {
         let child_mask = 1 << (sys::SIGCHLD - 1);
         let Ok(signals) = sys::signal_descriptor(child_mask) else {
             self.end()
@@ -111,6 +121,9 @@ impl Tree {
             }
             // Reap even without a signal: children may have ended before the descriptor existed.
             while let Ok(Some((pid, status))) = sys::wait_any(false) {
+                if self.starts && self.follow_guest(pid, status) {
+                    continue;
+                }
                 self.reaped(pid, status);
                 if pid == self.server {
                     self.end();
@@ -135,6 +148,26 @@ impl Tree {
         }
     }
 
+    /// Handles the end of a process while gVisor starts; returns whether the guest goes on.
+    fn follow_guest(&mut self, pid: i32, status: i32) -> bool {
+        if pid != self.server {
+            self.early.rotate_right(1);
+            self.early[0] = (pid, status);
+            return true;
+        }
+        self.starts = false;
+        let Some(kernel) = descendants::written_id(GUEST_ID).filter(|_| status == 0) else {
+            return false;
+        };
+        self.server = kernel;
+        // A guest that ends at once may have been reaped before the command that started it.
+        if let Some((_, status)) = self.early.iter().find(|(pid, _)| *pid == kernel) {
+            self.reaped(kernel, *status);
+            self.end();
+        }
+        true
+    }
+
     /// Reports to the gateway how the server ended.
     fn reaped(&self, pid: i32, status: i32) {
         if pid == self.server {
@@ -153,10 +186,11 @@ impl Tree {
     /// Sends SIGTERM to every process; stopped ones are continued so that they can handle it.
     fn terminate(&self) {
         for signal in [sys::SIGTERM, sys::SIGCONT] {
-            if self.runtime {
-                // The guest's kernel forwards it; the process that waits for the kernel would only
-                // die.
+            if self.starts {
                 descendants::signal_child(self.server, GUEST_KERNEL, signal);
+            } else if self.runtime {
+                // The guest kernel forwards it to the program.
+                sys::kill(self.server, signal);
             } else if self.namespaced {
                 sys::kill(-1, signal);
             } else {

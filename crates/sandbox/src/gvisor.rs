@@ -4,6 +4,9 @@
 //! itself, the bundle and the tree's root. The init writes the bundle to memory of the mount
 //! namespace, so that the environment in it never reaches a disk or a command line. No other
 //! command of `runsc` is used: it would need process ids of the inner namespace.
+//!
+//! The command ends as soon as the guest runs, and the init becomes the parent of the guest kernel:
+//! if it stayed, it would hold the server's pipes open after the server has closed them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +18,7 @@ use crate::command::{Command, GVisor, Limits, Network};
 use crate::host_parts::SERVER_HOME;
 use crate::job::Job;
 use crate::own::Layout;
-use crate::protocol::{FLAG_RUNTIME, STEP_AROUND, STEP_DEVICE, STEP_READ_ONLY};
+use crate::protocol::{FLAG_RUNTIME, GUEST_ID, STEP_AROUND, STEP_DEVICE, STEP_READ_ONLY};
 use crate::root::{OwnRoot, RootBase};
 use crate::search::search_path;
 use crate::steps::Step;
@@ -100,6 +103,7 @@ pub(crate) fn finish(job: &mut Job, bundle: Vec<u8>, network: Network) {
         Network::None => "--network=none",
         Network::Inside | Network::Full => "--network=host",
     };
+    let guest_id = format!("--pid-file={}", GUEST_ID.to_string_lossy());
     job.arguments = [
         "runsc",
         "--root=/state",
@@ -108,6 +112,8 @@ pub(crate) fn finish(job: &mut Job, bundle: Vec<u8>, network: Network) {
         "--overlay2=none",
         "--ignore-cgroups",
         "run",
+        "--detach",
+        &guest_id,
         "--bundle=/bundle",
         "server",
     ]

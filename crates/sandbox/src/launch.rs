@@ -20,8 +20,8 @@ use crate::error::SpawnError;
 use crate::image::{Image, sealed_data};
 use crate::job::Job;
 use crate::protocol::{
-    FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_OWN_ROOT, KEEP_ID, KIND_FAILED, KIND_LANDLOCK,
-    KIND_NOTE, KIND_RESIDENT, KIND_SERVER, KIND_STARTED, Record, STAGE_STEP,
+    FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_OWN_ROOT, FLAG_RUNTIME, KEEP_ID, KIND_FAILED,
+    KIND_LANDLOCK, KIND_NOTE, KIND_RESIDENT, KIND_SERVER, KIND_STARTED, Record, STAGE_STEP,
 };
 use crate::reaper::{Init, Reaper};
 
@@ -139,7 +139,9 @@ pub(crate) fn launch(
                 child.wait().ok();
             }
             let [stdin, stdout, stderr] = ours;
-            let server_pid = progress.server.unwrap_or(init.pid);
+            // The command that starts gVisor ends soon; the init lives as long as the server.
+            let server = progress.server.filter(|_| job.flags & FLAG_RUNTIME == 0);
+            let server_pid = server.unwrap_or(init.pid);
             let notes = progress.notes;
             return Ok(Running {
                 init,

@@ -16,7 +16,8 @@
 //!
 //! With [`Root::Own`] B first builds a root in memory, step by step as the job says, and enters it; the
 //! host's is gone then. A gateway that is root also makes a user namespace with ids of the tree's own,
-//! which C enters last. With [`Runtime::GVisor`] C becomes `runsc run`, which serves that root.
+//! which C enters last. With [`Runtime::GVisor`] C becomes `runsc run`, which serves that root, and ends
+//! once its guest kernel, then a child of B, runs the program.
 //!
 //! [`Sandbox::probe`] finds out what the host allows; [`Sandbox::spawn`] runs a [`Command`]; its
 //! [`Report`] says of every protection whether it holds, and how or why not. Nothing is dropped in

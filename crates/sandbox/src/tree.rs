@@ -72,7 +72,8 @@ impl Tree {
         })
     }
 
-    /// Returns the process id of the server, in this process's PID namespace.
+    /// Returns the process id of the server, or with gVisor of its init, in this process's PID
+    /// namespace.
     pub fn pid(&self) -> u32 {
         self.server_pid
     }

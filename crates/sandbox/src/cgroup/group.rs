@@ -43,7 +43,7 @@ pub(crate) struct Group {
 }
 
 /// The processes of gVisor itself, and how many it has for each guest process.
-const RUNTIME_PROCESSES: u64 = 3;
+const RUNTIME_PROCESSES: u64 = 2;
 const PER_GUEST: u64 = 2;
 /// A guest with this many eighths of its processes counts as having reached its limit: its threads
 /// are not visible.

@@ -9,7 +9,10 @@ use gantry_sandbox::{
     Command, GVisor, Ids, Limits, Mount, MountKind, Network, RootBase, Runtime, SpawnError,
 };
 
-use crate::harness::{eventually, line, output, processes, sandbox};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::harness::{PATIENCE, eventually, line, output, processes, sandbox};
 use crate::own_root::{Layers, ids, own, script_in};
 use crate::owner::{Owner, Rights};
 
@@ -147,9 +150,7 @@ async fn passes_pipes_signals_and_exit_codes() {
         .spawn(&script(&layers, "read line; echo got $line; exit 9"))
         .await
         .unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut spawned.stdin, b"hello\n")
-        .await
-        .unwrap();
+    spawned.stdin.write_all(b"hello\n").await.unwrap();
     assert_eq!(line(&mut spawned).await, "got hello");
     assert_eq!(spawned.tree.wait().await.code, Some(9));
     let (.., exit) = output(&sandbox, &script(&layers, "kill -9 $$"))
@@ -163,6 +164,40 @@ async fn passes_pipes_signals_and_exit_codes() {
         !exit.success() && err.contains("no such file"),
         "{exit:?} {err}"
     );
+}
+
+#[tokio::test]
+async fn nothing_but_the_guest_holds_its_pipes() {
+    // fault S17
+    let layers = Layers::new();
+    let text = "trap 'exit 5' TERM; echo up; exec 0<&- 1>&-; while :; do sleep 0.05; done";
+    let sandbox = sandbox();
+    let mut spawned = sandbox.spawn(&script(&layers, text)).await.unwrap();
+    let mut said = String::new();
+    let reading = spawned.stdout.read_to_string(&mut said);
+    timeout(PATIENCE, reading).await.unwrap().unwrap();
+    assert_eq!(said, "up\n");
+    let writing = async { while spawned.stdin.write_all(b"x").await.is_ok() {} };
+    timeout(PATIENCE, writing).await.unwrap();
+    assert!(
+        timeout(Duration::ZERO, spawned.tree.wait()).await.is_err(),
+        "it runs on"
+    );
+    spawned.tree.terminate();
+    assert_eq!(spawned.tree.wait().await.code, Some(5));
+}
+
+// row 1.9
+#[tokio::test]
+async fn a_guest_that_ends_at_once_is_told_with_its_own_code() {
+    let layers = Layers::new();
+    let sandbox = sandbox();
+    for code in [3, 0, 7] {
+        let (.., exit) = output(&sandbox, &script(&layers, &format!("exit {code}")))
+            .await
+            .unwrap();
+        assert_eq!((exit.code, exit.signal), (Some(code), None));
+    }
 }
 
 #[tokio::test]
@@ -221,8 +256,7 @@ async fn a_dropped_guest_leaves_nothing() {
     let command = script(&layers, "(sleep 1000 &) ; echo up; sleep 1000");
     let mut spawned = sandbox.spawn(&command).await.unwrap();
     assert_eq!(line(&mut spawned).await, "up");
-    let init = crate::harness::parent(spawned.tree.pid()).unwrap();
-    let tree = below(init);
+    let tree = below(spawned.tree.pid());
     assert!(tree.len() >= 3, "{tree:?}");
     drop(spawned);
     let gone = || {
@@ -238,7 +272,11 @@ async fn a_killed_owner_leaves_no_guest() {
     for rights in [Rights::Own, Rights::Nobody] {
         for profile in ["image", "gvisor"] {
             let mut owner = Owner::start(rights, profile);
-            let tree = below(crate::harness::parent(owner.server).unwrap());
+            let init = match profile {
+                "gvisor" => Some(owner.server),
+                _ => crate::harness::parent(owner.server),
+            };
+            let tree = below(init.unwrap());
             assert!(tree.len() >= 2, "{profile}: {tree:?}");
             owner.kill();
             let gone = || {

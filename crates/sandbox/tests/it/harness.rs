@@ -17,7 +17,7 @@ pub(crate) const MARKER: &str = "GANTRY_TEST_MARKER";
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Longer than anything here takes; a test that needs it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than it takes to look once, unless the machine stands still.
 const LOOK: Duration = Duration::from_millis(150);
 
