@@ -16,6 +16,7 @@ mod command;
 mod loop_image;
 mod measure;
 mod tree;
+mod turns;
 mod volumes;
 mod watch;
 
@@ -30,6 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch as channel;
 
 use self::measure::UnnamedFiles;
+use self::turns::Turns;
 pub use self::volumes::{PrunedVolumes, VolumeError, VolumeView};
 
 /// The folder of a server's scratch space, in its place.
@@ -124,8 +126,10 @@ struct Inner {
     mounted: Mutex<HashMap<Owner, PathBuf>>,
     /// Places that are being backed up.
     reading: Mutex<HashMap<Owner, Arc<()>>>,
-    /// Held while a file system is created, mounted or removed.
-    changing: Mutex<()>,
+    /// Held while separate file systems are tried.
+    trying: Mutex<()>,
+    /// Taken while the place of a server is created, mounted or removed.
+    turns: Turns,
 }
 
 /// The place of one server, while it is used.
@@ -159,7 +163,8 @@ impl Disks {
                 used: Mutex::default(),
                 mounted: Mutex::default(),
                 reading: Mutex::default(),
-                changing: Mutex::default(),
+                trying: Mutex::default(),
+                turns: Turns::default(),
             }),
         }
     }
@@ -179,6 +184,10 @@ impl Disks {
         if self.inner.is_measured {
             return Bound::Measured("asked for".to_owned());
         }
+        if self.inner.loops.get().is_some() {
+            return Bound::Loop;
+        }
+        let _one = self.inner.trying.lock();
         if self.inner.loops.get().is_some() {
             return Bound::Loop;
         }
@@ -222,7 +231,7 @@ impl Disks {
 
     /// Prepares the place of a server for a start: empty scratch space, volumes created.
     pub(crate) fn prepare(&self, request: &PlaceRequest<'_>) -> Result<Arc<Place>, DiskError> {
-        let _one = self.inner.changing.lock();
+        let _turn = self.inner.turns.take(&request.owner);
         self.data_folder()?;
         self.admit()?;
         let home = self.home(&request.owner);
@@ -292,7 +301,7 @@ impl Disks {
 
     /// Unmounts everything; all servers have ended. Blocks.
     pub(crate) fn close(&self) {
-        let _one = self.inner.changing.lock();
+        let _none = self.inner.turns.stop();
         self.inner.unmount_all();
     }
 

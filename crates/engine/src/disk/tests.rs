@@ -20,7 +20,8 @@ fn measured(folder: &Path) -> Disks {
             used: Mutex::default(),
             mounted: Mutex::default(),
             reading: Mutex::default(),
-            changing: Mutex::default(),
+            trying: Mutex::default(),
+            turns: Turns::default(),
         }),
     }
 }
@@ -41,6 +42,24 @@ fn a_path_is_one_name_and_back() {
         assert!(!name.contains('/') && !name.starts_with('.'), "{name}");
         assert_eq!(decoded(&name).unwrap(), Path::new(path));
     }
+}
+
+// row 1.8
+#[test]
+fn a_place_that_is_being_changed_keeps_only_its_own_server_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = measured(folder.path());
+    let turn = disks.inner.turns.take(&owner("a"));
+    prepare(&disks, "b", 16 << 20).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| sender.send(prepare(&disks, "a", 16 << 20).is_ok()).unwrap());
+        let brief = std::time::Duration::from_millis(50);
+        assert!(receiver.recv_timeout(brief).is_err(), "`a` waits");
+        drop(turn);
+        assert_eq!(receiver.recv(), Ok(true));
+    });
+    disks.close();
 }
 
 // rows 1.19 and 1.20

@@ -90,18 +90,14 @@ impl Disks {
     /// Returns the volumes of a project, by server and path. Blocks.
     pub(crate) fn volumes(&self, project: &ProjectName) -> Result<Vec<VolumeView>, VolumeError> {
         let mut volumes = Vec::new();
-        let turn = self.inner.changing.lock();
-        let mut places = Vec::new();
         for server in self.servers(project) {
             let owner = Owner {
                 project: project.clone(),
                 server,
             };
+            let turn = self.inner.turns.take(&owner);
             let root = self.reach(&owner)?;
-            places.push((owner, root));
-        }
-        drop(turn);
-        for (owner, root) in places {
+            drop(turn);
             let in_use = self.is_used(&owner);
             for path in paths(&root) {
                 let found = tree::measure(&root.join(VOLUMES).join(encoded(&path)));
@@ -126,7 +122,7 @@ impl Disks {
         path: &Path,
         to: impl Write,
     ) -> Result<(), VolumeError> {
-        let turn = self.inner.changing.lock();
+        let turn = self.inner.turns.take(owner);
         let folder = self.find(owner, path)?;
         let _used = self.hold(owner);
         drop(turn);
@@ -135,7 +131,7 @@ impl Disks {
 
     /// Removes a volume that no instance uses. Blocks.
     pub(crate) fn remove_volume(&self, owner: &Owner, path: &Path) -> Result<(), VolumeError> {
-        let _one = self.inner.changing.lock();
+        let _turn = self.inner.turns.take(owner);
         let folder = self.find(owner, path)?;
         if self.is_used(owner) {
             return Err(VolumeError::InUse {
@@ -152,7 +148,7 @@ impl Disks {
 
     /// Removes the files of a removed server, optionally with its volumes. Blocks.
     pub(crate) fn forget(&self, owner: &Owner, with_volumes: bool) -> Result<(), VolumeError> {
-        let _one = self.inner.changing.lock();
+        let _turn = self.inner.turns.take(owner);
         if !self.home(owner).is_dir() {
             return Ok(());
         }
@@ -175,7 +171,7 @@ impl Disks {
 
     /// Returns whether a server has neither files nor a place in use. Blocks.
     pub(crate) fn has_nothing_of(&self, owner: &Owner) -> bool {
-        let _one = self.inner.changing.lock();
+        let _turn = self.inner.turns.take(owner);
         !self.is_used(owner) && std::fs::symlink_metadata(self.home(owner)).is_err()
     }
 
@@ -283,12 +279,13 @@ impl Disks {
         if !image.is_file() {
             return Ok(root);
         }
-        let mut mounted = self.inner.mounted.lock();
-        if !mounted.contains_key(owner) {
+        let is_mounted = self.inner.mounted.lock().contains_key(owner);
+        if !is_mounted {
             make_private(&root).map_err(|error| files_error(owner, io::Error::other(error)))?;
             let size = std::fs::metadata(&image).map(|found| found.len());
             size.and_then(|size| loop_image::provide(&image, &root, size, false).map(drop))
                 .map_err(|source| files_error(owner, source))?;
+            let mut mounted = self.inner.mounted.lock();
             mounted.insert(owner.clone(), root.clone());
         }
         Ok(root)
