@@ -47,13 +47,13 @@ class Root:
         self.bytes, self.names = io.BytesIO(), set()
         self.tar = tarfile.open(fileobj=self.bytes, mode="w")
 
-    def add(self, name: str, content: bytes, mode: int = 0o755) -> None:
+    def add(self, name: str, content: bytes, mode: int = 0o755, changed: float = 0) -> None:
         name = name.lstrip("/")
         if name in self.names:
             return
         self.names.add(name)
         entry = tarfile.TarInfo(name)
-        entry.size, entry.mode = len(content), mode
+        entry.size, entry.mode, entry.mtime = len(content), mode, int(changed)
         self.tar.addfile(entry, io.BytesIO(content))
 
     def folder(self, name: str, mode: int = 0o1777) -> None:
@@ -89,7 +89,8 @@ def of_python() -> bytes:
     for path in sorted(library.rglob("*")):
         inside = path.relative_to(library).parts
         if path.is_file() and inside[0] not in ("test", "idlelib", "tkinter", "ensurepip", "lib2to3"):
-            root.add(str(path), path.read_bytes(), 0o644)
+            # With its time, as images have it: Python compiles anew what does not fit its compiled form.
+            root.add(str(path), path.read_bytes(), 0o644, path.stat().st_mtime)
             if path.suffix == ".so":
                 for needed in libraries(path):
                     root.add(str(needed), needed.read_bytes())
