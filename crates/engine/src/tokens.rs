@@ -172,7 +172,7 @@ pub(crate) struct Verified {
     pub(crate) agent: AgentName,
     /// The user on whose behalf it was issued.
     pub(crate) user: Option<Arc<str>>,
-    /// Identifies the issuer and the holder, across tokens.
+    /// Identifies issuer, holder and user, across tokens.
     pub(crate) key: KeyId,
     /// Ends when the token expires.
     pub(crate) validity: KeyValidity,
@@ -276,11 +276,12 @@ impl Tokens {
         };
         let holder = claims.text(&config.agent_claim).ok_or_else(unmapped)?;
         let agent = config.agents.get(holder).ok_or_else(unmapped)?;
+        let user = claims.text(&config.user_claim);
         let verified = Verified {
             project: config.project.clone(),
             agent: agent.clone(),
-            user: claims.text(&config.user_claim).map(Arc::from),
-            key: key_of(&config.url, holder),
+            user: user.map(Arc::from),
+            key: key_of([&config.url, holder, user.unwrap_or_default()]),
             validity: KeyValidity::default(),
         };
         Ok(InUse {
@@ -350,12 +351,14 @@ impl Tokens {
     }
 }
 
-/// Returns an id for the holder of tokens, stable across tokens.
-fn key_of(issuer: &str, holder: &str) -> KeyId {
+/// Returns an id for the user of a holder of tokens, stable across tokens: sessions and calls
+/// belong to it, so that one user of a program has no access to those of another. fault T4
+fn key_of(issuer_holder_user: [&str; 3]) -> KeyId {
     let mut hash = Sha256::new();
-    hash.update(issuer.as_bytes());
-    hash.update([0]);
-    hash.update(holder.as_bytes());
+    for part in issuer_holder_user {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
     let hash: [u8; 32] = hash.finalize().into();
     let (first, _) = hash.split_at(16);
     let first = first.try_into().expect("half of 32 bytes are 16");

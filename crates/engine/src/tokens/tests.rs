@@ -240,6 +240,11 @@ fn what_a_token_runs_ends_with_it_and_with_its_agent() {
     let first = tokens.verify(&token).unwrap();
     let again = tokens.verify(&token).unwrap();
     assert!(first.validity.is_same(&again.validity) && first.key == again.key);
+    // Another user of the same program has nothing of this one. fault T4
+    let other = with("sub", json!("eve"));
+    let other = signer.token(&json!({"alg": "ES256", "kid": "ec"}), &other);
+    let other = tokens.verify(&other).unwrap();
+    assert!(other.agent == first.agent && other.key != first.key);
     tokens.sweep(unix_ms(), &|_, _| None);
     assert_eq!(first.validity.end_reason(), None);
     tokens.sweep(unix_ms() + 61_000, &|_, _| None);

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use gantry_engine::{Actor, Engine, SourceRefused, Surface};
 use gantry_model::caller::{Caller, KeyEnd, KeyKind, Permission};
+use gantry_model::diagnose::{Diagnose, Fault};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -158,6 +159,10 @@ impl Gate {
                 Ok(caller) => {
                     self.enter(parts, &caller)?;
                     Ok(caller)
+                }
+                // Nobody guesses when the issuer's keys are not there.
+                Err(error) if error.fault() == Fault::Gateway => {
+                    Err(Problem::of(&error).with_challenge(CHALLENGE_WRONG))
                 }
                 Err(error) => Err(self
                     .refuse(parts, surface)
