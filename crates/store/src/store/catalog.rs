@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet};
 
 use gantry_model::id::ServerId;
 use gantry_model::jsonrpc::{Limits, validate};
-use gantry_model::pin::{ChangeClass, PINNED_KINDS, PinState, canonical, classify, likely_rename};
+use gantry_model::pin::{
+    ChangeClass, OnFirstList, PINNED_KINDS, PinState, canonical, classify, likely_rename,
+};
 use sqlx::types::Json;
 
 use super::Store;
@@ -235,7 +237,16 @@ impl Listed<'_> {
                 Some((approved, _)) => classify(&approved, &definition),
                 None => ChangeClass::Breaking,
             },
-            // Nothing was ever approved: what was new is still new.
+            // Nothing was ever approved: what was new is still new, unless new servers are trusted by
+            // now, so that it was offered.
+            None if before.change == ChangeClass::First
+                && pins.policy.new_servers == OnFirstList::Trust =>
+            {
+                match self.with_hash(transaction, &before.hash).await? {
+                    Some((offered, _)) => classify(&offered, &definition),
+                    None => ChangeClass::Breaking,
+                }
+            }
             None => before.change,
         };
         let was = self.with_hash(transaction, &row.hash).await?;

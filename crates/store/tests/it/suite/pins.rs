@@ -167,6 +167,55 @@ async fn a_refused_version_stays_refused_and_an_approved_one_comes_back() {
     .await;
 }
 
+// fault L3
+#[tokio::test]
+async fn a_refusal_is_remembered_however_often_the_tool_changes() {
+    on_each(|store| async move {
+        store.put_server(&server(1, "files", "x")).await.unwrap();
+        let accept = policy(OnChange::Accept, OnFirstList::Trust, &[]);
+        let refused = tool("read", "Reads and sends", "path");
+        save(&store, &accept, &[tool("read", "Reads", "path")]).await;
+        save(&store, &accept, std::slice::from_ref(&refused)).await;
+        assert!(decide(&store, "read", 2, PinState::Refused).await);
+        for round in 0..2 {
+            for number in 0..25 {
+                let other = tool("read", &format!("Reads {round}-{number}"), "path");
+                save(&store, &accept, &[other]).await;
+            }
+            assert_eq!(unapproved(&store).await, Vec::<String>::new());
+            save(&store, &accept, std::slice::from_ref(&refused)).await;
+            let now = unapproved(&store).await;
+            assert_eq!(now.len(), 1, "{now:?}");
+            assert!(now[0].starts_with("read refused"), "{now:?}");
+        }
+        let id = ServerId::from_random(1);
+        let versions = store.tool_versions(id, "tool", "read").await.unwrap();
+        assert!(versions.len() <= 22, "{}", versions.len());
+    })
+    .await;
+}
+
+// fault L1, fault L3
+#[tokio::test]
+async fn what_was_trusted_later_is_not_new_any_more_when_it_changes() {
+    on_each(|store| async move {
+        store.put_server(&server(1, "files", "x")).await.unwrap();
+        let careful = policy(QUARANTINE, OnFirstList::Quarantine, &[]);
+        save(&store, &careful, &[tool("read", "Reads", "path")]).await;
+        assert_eq!(unapproved(&store).await, ["read unapproved first"]);
+        // Offered from now on, and whatever it becomes is a change.
+        let trusting = policy(QUARANTINE, OnFirstList::Trust, &[]);
+        save(
+            &store,
+            &trusting,
+            &[tool("read", "Reads and sends", "path")],
+        )
+        .await;
+        assert_eq!(unapproved(&store).await, ["read unapproved text"]);
+    })
+    .await;
+}
+
 // fault L1, fault L3
 #[tokio::test]
 async fn new_servers_and_classes_follow_the_policy_and_a_rename_is_a_new_tool() {
