@@ -18,7 +18,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::body::{JsonBody, created, json};
+use super::body::{JsonBody, created, json, object, optional_object};
 use super::keys::{KeyView, label};
 use super::limits::LimitsBody;
 use super::query::{Asked, Page, Paging};
@@ -58,7 +58,7 @@ pub(super) struct AgentBody {
     #[serde(default)]
     trusted_user_ids: bool,
     /// How much all its keys together may use; by default as much as the project.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     limits: LimitsBody,
 }
 
@@ -76,6 +76,7 @@ pub(super) struct AgentPatch {
     /// Whether its user ids are trusted.
     trusted_user_ids: Option<bool>,
     /// How much all its keys together may use, replacing the current limits.
+    #[serde(default, deserialize_with = "optional_object")]
     limits: Option<LimitsBody>,
 }
 

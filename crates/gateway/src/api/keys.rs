@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::body::{JsonBody, OptionalBody, json};
+use super::body::{JsonBody, OptionalBody, json, object, optional_object};
 use super::form::Period;
 use super::limits::LimitsBody;
 use super::query::{Asked, Page, Paging};
@@ -62,7 +62,7 @@ pub(super) struct KeyBody {
     #[schema(max_items = 64, example = json!(["10.0.0.0/8", "2001:db8::/32"]))]
     sources: Vec<String>,
     /// How much it may use; by default as much as its agent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     limits: LimitsBody,
 }
 
@@ -78,6 +78,7 @@ pub(super) struct KeyPatch {
     #[schema(max_items = 64, example = json!(["10.0.0.0/8"]))]
     sources: Option<Vec<String>>,
     /// How much it may use, replacing the current limits.
+    #[serde(default, deserialize_with = "optional_object")]
     limits: Option<LimitsBody>,
 }
 
