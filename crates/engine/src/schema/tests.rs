@@ -141,7 +141,7 @@ fn every_kind_of_issue_says_what_is_wanted_and_what_was_given() {
         (
             json!({"type": ["integer", "null"]}),
             json!("hunter2"),
-            "an integer or null",
+            "null or an integer",
             "a string",
         ),
     ];
@@ -229,7 +229,7 @@ fn annotations_for_headers_are_refused_if_invalid() {
         ),
         (
             property(json!({"items": {"type": "string", "x-mcp-header": "A"}})),
-            "elsewhere",
+            "not on a property",
         ),
         (
             json!({"properties": {"a": {"type": "string", "x-mcp-header": "Same"},

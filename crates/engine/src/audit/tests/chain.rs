@@ -314,11 +314,11 @@ async fn segments_that_changed_places_or_come_from_elsewhere_are_not_read() {
 async fn an_older_copy_of_a_segment_is_told() {
     // fault D3
     let rig = Rig::new(small()).await;
-    for _ in 0..50 {
+    for _ in 0..20 {
         rig.call().await;
     }
     let early = rig.killed();
-    for _ in 0..50 {
+    for _ in 0..20 {
         rig.call().await;
     }
     let killed = rig.killed();
@@ -329,13 +329,13 @@ async fn an_older_copy_of_a_segment_is_told() {
     )
     .unwrap();
     let next = over(killed).await;
-    assert_told(&next, DamageKind::Overwritten, 100).await;
+    assert_told(&next, DamageKind::Overwritten, 40).await;
 }
 
 #[tokio::test]
 async fn rows_that_are_in_the_database_are_not_said_to_be_lost() {
     let rig = Rig::new(small()).await;
-    for _ in 0..60 {
+    for _ in 0..20 {
         rig.call().await;
     }
     rig.audit.import_now().await.unwrap();
@@ -346,7 +346,7 @@ async fn rows_that_are_in_the_database_are_not_said_to_be_lost() {
     let path = segments(killed.path()).pop().unwrap();
     fs::remove_file(path).unwrap();
     let next = over(killed).await;
-    assert_told(&next, DamageKind::Missing, 80).await;
+    assert_told(&next, DamageKind::Missing, 40).await;
 }
 
 #[tokio::test]

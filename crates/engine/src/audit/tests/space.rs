@@ -6,6 +6,7 @@ use std::process::Command;
 use gantry_model::diagnose::{Diagnose, Fault};
 
 use super::*;
+use crate::audit::evidence::ChainWriter;
 use crate::audit::journal::tests::{make_current_read_only, make_current_writable};
 
 /// A small file system in memory, taken down with the test.
@@ -181,6 +182,10 @@ async fn a_gateway_starts_on_a_full_disk_and_accepts_calls_when_there_is_space()
     let Some(disk) = SmallDisk::mount(400) else {
         return;
     };
+    // The gateway ran before: its key is there.
+    let other = tempfile::tempdir().unwrap();
+    let store = crate::folder::store_in(other.path()).await;
+    ChainWriter::open(disk.folder.path(), store).unwrap();
     disk.fill();
     let rig = rig_on(&disk).await;
     assert!(matches!(
