@@ -397,6 +397,23 @@ impl Access {
         (is_same && is_valid).then(|| entry.caller.clone())
     }
 
+    /// Returns a caller with what it may use now, which may be other than when its call came. An
+    /// embedding program's caller has no key, and what it was made with.
+    pub(crate) fn regranted(&self, caller: &Caller) -> Caller {
+        let grants = match caller.token {
+            Some(_) => self.agents.load().get(&caller.agent).cloned(),
+            None => {
+                let keys = self.keys.load();
+                let entry = keys.with_id(caller.key);
+                entry.map(|entry| Arc::clone(&entry.caller.grants))
+            }
+        };
+        Caller {
+            grants: grants.unwrap_or_else(|| Arc::clone(&caller.grants)),
+            ..caller.clone()
+        }
+    }
+
     fn note_change(&self) {
         self.changed.send_modify(|count| *count += 1);
         self.any_changed.send_modify(|count| *count += 1);

@@ -5,8 +5,9 @@
 //! its deadline; an endpoint is subject to the address rules of remote servers. A failing hook ends
 //! the call, unless its definition lets calls pass. Entry point: [`HookRunner::ask`].
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use gantry_model::hook::{
@@ -15,6 +16,7 @@ use gantry_model::hook::{
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::jsonrpc::RawBuf;
 use gantry_model::spec::RemoteLaunch;
+use parking_lot::Mutex;
 use reqwest::header::CONTENT_TYPE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
@@ -29,6 +31,8 @@ use crate::http_client::Clients;
 
 /// How many hooks of a project run concurrently; more wait within their deadlines.
 const AT_ONCE: usize = 32;
+/// How many of them for one agent, so that calls that linger in hooks leave room for other agents'.
+const AT_ONCE_OF_AGENT: usize = 16;
 /// How much of a failing command's stderr is reported.
 const LONGEST_STDERR: u64 = 300;
 
@@ -40,6 +44,8 @@ pub(crate) struct HookRunner {
     clients: Arc<Clients>,
     generations: Arc<AtomicU64>,
     permits: Semaphore,
+    /// The permits of agents that wait for hooks now.
+    agents: Mutex<HashMap<Box<str>, Weak<Semaphore>>>,
 }
 
 impl HookRunner {
@@ -57,6 +63,7 @@ impl HookRunner {
             clients,
             generations,
             permits: Semaphore::new(AT_ONCE),
+            agents: Mutex::default(),
         }
     }
 
@@ -120,8 +127,10 @@ impl HookRunner {
     async fn one(&self, hook: &Hook, input: &HookInput<'_>) -> Result<HookVerdict, String> {
         let text = input.to_json();
         let asking = async {
-            let permit = self.permits.acquire().await;
-            let _permit = permit.map_err(|_| "the gateway is stopping".to_owned())?;
+            let stopping = |_| "the gateway is stopping".to_owned();
+            let of_agent = self.permits_of(input.agent);
+            let _of_agent = of_agent.acquire().await.map_err(stopping)?;
+            let _permit = self.permits.acquire().await.map_err(stopping)?;
             match hook.target() {
                 HookTarget::Command(..) => self.run(hook, text).await,
                 HookTarget::Url(url) => self.post(url, text).await,
@@ -135,6 +144,18 @@ impl HookRunner {
             .await
             .map_err(late)??;
         HookVerdict::read(input.point, &answer)
+    }
+
+    /// Returns the permits of an agent.
+    fn permits_of(&self, agent: &str) -> Arc<Semaphore> {
+        let mut agents = self.agents.lock();
+        if let Some(known) = agents.get(agent).and_then(Weak::upgrade) {
+            return known;
+        }
+        agents.retain(|_, known| known.strong_count() > 0);
+        let permits = Arc::new(Semaphore::new(AT_ONCE_OF_AGENT));
+        agents.insert(agent.into(), Arc::downgrade(&permits));
+        permits
     }
 
     /// Runs the command with the input on its stdin, and reads its decision from stdout. Dropping

@@ -193,6 +193,7 @@ impl Project {
             hooks: Arc::clone(&hooks),
             begins_traces: machine.traces.is_some(),
             approvals: Arc::new(Approvals::new(settings.now().approvals.clone())),
+            access: Arc::clone(&access),
         };
         Ok(Arc::new(Self {
             name,

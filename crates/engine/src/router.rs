@@ -15,17 +15,18 @@ mod subscribe;
 mod target;
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::grant::{Decision, Verdict};
+use gantry_model::grant::{Decision, MethodClass, Verdict};
 use gantry_model::id::{CallId, ServerName};
-use gantry_model::mcp::Method;
+use gantry_model::mcp::{LogLevel, Method};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Access;
 use crate::answers::AnswerBudget;
 use crate::approvals::Approvals;
 use crate::audit::{Audit, CallIds, Measured, Phase};
@@ -86,6 +87,8 @@ pub(crate) struct Router {
     pub(crate) begins_traces: bool,
     /// The calls that wait for an approver.
     pub(crate) approvals: Arc<Approvals>,
+    /// What callers may use now.
+    pub(crate) access: Arc<Access>,
 }
 
 /// A call: caller, request and time limit.
@@ -97,6 +100,8 @@ struct Call<'a> {
     /// The channel to the caller while the call runs.
     client: Option<Arc<Client>>,
     limit: Limit,
+    /// How long it waited for an approver, once one has allowed it.
+    held: OnceLock<Duration>,
     /// What the caller's grants say.
     decision: Decision<'a>,
     /// What it is measured by.
@@ -106,19 +111,9 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Returns the same call, whose time did not run for a while.
-    fn after(&self, waited: Duration) -> Call<'_> {
-        Call {
-            id: self.id,
-            caller: self.caller,
-            request: self.request,
-            method: self.method,
-            client: self.client.clone(),
-            limit: self.limit.after(waited),
-            decision: self.decision,
-            measured: self.measured,
-            trace: self.trace.clone(),
-        }
+    /// Returns its time limit; while it was held, its time did not run.
+    fn limit(&self) -> Limit {
+        self.limit.after(self.held.get().copied().unwrap_or_default())
     }
 }
 
@@ -130,7 +125,7 @@ impl Router {
         request: &mut Request<'_>,
         announced: Option<Announced>,
     ) -> Result<Reply, CallFailure> {
-        let client = request.client.take().map(Arc::new);
+        let client = request.client.take();
         let request = &*request;
         let measured = Measured::begin(caller.authenticated_in);
         let mut record = Record::open(self, caller, announced, &measured);
@@ -159,6 +154,7 @@ impl Router {
             }
         };
         let limit = Limit::of(record.begun, request.timeout);
+        let client = client.map(|client| Arc::new(listening(client, caller, &target)));
         let call = Call {
             id: record.id(),
             caller,
@@ -166,6 +162,7 @@ impl Router {
             method,
             client,
             limit,
+            held: OnceLock::new(),
             decision,
             measured: &measured,
             trace: record.passed_trace(&request.context),
@@ -200,63 +197,35 @@ impl Router {
         view.asked_page(list, request).map(Reply::of_ours)
     }
 
-    /// Makes a recorded call. A tool that was not known yet is resolved again once its server is
-    /// ready.
+    /// Makes a recorded call.
     async fn call(&self, call: &Call<'_>, target: &Target<'_>) -> Result<Reply, CallError> {
-        let learned;
-        let (target, decision) = match target.guessed() {
-            None => (target, call.decision),
-            Some(server) => {
-                let starting = call.measured.during(Phase::Queue);
-                Box::pin(self.link(call.caller, server, call.limit)).await?;
-                drop(starting);
-                learned = self.learned(call.caller, call.request, call.method)?;
-                let decision = learned.decide(call.caller);
-                Box::pin(judge(call.caller, &learned, &decision, call.measured)).await?;
-                learned.check_approved(&self.pins)?;
-                (&learned, decision)
-            }
-        };
-        let (replaced, with_replaced);
-        let (target, decision) = match self.hooks.is_empty() {
-            true => (target, decision),
-            false => {
-                replaced = Box::pin(self.hooked_request(call, target)).await?;
-                match &replaced {
-                    None => (target, decision),
-                    Some(arguments) => {
-                        with_replaced = target.with_arguments(arguments.as_raw());
-                        let decision = with_replaced.decide(call.caller);
-                        Box::pin(judge(call.caller, &with_replaced, &decision, call.measured))
-                            .await?;
-                        (&with_replaced, decision)
-                    }
-                }
-            }
-        };
-        let held;
-        let call = match decision.verdict == Verdict::Ask {
-            false => call,
+        let prepared;
+        let target = match self.needs_preparing(call, target) {
+            false => target,
             true => {
-                let waited = Box::pin(self.approved(call, target, &decision)).await?;
-                // Held here, the call's own time did not run.
-                held = call.after(waited);
-                &held
+                prepared = Box::pin(self.prepare(call, target)).await?;
+                prepared.as_deref().unwrap_or(target)
             }
         };
-        let reply = match &target.place {
+        let made = match &target.place {
             NameLocation::Server(server) => {
                 let dispatch = Dispatch::new(self, call, target, server).run();
                 tokio::select! {
                     biased; // What is suspended answers nothing, not even what has just come.
                     error = self.suspended.until(&server.name, &target.item) => return Err(error),
-                    reply = dispatch => reply?,
+                    made = dispatch => made,
                 }
             }
             NameLocation::Native(native) => {
-                let answer = native.call(call.caller, call.request, target.arguments);
-                Box::pin(answer).await?
+                let answer = native.call(call.caller, call.request, target.arguments());
+                Box::pin(answer).await
             }
+        };
+        let reply = match made {
+            Err(error) if !self.hooks.is_empty() => {
+                return Err(Box::pin(self.hooked_error(call, target, error)).await);
+            }
+            made => made?,
         };
         let checking = call.measured.during(Phase::Output);
         let reply = reply.check(target, call.measured).await?;
@@ -274,6 +243,63 @@ impl Router {
         reply.charge(&self.answers, &call.caller.agent, target)
     }
 
+    /// Returns whether something is to be done before a call is sent, which is rare.
+    fn needs_preparing(&self, call: &Call<'_>, target: &Target<'_>) -> bool {
+        target.guessed().is_some()
+            || !self.hooks.is_empty()
+            || call.decision.verdict == Verdict::Ask
+    }
+
+    /// Prepares a call: a tool that was not known yet is resolved again once its server is ready,
+    /// hooks see the request, and an approver is waited for. Returns the target if it is another
+    /// by then.
+    async fn prepare<'c>(
+        &self,
+        call: &Call<'c>,
+        target: &Target<'c>,
+    ) -> Result<Option<Box<Target<'c>>>, CallError> {
+        let mut prepared: Option<Box<Target<'c>>> = None;
+        let mut decision = call.decision;
+        if let Some(server) = target.guessed() {
+            let starting = call.measured.during(Phase::Queue);
+            self.link(call.caller, server, call.limit()).await?;
+            drop(starting);
+            let learned = self.learned(call.caller, call.request, call.method)?;
+            decision = learned.decide(call.caller);
+            judge(call.caller, &learned, &decision, call.measured).await?;
+            learned.check_approved(&self.pins)?;
+            prepared = Some(Box::new(learned));
+        }
+        if !self.hooks.is_empty() {
+            let known = prepared.as_deref().unwrap_or(target);
+            if let Some(arguments) = self.hooked_request(call, known).await? {
+                let replaced = known.with_arguments(arguments);
+                decision = replaced.decide(call.caller);
+                judge(call.caller, &replaced, &decision, call.measured).await?;
+                prepared = Some(Box::new(replaced));
+            }
+        }
+        if decision.verdict == Verdict::Ask {
+            let known = prepared.as_deref().unwrap_or(target);
+            self.approved(call, known, &decision).await?;
+        }
+        Ok(prepared)
+    }
+
+    /// Waits for a part of a call, until its server or its tool is suspended.
+    async fn unless_suspended<T>(
+        &self,
+        target: &Target<'_>,
+        work: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
+        let server = target.server_name();
+        tokio::select! {
+            biased; // What is suspended goes on with nothing.
+            error = self.suspended.until(&server, &target.item) => Err(error),
+            done = work => done,
+        }
+    }
+
     /// Decides whether a call may be made now, and counts it against the limits of who makes it.
     async fn admit(
         &self,
@@ -285,7 +311,7 @@ impl Router {
         // What is not granted counts for nothing, and what is asked for too often is not checked.
         guard::permit(caller, decision, &target.server_name(), &target.item)?;
         let bytes = target
-            .arguments
+            .arguments()
             .map_or(0, |arguments| arguments.text().len());
         let permit = self.limits.admit(caller, bytes).map_err(|exceeded| {
             self.metrics.limited(exceeded.owner);
@@ -392,6 +418,16 @@ async fn until_key_ends<T>(
     }
 }
 
+/// Returns the client of a call, which gets log messages of servers only where they are granted.
+fn listening(client: Client, caller: &Caller, target: &Target<'_>) -> Client {
+    let (class, server) = (MethodClass::Logging, target.server_name());
+    let is_granted = |_: &LogLevel| caller.grants.shows(class, &server, None);
+    Client {
+        log_level: client.log_level.filter(is_granted),
+        ..client
+    }
+}
+
 /// Returns whether a list is served from memory. Only an administrator may request it from a
 /// server: its response is not filtered by grants.
 fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
@@ -412,7 +448,7 @@ async fn judge(
         &target.server_name(),
         &target.item,
         target.tool().map(|tool| (tool, target.permits())),
-        target.arguments,
+        target.arguments(),
         measured,
     )
     .await

@@ -186,6 +186,22 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
+/// Returns JSON text on one line with what is hidden written as JSON's own escapes: the same value,
+/// of which everything is seen.
+pub fn escape_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        match is_unprintable(character) {
+            true => {
+                let units = character.encode_utf16(&mut [0; 2]).to_vec();
+                escaped.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
+            }
+            false => escaped.push(character),
+        }
+    }
+    escaped
+}
+
 /// Goes through the string values of JSON, in order; the depth is bounded where it was parsed.
 fn values<'a>(raw: Raw<'a>, texts_only: bool, visit: &mut impl FnMut(Raw<'a>)) {
     const TEXTS: [&str; 3] = ["description", "title", "$comment"];

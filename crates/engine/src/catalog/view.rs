@@ -375,7 +375,12 @@ impl View {
                 handshake.is_none_or(HandshakeInfo::subscribes)
             }),
             completions: offers("completions"),
-            logging: offers("logging"),
+            logging: self.servers().any(|entry| {
+                let handshake = entry.catalog.handshake.as_deref();
+                let (class, server) = (MethodClass::Logging, &entry.handle.name);
+                handshake.is_none_or(|handshake| handshake.has("logging"))
+                    && self.grants.shows(class, server, None)
+            }),
         }
     }
 }

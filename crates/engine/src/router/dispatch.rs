@@ -89,6 +89,7 @@ impl<'a> Dispatch<'a> {
         let waiting = self.call.measured.during(Phase::Queue);
         let route = self.route().await?;
         drop(waiting);
+        self.router.check_current(self.call, self.target)?;
         let mut again = None;
         let mut visits = UrlVisits::default();
         let mut left = self.server.spec.calls.timeout_max;
@@ -173,7 +174,7 @@ impl<'a> Dispatch<'a> {
         let call = self.call;
         let shared = match self.server.ready() {
             Some(link) => link,
-            None => Box::pin(self.router.link(call.caller, self.server, call.limit)).await?,
+            None => Box::pin(self.router.link(call.caller, self.server, call.limit())).await?,
         };
         if let Some(limited) = self.server.limited() {
             return Err(limited);
@@ -193,7 +194,7 @@ impl<'a> Dispatch<'a> {
                     owner,
                     tool,
                 };
-                let leased = self.router.own_link(self.server, wanted, call.limit);
+                let leased = self.router.own_link(self.server, wanted, call.limit());
                 Box::pin(leased).await?
             }
             false => None,
@@ -341,8 +342,8 @@ impl<'a> Dispatch<'a> {
         let settings = spec.tools.settings.get(self.target.item.as_ref());
         let own = settings.and_then(|settings| settings.timeout);
         let timeout = own.unwrap_or(spec.calls.timeout);
-        let quiet = self.call.limit.within(timeout);
-        let whole = self.call.limit.within(longest.max(timeout));
+        let quiet = self.call.limit().within(timeout);
+        let whole = self.call.limit().within(longest.max(timeout));
         let answered = call
             .answer_within(Deadline {
                 quiet,
@@ -353,7 +354,7 @@ impl<'a> Dispatch<'a> {
         answered.map_err(|waited| {
             let own = if waited < whole { quiet } else { whole };
             self.router
-                .timed_out(self.server, self.call.limit.passed().unwrap_or(own))
+                .timed_out(self.server, self.call.limit().passed().unwrap_or(own))
         })
     }
 }

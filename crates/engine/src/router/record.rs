@@ -242,7 +242,7 @@ impl<'a> Record<'a> {
             schema_version: target.and_then(Target::schema_version),
             started_ms,
             input: target
-                .and_then(|target| target.arguments)
+                .and_then(Target::arguments)
                 .or(request.params.whole)
                 .map(Raw::text),
             redactor,

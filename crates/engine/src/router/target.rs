@@ -28,6 +28,7 @@ use crate::tool::Tool;
 use crate::transport::http::{MessageHead, TraceHeaders};
 
 /// Where a call is run.
+#[derive(Clone)]
 pub(super) enum NameLocation {
     Server(Arc<ServerHandle>),
     Native(Arc<Native>),
@@ -55,9 +56,9 @@ pub(super) struct Target<'a> {
     pub(super) item: Cow<'a, str>,
     tool: Option<Arc<Tool>>,
     renamed: Renamed,
-    pub(super) arguments: Option<Raw<'a>>,
-    /// The arguments are not those of the request.
-    is_replaced: bool,
+    arguments: Option<Raw<'a>>,
+    /// What a hook has put in the place of the arguments.
+    replaced: Option<RawBuf>,
 }
 
 impl Router {
@@ -148,7 +149,7 @@ impl Router {
                 tool: Some(tool),
                 renamed: Renamed::Name,
                 arguments,
-                is_replaced: false,
+                replaced: None,
             }),
             Resolution::Native(native) => Ok(Target {
                 class: MethodClass::Tool,
@@ -157,7 +158,7 @@ impl Router {
                 place: NameLocation::Native(native),
                 renamed: Renamed::Nowhere,
                 arguments,
-                is_replaced: false,
+                replaced: None,
             }),
             Resolution::Named { server, item } => Ok(Target {
                 place: NameLocation::Server(server),
@@ -166,7 +167,7 @@ impl Router {
                 tool: None,
                 renamed: Renamed::Name,
                 arguments,
-                is_replaced: false,
+                replaced: None,
             }),
             Resolution::Unbound { server, item } => {
                 Err(not_granted(caller, MethodClass::Tool, server, item))
@@ -234,7 +235,7 @@ impl Router {
                 tool: None,
                 renamed: Renamed::Nowhere,
                 arguments: request.params.whole,
-                is_replaced: false,
+                replaced: None,
             }),
             Resolution::Unbound { server, item } => {
                 Err(not_granted(caller, class_of(request.method), server, item))
@@ -319,7 +320,7 @@ impl Router {
             tool: None,
             renamed: Renamed::Nowhere,
             arguments: request.params.whole,
-            is_replaced: false,
+            replaced: None,
         })
     }
 }
@@ -338,13 +339,20 @@ fn not_granted(caller: &Caller, class: MethodClass, server: ServerName, item: St
 }
 
 impl Target<'_> {
+    /// Returns the arguments that are sent.
+    pub(super) fn arguments(&self) -> Option<Raw<'_>> {
+        match &self.replaced {
+            Some(replaced) => Some(replaced.as_raw()),
+            None => self.arguments,
+        }
+    }
+
     /// Decides by the caller's grants.
     pub(super) fn decide<'c>(&self, caller: &'c Caller) -> Decision<'c> {
-        let arguments = if self.class == MethodClass::Prompt {
-            self.arguments.and_then(|params| params.get("arguments"))
-        } else {
-            self.arguments
-        };
+        let mut arguments = self.arguments();
+        if self.class == MethodClass::Prompt {
+            arguments = arguments.and_then(|params| params.get("arguments"));
+        }
         let (server, tool) = (self.server_name(), self.tool.as_deref());
         guard::decide(caller, self.class, &server, &self.item, tool, arguments)
     }
@@ -378,17 +386,48 @@ impl Target<'_> {
         let NameLocation::Server(server) = &self.place else {
             return Ok(());
         };
-        let is_tool = self.class == MethodClass::Tool;
-        if self.item.is_empty() || !(is_tool || self.class == MethodClass::Prompt) {
+        let Some(kind) = self.pinned_kind() else {
             return Ok(());
-        }
-        let kind = match is_tool {
-            true => PinKind::Tool,
-            false => PinKind::Prompt,
         };
-        // What is not known yet has no version to judge.
+        // What is not known yet has no version to judge; it is judged once its server is up.
         let version = self.tool.as_ref().map_or(u32::MAX, |tool| tool.version);
         pins.check((server.id, &server.name), kind, &self.item, version)
+    }
+
+    /// The same by what the server lists now, once it is up: it may have been started since, and
+    /// what it does not list could not be judged.
+    pub(super) fn check_listed(
+        &self,
+        pins: &Pins,
+        server: &ServerHandle,
+    ) -> Result<(), CallError> {
+        if pins.is_open() || server.ready().is_none() {
+            return Ok(());
+        }
+        let Some(kind) = self.pinned_kind() else {
+            return Ok(());
+        };
+        let unlisted = match kind {
+            PinKind::Tool | PinKind::Prompt => 0,
+            // What is completed may be a resource, which is not judged.
+            PinKind::Template => u32::MAX,
+        };
+        let version = server.catalog.load().version_of(kind, &self.item);
+        let version = version.unwrap_or(unlisted);
+        pins.check((server.id, &server.name), kind, &self.item, version)
+    }
+
+    /// Returns what is used, if its versions are approved.
+    fn pinned_kind(&self) -> Option<PinKind> {
+        if self.item.is_empty() {
+            return None;
+        }
+        match (self.class, self.renamed) {
+            (MethodClass::Tool, _) => Some(PinKind::Tool),
+            (MethodClass::Prompt, _) | (_, Renamed::PromptReference) => Some(PinKind::Prompt),
+            (_, Renamed::ResourceReference) => Some(PinKind::Template),
+            _ => None,
+        }
     }
 
     /// Tells whether what nobody sees is taken out of its results.
@@ -442,27 +481,23 @@ impl Target<'_> {
     }
 
     /// Returns the same with other arguments.
-    pub(super) fn with_arguments<'b>(&self, arguments: Raw<'b>) -> Target<'b> {
-        let place = match &self.place {
-            NameLocation::Server(server) => NameLocation::Server(Arc::clone(server)),
-            NameLocation::Native(native) => NameLocation::Native(Arc::clone(native)),
-        };
-        Target {
-            place,
+    pub(super) fn with_arguments(&self, arguments: RawBuf) -> Self {
+        Self {
+            place: self.place.clone(),
             class: self.class,
-            item: Cow::Owned(self.item.to_string()),
+            item: self.item.clone(),
             tool: self.tool.clone(),
             renamed: self.renamed,
-            arguments: Some(arguments),
-            is_replaced: true,
+            arguments: self.arguments,
+            replaced: Some(arguments),
         }
     }
 
     /// Puts the server's own name for the item back into the params, and arguments that replace those of
     /// the request.
     pub(super) fn rename<'p>(&'p self, params: &mut Edit<'p>) {
-        if let Some(arguments) = self.arguments.filter(|_| self.is_replaced) {
-            params.set("arguments", arguments);
+        if let Some(arguments) = &self.replaced {
+            params.set("arguments", arguments.as_raw());
         }
         match self.renamed {
             Renamed::Nowhere => {}
@@ -498,7 +533,7 @@ impl Target<'_> {
         let params = self
             .tool
             .as_ref()
-            .map_or_else(Vec::new, |tool| tool.mirrored(self.arguments));
+            .map_or_else(Vec::new, |tool| tool.mirrored(self.arguments()));
         Box::new(MessageHead {
             method: request.method.into(),
             name,

@@ -141,6 +141,22 @@ impl ServerCatalog {
         catalog
     }
 
+    /// Returns the version of a tool, prompt or template; nothing if it is not listed.
+    pub(crate) fn version_of(&self, kind: PinKind, name: &str) -> Option<u32> {
+        let of = |items: &[Item]| {
+            let found = items.iter().find(|item| *item.name == *name);
+            found.map(|item| item.version)
+        };
+        match kind {
+            PinKind::Tool => {
+                let found = self.tools.iter().find(|tool| *tool.name == *name);
+                found.map(|tool| tool.version)
+            }
+            PinKind::Prompt => of(&self.prompts),
+            PinKind::Template => of(&self.templates),
+        }
+    }
+
     /// Returns whether it has a tool of this name.
     pub(crate) fn has_tool(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| *tool.name == *name)

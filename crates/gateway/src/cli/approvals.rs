@@ -10,7 +10,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{pretty, text};
+use super::format::{number, pretty, text};
 
 /// How much of the arguments is shown in the list.
 const SHOWN: usize = 60;
@@ -62,6 +62,12 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         Action::Show { call } => {
             let answer = client.get(&place(call)).await?;
             screen.line(&pretty(&answer));
+            let shown = text(&answer, "/arguments").len();
+            if let Some(whole) = number(&answer, "/arguments_bytes")
+                && (shown as u64) < whole
+            {
+                screen.advise(&format!("the arguments are cut: {shown} of {whole} bytes are shown"));
+            }
             return Ok(ExitCode::SUCCESS);
         }
         Action::Allow(one) => (one, "allow", "allowed"),

@@ -3,6 +3,7 @@
 //! Behind the gateway stands the fixture twice, `old` of the handshake era and `new` of the stateless
 //! one; before it clients of either, which answer what they are asked.
 
+mod approvals;
 mod bounds;
 mod client;
 mod dual;

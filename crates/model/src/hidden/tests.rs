@@ -83,3 +83,18 @@ fn escapes_of_json_are_seen_through() {
     let (clean, _) = clean_json(r#"["\udb40\udc41x\u202e"]"#).unwrap();
     assert_eq!(clean, r#"["x"]"#);
 }
+
+// fault L2
+#[test]
+fn what_is_shown_of_json_is_the_same_value_and_hides_nothing() {
+    let value = serde_json::json!({"a\u{202e}b": "x\u{200b}y\u{e0041}\u{1b}[2J\nz", "é": "ok"});
+    let shown = escape_json(&value.to_string());
+    assert_eq!(
+        shown,
+        "{\"a\\u202eb\":\"x\\u200by\\udb40\\udc41\\u001b[2J\\nz\",\"é\":\"ok\"}"
+    );
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+        value
+    );
+}

@@ -79,6 +79,27 @@ fn a_client_hears_what_the_server_of_its_call_logs() {
     }
 }
 
+// row 3.2
+#[test]
+fn log_messages_are_for_who_may_have_them() {
+    let gantry = start(Era::Legacy);
+    let tool = "f:test_tool_with_logging";
+    for (name, grants, expected) in [
+        ("caller", vec![tool], &[][..]),
+        ("denied", vec!["f:*", "deny f:logging:*"], &[]),
+        ("listener", vec![tool, "f:logging:*"], &ALL),
+    ] {
+        let key = gantry.agent_with(name, &grants);
+        let posted = Posted::stateless(&key, "tools/call", params(Some("info")));
+        let heard = logged(&posted.at("/mcp/servers/f").send(&gantry));
+        assert_eq!(heard, expected, "{name}");
+        let discover = Posted::stateless(&key, "server/discover", json!({}));
+        let offered = discover.at("/mcp/servers/f").send(&gantry).message();
+        let has = offered["result"]["capabilities"]["logging"].is_object();
+        assert_eq!(has, !expected.is_empty(), "{name}: {offered:#}");
+    }
+}
+
 #[test]
 fn nobody_hears_what_may_be_another_calls() {
     let gantry = start(Era::Legacy);

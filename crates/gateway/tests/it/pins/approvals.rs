@@ -1,11 +1,13 @@
 //! Calls that wait for an approver.
 
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::eventually;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{Swapping, key_of, set, tool};
@@ -178,6 +180,167 @@ fn a_call_waits_until_an_approver_allows_or_refuses_it_once() {
         (1, &json!("approval.refused"))
     );
     assert_eq!(Journal::read(&journal).unwrap().calls(), 1);
+}
+
+/// Returns the calls that reached the server.
+fn reached(journal: &Path) -> usize {
+    Journal::read(journal).unwrap().calls()
+}
+
+// row 3.2
+#[test]
+fn an_approval_does_not_outlive_the_grant_and_opens_nothing_that_is_denied() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let peer = Evilpeer::new().journal(&journal);
+    let gantry = Gantry::builder().server("a", &peer).start();
+    gantry.wait_state("a", "ready", LONG);
+    let agent = asker(&gantry, "bot");
+    let deny = json!({"all_agents": true, "effect": "deny", "server": "a", "item": "echo",
+        "when": [{"at": "/text", "equals": "denied"}]});
+    for (text, change, expected) in [
+        ("denied", ("POST", "/api/v1/grants", deny), "grant.denied"),
+        (
+            "removed",
+            ("PATCH", "/api/v1/agents/bot", json!({"grant": ["a:add"]})),
+            "grant.unbound",
+        ),
+    ] {
+        let running = calling(&gantry, &agent, text);
+        let held = waiting(&gantry, 1).remove(0);
+        let (method, path, body) = change;
+        let changed = gantry.rest(method, path, Some(&body));
+        assert!(changed.status < 300, "{}", changed.text());
+        let allowed = decide(&gantry, &gantry.admin, &held, "allow", &json!({}));
+        assert_eq!(allowed.status, 200, "{}", allowed.text());
+        let refused = running.join().unwrap();
+        assert_eq!(
+            (refused.status, code(&refused).as_str()),
+            (403, expected),
+            "{text}"
+        );
+    }
+    assert_eq!(reached(&journal), 0, "nothing was sent");
+    let rows = gantry.audit_rows("tool=echo&status=refused");
+    assert_eq!(rows.len(), 2, "one row for each: {rows:?}");
+}
+
+#[test]
+fn a_suspension_and_the_end_of_the_gateway_end_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let peer = Evilpeer::new().journal(&journal);
+    let mut gantry = Gantry::builder().server("a", &peer).start();
+    gantry.wait_state("a", "ready", LONG);
+    let agent = asker(&gantry, "bot");
+    for (kind, name) in [("tool", "a:echo"), ("agent", "bot")] {
+        let running = calling(&gantry, &agent, kind);
+        waiting(&gantry, 1);
+        let what = json!({"kind": kind, "name": name});
+        let suspended = gantry.rest("POST", "/api/v1/suspensions", Some(&what));
+        assert!(suspended.status < 300, "{}", suspended.text());
+        let ended = running.join().unwrap();
+        let expected = match kind {
+            "tool" => "tool.suspended",
+            _ => "auth.suspended",
+        };
+        assert_eq!(code(&ended), expected, "{}", ended.text());
+        waiting(&gantry, 0);
+        let path = format!("/api/v1/suspensions?kind={kind}&name={name}");
+        let resumed = gantry.rest("DELETE", &path, None);
+        assert!(resumed.status < 300, "{}", resumed.text());
+    }
+    let running = calling(&gantry, &agent, "last");
+    let held = waiting(&gantry, 1).remove(0);
+    gantry.stop();
+    let ended = running.join().unwrap();
+    assert_eq!(code(&ended), "gateway.stopping", "{}", ended.text());
+    let gantry = gantry.again();
+    assert_eq!(reached(&journal), 0, "nothing was sent");
+    // What was held is not held any more, and has its one row.
+    waiting(&gantry, 0);
+    let gone = decide(&gantry, &gantry.admin, &held, "allow", &json!({}));
+    assert_eq!(
+        (gone.status, code(&gone).as_str()),
+        (404, "approval.unknown")
+    );
+    let rows = gantry.audit_rows("tool=echo");
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    assert_eq!(rows[2]["code"], "gateway.stopping", "{rows:?}");
+}
+
+// fault L3
+#[test]
+fn an_approval_is_not_for_what_a_restarted_server_has_become() {
+    let server = Swapping::new(&json!([tool("read", "Reads", "text")]));
+    let peer = server.peer().fault("slow-start=1500");
+    let gantry = Gantry::builder().server("a", &peer).start();
+    let status = gantry.wait_state("a", "ready", LONG);
+    let agent = gantry.agent_with("reader", &["ask a:read"]);
+    let (authority, bearer) = (gantry.authority.clone(), format!("Bearer {agent}"));
+    let running = thread::spawn(move || {
+        let body = json!({"name": "a__read", "arguments": {"text": "x"}}).to_string();
+        let mut connection = Connection::open(&authority).unwrap();
+        let headers = headers(&bearer, "");
+        let sent = connection.request("POST", "/api/v1/tools/call", &headers, body.as_bytes());
+        sent.unwrap()
+    });
+    let held = waiting(&gantry, 1).remove(0);
+    server.write(&json!([tool("read", "Reads and sends", "text")]));
+    let pid = status["pid"].as_i64().unwrap().try_into().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    gantry.wait_status("a", LONG, |status| status["state"] != "ready");
+    // Nobody knows yet what it will list.
+    let allowed = decide(&gantry, &gantry.admin, &held, "allow", &json!({}));
+    assert_eq!(allowed.status, 200, "{}", allowed.text());
+    let stale = running.join().unwrap();
+    assert_eq!(
+        (stale.status, code(&stale).as_str()),
+        (403, "approval.stale"),
+        "{}",
+        stale.text()
+    );
+}
+
+// fault L2
+#[test]
+fn an_approver_sees_what_is_hidden_and_how_much_there_is() {
+    let gantry = Gantry::builder().server("a", &Evilpeer::new()).start();
+    gantry.wait_state("a", "ready", LONG);
+    let agent = asker(&gantry, "bot");
+    let text = format!("gpj\u{202e}\u{200b}{}", "x".repeat(20_000));
+    let running = calling(&gantry, &agent, &text);
+    let held = waiting(&gantry, 1).remove(0);
+    let shown = held["arguments"].as_str().unwrap();
+    assert!(shown.contains("gpj\\u202e\\u200bxx"), "{}", &shown[..60]);
+    assert!(shown.len() <= 16 << 10, "{}", shown.len());
+    let whole = json!({ "text": text }).to_string().len();
+    assert_eq!(held["arguments_bytes"], whole);
+    let call = held["call"].as_str().unwrap();
+    let listed = gantry.cli(&["approvals", "ls"]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(
+        listed.contains("a:echo") && !listed.contains('\u{202e}'),
+        "{listed}"
+    );
+    let one = gantry.cli(&["approvals", "show", call]);
+    let one = String::from_utf8(one.stdout).unwrap();
+    assert!(
+        one.contains("cut") && !one.contains('\u{202e}'),
+        "{}",
+        &one[one.len() - 400..]
+    );
+    let done = gantry.cli(&["approvals", "allow", call]);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(running.join().unwrap().status, 200);
+    // What was approved was asked for: the same policy decides it in the same way.
+    let tested = gantry.rest("POST", "/api/v1/policy/test", Some(&json!({})));
+    let tested = tested.json();
+    assert_eq!(
+        (&tested["same"], &tested["differ"]),
+        (&json!(1), &json!(0)),
+        "{tested}"
+    );
 }
 
 #[test]

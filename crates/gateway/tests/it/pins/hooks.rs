@@ -209,6 +209,18 @@ fn an_endpoint_sees_results_and_may_replace_them() {
         spoiled["error"]["data"]["code"], "schema.output",
         "{spoiled}"
     );
+    // The error of a server is another way to pass on the same.
+    let error = gantry.call("a__rpc_error", json!({"code": 7, "message": "card 4111"}));
+    assert_eq!(error["error"]["message"], "a card [hidden]", "{error}");
+    assert!(!error.to_string().contains("as asked"), "{error}");
+    let error = gantry.call(
+        "a__rpc_error",
+        json!({"code": 7, "message": "the secret plan"}),
+    );
+    assert_eq!(error["error"]["data"]["code"], "hook.refused", "{error}");
+    assert!(!error.to_string().contains("secret plan"), "{error}");
+    let error = gantry.call("a__rpc_error", json!({"code": 7, "message": "plain"}));
+    assert_eq!(error["error"]["message"], "plain", "{error}");
     // An address of the machine itself is not reached, unless the URL names it.
     set(
         &gantry,

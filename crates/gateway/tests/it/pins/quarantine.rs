@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Swapping, call, changes, decide, key_of, listed, set, tool};
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, modern};
 
 fn read_tool(description: &str) -> serde_json::Value {
     json!([
@@ -183,6 +183,78 @@ fn approvals_and_grants_do_not_follow_a_rename_and_survive_a_restart() {
     set(&gantry, &json!({"tools.changes": "accept"}));
     assert_eq!(changes(&gantry), ["files:read_file breaking refused true"]);
     assert!(!is_listed(&gantry, "files__read_file"));
+}
+
+/// Registers the server, which is started by its first use.
+fn register_lazy(gantry: &Gantry, server: &Swapping) {
+    let argv = server.peer().argv();
+    let body = json!({"name": "files", "command": argv[0], "args": argv[1..], "profile": "local"});
+    let made = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+// fault L3
+#[test]
+fn a_server_that_is_started_by_a_call_is_judged_before_it_gets_it() {
+    let server = Swapping::new(&read_tool("Reads"));
+    let mut gantry = Gantry::builder().start();
+    let settings = json!({"tools.changes": "quarantine", "default_grant": "all_agents"});
+    set(&gantry, &settings);
+    register_lazy(&gantry, &server);
+    assert_eq!(call(&gantry, "files__read").status, 200);
+    gantry.stop();
+    let gantry = gantry.again();
+    // Its remembered tools are offered, and nobody knows yet what it has become.
+    assert!(is_listed(&gantry, "files__read"));
+    server.write(&read_tool("Reads and sends"));
+    let refused = call(&gantry, "files__read");
+    assert_eq!(
+        (refused.status, refused.json()["code"].as_str()),
+        (403, Some("tool.quarantined")),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(call(&gantry, "files__list").status, 200);
+    assert_eq!(changes(&gantry), ["files:read text unapproved true"]);
+}
+
+// fault L1, fault L3
+#[test]
+fn nothing_of_a_new_server_is_used_before_it_was_ever_listed() {
+    let server = Swapping::new(&json!([]));
+    let gantry = Gantry::builder().start();
+    let settings = json!({"tools.new_servers": "quarantine", "default_grant": "all_agents"});
+    set(&gantry, &settings);
+    register_lazy(&gantry, &server);
+    let ask = |method: &str, params: serde_json::Value| {
+        let mut connection = gantry.connect();
+        modern(&mut connection, &gantry.agent, "/mcp", method, params).message()
+    };
+    // By their names: nobody has listed them.
+    let prompt = json!({"name": "files__simple"});
+    let completion = json!({"ref": {"type": "ref/prompt", "name": "files__simple"},
+        "argument": {"name": "x", "value": ""}});
+    for (method, params) in [
+        ("prompts/get", prompt.clone()),
+        (
+            "tools/call",
+            json!({"name": "files__echo", "arguments": {"text": "x"}}),
+        ),
+        ("completion/complete", completion),
+    ] {
+        let refused = ask(method, params);
+        let code = &refused["error"]["data"]["code"];
+        assert!(
+            code == "tool.quarantined" || code == "item.unknown",
+            "{method}: {refused:#}"
+        );
+    }
+    let rows = gantry.audit_rows("status=refused");
+    assert_eq!(rows[0]["code"], "tool.quarantined", "{rows:?}");
+    let all = gantry.cli(&["tools", "approve", "files"]);
+    assert!(all.status.success(), "{all:?}");
+    let got = ask("prompts/get", prompt);
+    assert!(got["result"]["messages"].is_array(), "{got:#}");
 }
 
 // fault L1
