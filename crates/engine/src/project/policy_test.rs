@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use gantry_model::caller::KeyKind;
 use gantry_model::grant::{
-    AccessRequest, Arguments, GrantSet, MethodClass, ReadOnlyHint, Refusal, Verdict, class_of,
+    AccessRequest, Arguments, Effect, Grant, GrantSet, MethodClass, ReadOnlyHint, Refusal, Verdict,
+    class_of,
 };
-use gantry_model::id::{AgentName, CallId, KeyId, ServerName};
+use gantry_model::id::{AgentName, CallId, GrantId, KeyId, ServerName};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::REDACTED;
 use gantry_store::{CallFilter, CallRow, CallStatus};
@@ -73,6 +74,7 @@ impl Project {
         let mut sets = Sets {
             policy: self.access.changed_policy(change).await?,
             admins: self.access.admin_keys(),
+            asking: self.asking_grants().await?,
             made: HashMap::new(),
         };
         let mut report = PolicyReport::default();
@@ -100,8 +102,18 @@ impl Project {
         Ok(report)
     }
 
+    /// Returns the grants that ask for an approval.
+    async fn asking_grants(&self) -> Result<HashSet<GrantId>, EngineError> {
+        let mut grants = self.access.grants().await?;
+        grants.retain(|view| {
+            let effect = view.grant.as_ref().map(Grant::effect);
+            effect == Some(Effect::Ask)
+        });
+        Ok(grants.into_iter().map(|view| view.id).collect())
+    }
+
     async fn test_call(&self, row: &CallRow, sets: &mut Sets, report: &mut PolicyReport) {
-        let (Some(recorded), Some(set)) = (recorded(row), sets.of(row)) else {
+        let (Some(recorded), Some(set)) = (sets.recorded(row), sets.of(row)) else {
             report.not_judged += 1;
             return;
         };
@@ -146,6 +158,8 @@ struct Sets {
     policy: PolicyRows,
     /// Whose calls need no grants.
     admins: HashSet<KeyId>,
+    /// Which grants ask for an approval.
+    asking: HashSet<GrantId>,
     made: HashMap<(String, String), Option<Arc<GrantSet>>>,
 }
 
@@ -162,18 +176,23 @@ impl Sets {
         });
         set.clone()
     }
-}
 
-/// Returns the decision of the grants about a call; `None` if they were not consulted or did not
-/// decide.
-fn recorded(row: &CallRow) -> Option<&'static str> {
-    match (row.status, row.code.as_deref()) {
-        (_, Some("grant.unbound" | "grant.denied" | "grant.arguments")) => Some("deny"),
-        (_, Some(code)) if code == "grant.approval" || code.starts_with("approval.") => Some("ask"),
-        // A call that was refused for another reason was allowed by the grants, unless its server
-        // is unknown.
-        (CallStatus::Refused, _) if row.server.is_empty() => None,
-        _ => Some("allow"),
+    /// Returns the decision of the grants about a call; `None` if they were not consulted or did
+    /// not decide.
+    fn recorded(&self, row: &CallRow) -> Option<&'static str> {
+        // An approved call has the outcome of any other: that it was asked for says its grant.
+        let grant = row.details.grant.as_deref().and_then(|grant| grant.parse().ok());
+        let was_asked = grant.is_some_and(|grant| self.asking.contains(&grant));
+        match (row.status, row.code.as_deref()) {
+            (_, Some("grant.unbound" | "grant.denied" | "grant.arguments")) => Some("deny"),
+            (_, Some("grant.approval")) => Some("ask"),
+            (_, Some(code)) if code.starts_with("approval.") => Some("ask"),
+            // A call that was refused for another reason was allowed by the grants, unless its
+            // server is unknown.
+            (CallStatus::Refused, _) if row.server.is_empty() => None,
+            _ if was_asked => Some("ask"),
+            _ => Some("allow"),
+        }
     }
 }
 
