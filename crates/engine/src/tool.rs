@@ -58,9 +58,18 @@ type Known = Result<Arc<Schema>, SchemaError>;
 type Compiled = OnceLock<Known>;
 
 impl Tool {
-    /// Checks a listed definition, and compiles its schemas.
+    /// Checks a definition, and compiles its schemas.
     pub(crate) fn admit(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
-        let tool = Self::judge(raw, longest)?;
+        Self::admit_listed(raw, content_hash(raw), longest)
+    }
+
+    /// Checks a listed definition with this hash, and compiles its schemas.
+    pub(crate) fn admit_listed(
+        raw: Raw<'_>,
+        hash: String,
+        longest: usize,
+    ) -> Result<Self, String> {
+        let tool = Self::judge(raw, hash, longest)?;
         tool.input(true);
         if tool.has_output {
             tool.output(true);
@@ -70,13 +79,17 @@ impl Tool {
     }
 
     /// Checks a listed definition; its schemas are compiled on first use.
-    pub(crate) fn admit_uncompiled(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
-        let tool = Self::judge(raw, longest)?;
+    pub(crate) fn admit_uncompiled(
+        raw: Raw<'_>,
+        hash: String,
+        longest: usize,
+    ) -> Result<Self, String> {
+        let tool = Self::judge(raw, hash, longest)?;
         tool.unchecked();
         Ok(tool)
     }
 
-    fn judge(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
+    fn judge(raw: Raw<'_>, hash: String, longest: usize) -> Result<Self, String> {
         if raw.text().len() > longest {
             return Err(format!(
                 "its definition is longer than {} KiB",
@@ -93,12 +106,7 @@ impl Tool {
         }
         Schema::check_headers(view.input_schema)
             .map_err(|error| format!("`inputSchema`: {error}"))?;
-        Ok(Self::new(
-            &view,
-            shown(tidy_tool(&view)),
-            content_hash(raw),
-            0,
-        ))
+        Ok(Self::new(&view, shown(tidy_tool(&view)), hash, 0))
     }
 
     /// Restores a stored definition that was checked before.
@@ -302,8 +310,13 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Checks a listed definition.
-    pub(crate) fn admit(kind: WireList, raw: Raw<'_>, longest: usize) -> Result<Self, String> {
+    /// Checks a listed definition with this hash.
+    pub(crate) fn admit(
+        kind: WireList,
+        raw: Raw<'_>,
+        hash: String,
+        longest: usize,
+    ) -> Result<Self, String> {
         if raw.text().len() > longest {
             return Err(format!(
                 "its definition is longer than {} KiB",
@@ -320,7 +333,7 @@ impl Item {
         Ok(Self {
             name: Arc::from(name.as_ref()),
             definition: shown(tidy(raw)),
-            hash: content_hash(raw),
+            hash,
             version: 0,
         })
     }

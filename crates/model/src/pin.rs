@@ -14,7 +14,7 @@ mod findings;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::canonical::{canonical, content_hash};
+pub use self::canonical::{canonical, content_hash, hash_of};
 pub use self::change::{ChangeClass, classify, likely_rename};
 pub use self::diff::{Difference, differences};
 pub use self::findings::{Finding, MOST_FINDINGS, find_in_definition, find_in_text};

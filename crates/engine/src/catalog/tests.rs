@@ -8,6 +8,7 @@ use gantry_model::id::{KeyId, ProjectName, ServerId};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::ListKind as WireList;
 use gantry_model::naming::LONGEST_EXPOSED;
+use gantry_model::pin::content_hash;
 use gantry_model::spec::{ProcessLaunch, ServerSpec};
 use gantry_model::status::ServerState;
 use serde_json::{Value, json};
@@ -60,7 +61,9 @@ fn tool(name: &str) -> Arc<Tool> {
 }
 
 fn item(kind: WireList, definition: &Value) -> Item {
-    Item::admit(kind, Raw::trusted(&definition.to_string()), 1 << 16).unwrap()
+    let definition = definition.to_string();
+    let raw = Raw::trusted(&definition);
+    Item::admit(kind, raw, content_hash(raw), 1 << 16).unwrap()
 }
 
 fn handshake() -> Option<Arc<HandshakeInfo>> {

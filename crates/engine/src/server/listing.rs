@@ -14,7 +14,7 @@ use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::jsonrpc::{ErrorBody, Limits, METHOD_NOT_FOUND, Raw, RawBuf, validate};
 use gantry_model::mcp::{ListKind, Page, ShapeError, next_cursor_params};
-use gantry_model::pin::{Finding, MOST_FINDINGS, canonical, find_in_definition};
+use gantry_model::pin::{Finding, MOST_FINDINGS, canonical, find_in_definition, hash_of};
 use gantry_model::secret::Redactor;
 use gantry_model::spec::{ToolFilter, period};
 use gantry_store::{CatalogRow, ListedDefinition};
@@ -49,7 +49,7 @@ const MORE_PAGES: usize = 16;
 const LONGEST_MESSAGE: usize = 200;
 
 /// Checks the definition of a tool.
-type Admit = fn(Raw<'_>, usize) -> Result<Tool, String>;
+type Admit = fn(Raw<'_>, String, usize) -> Result<Tool, String>;
 
 /// The checked lists of a server.
 #[derive(Debug, Default)]
@@ -284,7 +284,7 @@ impl Listing {
             } else {
                 let is_early = begun.elapsed() < MOST_COMPILING && known.len() < MOST_COMPILED;
                 let admit = if is_early {
-                    Tool::admit
+                    Tool::admit_listed
                 } else {
                     Tool::admit_uncompiled
                 };
@@ -325,28 +325,34 @@ impl Listing {
             true => Ok(()),
             false => Err("it was listed before under the same name".to_owned()),
         };
+        // Once for all that needs it, since a list may be long; what is too long is refused anyway.
+        let canonical = match raw.text().len() > longest {
+            true => String::new(),
+            false => canonical(raw),
+        };
+        let hash = hash_of(&canonical);
         let name = match kind {
             ListKind::Tools => {
-                let tool = admit(raw, longest)?;
+                let tool = admit(raw, hash, longest)?;
                 is_new(&tool.name)?;
                 let name = Arc::clone(&tool.name);
                 self.tools.push(tool);
                 name
             }
             ListKind::Prompts | ListKind::Resources | ListKind::ResourceTemplates => {
-                let item = Item::admit(kind, raw, longest)?;
+                let item = Item::admit(kind, raw, hash, longest)?;
                 is_new(&item.name)?;
                 let name = Arc::clone(&item.name);
                 self.items(kind).push(item);
                 name
             }
         };
-        self.look_at(kind, &name, raw);
+        self.look_at(kind, &name, raw, canonical);
         Ok(())
     }
 
     /// Searches a definition for instructions to models (fault L1), and keeps it until it is saved.
-    fn look_at(&mut self, kind: ListKind, name: &str, raw: Raw<'_>) {
+    fn look_at(&mut self, kind: ListKind, name: &str, raw: Raw<'_>, canonical: String) {
         let findings = find_in_definition(raw);
         let room = MOST_FINDINGS.saturating_sub(self.findings.len());
         let noted = findings.iter().take(room);
@@ -354,7 +360,7 @@ impl Listing {
         self.findings.extend(noted);
         if PinKind::of(kind).is_some() {
             let listed = ListedDefinition {
-                canonical: canonical(raw),
+                canonical,
                 findings,
             };
             let key = (kind_name(kind).to_owned(), name.to_owned());
@@ -446,20 +452,26 @@ impl Listing {
 
     /// Takes over the versions of what is the same in a catalog that was counted before.
     pub(crate) fn with_versions_of(mut self, known: &ServerCatalog) -> Self {
+        let all = known.tools.iter();
+        let versions: HashMap<_, _> = all
+            .map(|known| ((&*known.name, &*known.hash), known.version))
+            .collect();
         for tool in self.tools.iter_mut().filter(|tool| tool.version == 0) {
-            let mut all = known.tools.iter();
-            let same = all.find(|known| known.name == tool.name && known.hash == tool.hash);
-            tool.version = same.map_or(0, |known| known.version);
+            let same = versions.get(&(&*tool.name, &*tool.hash)).copied();
+            tool.version = same.unwrap_or(0);
         }
         for (items, known) in [
             (&mut self.prompts, &known.prompts),
             (&mut self.resources, &known.resources),
             (&mut self.templates, &known.templates),
         ] {
+            let versions: HashMap<_, _> = known
+                .iter()
+                .map(|known| ((&*known.name, &*known.hash), known.version))
+                .collect();
             for item in items.iter_mut().filter(|item| item.version == 0) {
-                let mut all = known.iter();
-                let same = all.find(|known| known.name == item.name && known.hash == item.hash);
-                item.version = same.map_or(0, |known| known.version);
+                let same = versions.get(&(&*item.name, &*item.hash)).copied();
+                item.version = same.unwrap_or(0);
             }
         }
         self

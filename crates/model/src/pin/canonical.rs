@@ -31,7 +31,12 @@ pub fn canonical(raw: Raw<'_>) -> String {
 
 /// Returns the SHA-256 of the canonical form, in hexadecimal.
 pub fn content_hash(raw: Raw<'_>) -> String {
-    hex(&Sha256::digest(canonical(raw).as_bytes()))
+    hash_of(&canonical(raw))
+}
+
+/// Returns the SHA-256 of a definition that is in its canonical form already.
+pub fn hash_of(canonical: &str) -> String {
+    hex(&Sha256::digest(canonical.as_bytes()))
 }
 
 /// Returns the canonical form without the texts, in which only text may differ.

@@ -1,5 +1,6 @@
 //! Valid and invalid definitions, and stored listings.
 
+use gantry_model::pin::content_hash;
 use gantry_model::secret::SecretText;
 
 use super::*;
@@ -152,7 +153,7 @@ fn a_listing_is_remembered() {
     let uri = Raw::trusted(r#"{"uri":"file:///x","name":"x"}"#);
     listing
         .resources
-        .push(Item::admit(ListKind::Resources, uri, 1000).unwrap());
+        .push(Item::admit(ListKind::Resources, uri, content_hash(uri), 1000).unwrap());
     let mut rows = listing.to_rows();
     assert_eq!(
         rows.iter().map(|row| row.position).collect::<Vec<_>>(),
