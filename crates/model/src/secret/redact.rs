@@ -1,9 +1,10 @@
 //! Redacts known secrets, and Gantry's own keys, in every form in which they occur (`forms`).
 //!
-//! One pass over a text finds the first bytes of any form, which is then compared. Without
-//! guarantee: short values are not searched, and unusual encodings are not found. Works on a whole
+//! One pass over a text finds the first bytes of any form, which is then compared; texts with unusual
+//! escapes are also searched as a reader decodes them (`decoded`). Without guarantee: short values are not searched, and unusual encodings are not found. Works on a whole
 //! text: a value that is split over two texts is not found in either.
 
+mod decoded;
 mod forms;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use std::sync::{Arc, LazyLock};
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use memchr::memchr_iter;
 
+use self::decoded::{Decoded, is_encoded};
 use self::forms::Form;
 use super::{REDACTED, SecretText, own};
 
@@ -27,6 +29,11 @@ static OWN_KEYS: LazyLock<Arc<Redactor>> = LazyLock::new(|| Arc::new(Redactor::n
 
 /// How many bytes of each form the first pass compares: enough to be rare, few enough to be small.
 const FIRST_LOOK: usize = 8;
+
+/// How much of a text is decoded at once, which bounds the memory for it.
+const DECODED_AT_ONCE: usize = 256 << 10;
+/// The most characters that an escape takes for one, in JSON within JSON.
+const MOST_PER_CHARACTER: usize = 12;
 
 /// Up to this many prefixes, a full transition table is still small, and the fastest.
 const MOST_IN_TABLE: usize = 1024;
@@ -125,14 +132,22 @@ impl Redactor {
 
     /// Returns whether a text may contain a secret: a quick check before an exact one.
     pub fn may_hide(&self, text: impl AsRef<[u8]>) -> bool {
-        let beginnings = self.beginnings.as_ref();
-        beginnings.is_none_or(|beginnings| beginnings.is_match(text.as_ref()))
+        let (text, beginnings) = (text.as_ref(), self.beginnings.as_ref());
+        beginnings.is_none_or(|beginnings| beginnings.is_match(text))
+            || (!self.forms.is_empty() && is_encoded(text))
     }
 
     /// Returns the ranges of known values, unsorted, extended to whole escapes.
     fn find(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
-        let bytes = text.as_bytes();
-        let found: Vec<Range<usize>> = match &self.beginnings {
+        let mut found = self.find_in(text.as_bytes());
+        if !self.forms.is_empty() && is_encoded(text.as_bytes()) {
+            found.extend(self.find_decoded(text.as_bytes()));
+        }
+        found.into_iter().map(move |range| widen(text, range))
+    }
+
+    fn find_in(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        match &self.beginnings {
             Some(beginnings) => {
                 let starts = beginnings.find_overlapping_iter(bytes);
                 let found = starts.filter_map(|start| {
@@ -145,8 +160,24 @@ impl Redactor {
                 let each = self.forms.iter();
                 each.flat_map(|form| form.find(bytes)).collect()
             }
-        };
-        found.into_iter().map(move |range| widen(text, range))
+        }
+    }
+
+    /// Returns the ranges of values that are found once the text is decoded, piece by piece. Pieces
+    /// overlap by the longest form.
+    fn find_decoded(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let overlap = MOST_PER_CHARACTER * self.longest();
+        let step = DECODED_AT_ONCE.max(overlap);
+        let mut found = Vec::new();
+        for start in (0..text.len()).step_by(step) {
+            let end = text.len().min(start + step + overlap);
+            for decoded in Decoded::of(&text[start..end]) {
+                let ranges = self.find_in(&decoded.bytes).into_iter();
+                let ranges = ranges.map(|range| decoded.origin(&range));
+                found.extend(ranges.map(|range| range.start + start..range.end + start));
+            }
+        }
+        found
     }
 }
 

@@ -149,6 +149,73 @@ fn a_value_in_base64_or_hex_is_found_wherever_it_begins() {
     }
 }
 
+// fault K3: what a reader decodes is found as well
+#[test]
+fn a_value_is_found_behind_escapes_that_nobody_needs() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let value = "Zq8k4w-second/Rk39vX+value";
+    let redactor = redactor(&[value]);
+    let each = |write: fn(u8) -> String| value.bytes().map(write).collect::<String>();
+    let wrapped = |text: &str, columns: usize, line_break: &str| {
+        let lines = text.as_bytes().chunks(columns);
+        let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
+        lines.join(line_break)
+    };
+    let base64 = STANDARD.encode(format!("{}{value}{}", "x".repeat(60), "y".repeat(60)));
+    for text in [
+        each(|byte| format!("\\u{byte:04x}")),
+        each(|byte| format!("\\u{byte:04X}")),
+        each(|byte| format!("\\\\u{byte:04x}")),
+        each(|byte| format!("\\x{byte:02x}")),
+        each(|byte| format!("%{byte:02x}")),
+        each(|byte| format!("%25{byte:02X}")),
+        each(|byte| format!("&#{byte};")),
+        each(|byte| format!("&#x{byte:x};")),
+        value.replacen('s', "\\u0073", 1),
+        value.replacen('-', "%2d", 1),
+        base64.replace('+', "\\u002b").replace('/', "\\/"),
+        wrapped(&base64, 76, "\\n"),
+        wrapped(&base64, 64, "\\r\\n"),
+    ] {
+        let json = format!(r#"{{"a": "before {text} after", "n": 1.50}}"#);
+        let (clean, count) = redactor.redact_counted(&json).expect(&json);
+        assert!(count > 0 && clean.contains(REDACTED), "{json}: {clean}");
+        let read: Value = serde_json::from_str(&clean.replace("\\x", "x")).expect(&clean);
+        let read = read["a"].as_str().unwrap();
+        assert!(
+            read.starts_with("before ") && read.ends_with(" after"),
+            "{read}"
+        );
+        for part in [&text[text.len() / 2..][..10], "Rk39vX"] {
+            assert!(!clean.contains(part), "{text}: {clean}");
+        }
+    }
+    let lines = wrapped(&base64, 76, "\n");
+    assert!(!redactor.redact(&lines).contains(&lines[90..110]));
+    // Far from the beginning, and over the border of what is decoded at once.
+    let far = each(|byte| format!("\\u{byte:04x}"));
+    for filling in [(256 << 10) - 40, 600 << 10] {
+        let json = format!(r#"["{}{far}"]"#, "z".repeat(filling));
+        let (clean, _) = redactor.redact_counted(&json).unwrap();
+        assert!(!clean.contains("u0073"), "{filling}");
+    }
+}
+
+// fault K3
+#[test]
+fn texts_with_escapes_and_lines_stay_as_they_are() {
+    let redactor = redactor(&["Zq8k4w-second/Rk39vX+value"]);
+    for text in [
+        r#"["\u0048ello \u00e9 \ud83d\ude00 \\u0041"]"#,
+        r#"["100%25 of %7Euser%2Fhome &amp; &#x41; &#1234567; &;"]"#,
+        r#"["\x41 \xZZ \u12"]"#,
+        &format!(r#"["{0}\n{0}\r\n{0}"]"#, "A1b2".repeat(19)),
+    ] {
+        assert_eq!(redactor.redact_json(text), text);
+    }
+}
+
 #[test]
 fn structure_that_looks_like_a_value_stays() {
     let redactor = redactor(&[r#"":"x","b"#, "[1,2,3]"]);
