@@ -41,6 +41,10 @@ pub struct SecretBinding {
     /// approved separately, only the origin. `None` if the server did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     destination: Option<String>,
+    /// Whether the server was another one since, by the hand of somebody who may not bind: that one
+    /// may have prepared the files that it works with, even if the server is now as it was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    moved: bool,
 }
 
 /// A server to bind a secret to.
@@ -50,6 +54,15 @@ pub struct BindTo {
     pub server: ServerName,
     /// The only URL whose origin the secret is sent to.
     pub origin: Option<String>,
+}
+
+/// Who changes or removes a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerEditor {
+    /// They may bind secrets without knowing them.
+    MayBind,
+    /// They may edit servers and read no secret.
+    MayNotBind,
 }
 
 /// The encrypted content of a secret.
@@ -161,8 +174,9 @@ impl Secrets {
         kept.map_err(|_| SecretError::Vault(crate::credentials::VaultError::Sealed))
     }
 
-    /// Sets a value, and binds the secret to the current state of these servers; to those it was
-    /// bound to if none are given. Knowing the value is enough to bind it.
+    /// Sets a value, and binds the secret to the current state of these servers: knowing the value
+    /// is enough. If none are given its bindings stay as they are: a server that was changed does
+    /// not receive the new value either.
     pub(crate) async fn set(
         &self,
         name: &SecretName,
@@ -176,13 +190,7 @@ impl Secrets {
             let before = known.map_or(&[][..], |(kept, _)| &kept.bindings);
             let bindings = match to {
                 Some(to) => bound(to, spec_of),
-                None => {
-                    let again = before.iter().map(|binding| BindTo {
-                        server: binding.server.clone(),
-                        origin: binding.origin.clone(),
-                    });
-                    bound(&again.collect::<Vec<_>>(), spec_of)
-                }
+                None => Ok(before.to_vec()),
             }?;
             let version = known.map_or(1, |(_, version)| version.saturating_add(1));
             let value = value.expose().to_owned();
@@ -240,6 +248,53 @@ impl Secrets {
         Ok(())
     }
 
+    /// Follows a change of a server, or its removal (`None`): its secrets are withheld until they
+    /// are bound again if it becomes another one by somebody who may not bind them, and released if
+    /// it becomes again what they are bound to by somebody who may.
+    pub(crate) async fn follow(
+        &self,
+        server: &ServerName,
+        becomes: Option<&ServerSpec>,
+        by: ServerEditor,
+    ) -> Result<(), SecretError> {
+        let becomes = becomes.and_then(destination);
+        let follows = |binding: &SecretBinding| {
+            let is_same = binding.destination.is_some() && binding.destination == becomes;
+            let moved = match by {
+                ServerEditor::MayBind => binding.moved && !is_same,
+                ServerEditor::MayNotBind => binding.moved || !is_same,
+            };
+            let is_meant = binding.server == *server && binding.destination.is_some();
+            (is_meant && moved != binding.moved).then(|| SecretBinding {
+                moved,
+                ..binding.clone()
+            })
+        };
+        for row in self.store.secrets(&self.project).await? {
+            // What cannot be opened is given to nobody.
+            let Ok(kept) = self.open(&row) else { continue };
+            if !kept
+                .bindings
+                .iter()
+                .any(|binding| follows(binding).is_some())
+            {
+                continue;
+            }
+            let name: SecretName = row.sealed.name.parse()?;
+            self.change(&name, |known| {
+                let unknown = || SecretError::Unknown { name: name.clone() };
+                let (kept, version) = known.ok_or_else(unknown)?;
+                let bindings = kept.bindings.iter();
+                let bindings =
+                    bindings.map(|known| follows(known).unwrap_or_else(|| known.clone()));
+                let (value, bindings) = (kept.value.clone(), bindings.collect());
+                Ok((Kept { value, bindings }, version))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
     /// Removes a secret; false if there was none.
     pub(crate) async fn remove(&self, name: &SecretName) -> Result<bool, SecretError> {
         let removed = self
@@ -264,9 +319,10 @@ impl Secrets {
             let next = next.max(version.max(1));
             let plain = serde_json::to_vec(&kept).expect("what is kept is always JSON");
             let plain = Zeroizing::new(plain);
+            let sealed = self.vault.seal_named(name.as_str(), next, &plain)?;
             let row = SecretRow {
-                sealed: self.vault.seal_named(name.as_str(), next, &plain)?,
-                fingerprint: self.vault.fingerprint(&kept.value)?,
+                fingerprint: self.vault.fingerprint_of(&sealed, &kept.value)?,
+                sealed,
                 created_ms: 0,
                 updated_ms: 0,
                 used_ms: None,
@@ -289,7 +345,7 @@ impl SecretBinding {
             Source::File | Source::Builtin => now.is_none() || self.destination == now,
         };
         let is_there = self.origin.is_none() || self.origin == spec.origin();
-        self.server == spec.name && is_here && is_there
+        !self.moved && self.server == spec.name && is_here && is_there
     }
 }
 
@@ -325,6 +381,7 @@ fn bound(to: &[BindTo], spec_of: SpecOf<'_>) -> Result<Vec<SecretBinding>, Secre
             server: to.server.clone(),
             origin,
             destination: spec.as_deref().and_then(destination),
+            moved: false,
         })
     });
     bound.collect()

@@ -1,6 +1,7 @@
 //! What the log of acts stores of a spec, an agent or a key: everything except secrets, which are
-//! replaced by fingerprints. Fingerprints are keyed with the data folder's own key, so that values
-//! can be compared but short ones cannot be guessed. Entry point: [`Values`].
+//! replaced by fingerprints. Fingerprints are keyed with the data folder's own key and the server's
+//! name, so that values of one server can be compared but short ones cannot be guessed. Entry point:
+//! [`Values`].
 
 use gantry_model::caller::{KeyKind, UserTrust};
 use gantry_model::grant::{Grant, ToolFilter};
@@ -22,8 +23,8 @@ impl Values {
         Self { vault }
     }
 
-    fn fingerprint(&self, secret: &str) -> String {
-        let found = self.vault.fingerprint(secret);
+    fn fingerprint(&self, server: &str, secret: &str) -> String {
+        let found = self.vault.fingerprint(server, secret);
         found.map_or_else(
             |_| REDACTED.to_owned(),
             |print| format!("hmac-sha256:{print}"),
@@ -34,11 +35,20 @@ impl Values {
     pub(crate) fn spec(&self, spec: &ServerSpec) -> Value {
         let whole = serde_json::to_string(spec).expect("a spec is always expressible as JSON");
         let mut shown = spec.clone();
-        shown.launch.mask(|secret| self.fingerprint(secret));
+        let fingerprint = |secret: &str| self.fingerprint(spec.name.as_str(), secret);
+        shown.launch.mask(fingerprint);
         let mut value = serde_json::to_value(&shown).expect("a spec is always expressible as JSON");
         // Shows that a hidden value has changed.
-        value["fingerprint"] = self.fingerprint(&whole).into();
+        value["fingerprint"] = fingerprint(&whole).into();
         value
+    }
+
+    /// Returns the logged value of a spec that is only looked at or tried out, without fingerprints:
+    /// otherwise values of the server of that name could be guessed without changing it.
+    pub(crate) fn asked(spec: &ServerSpec) -> Value {
+        let mut shown = spec.clone();
+        shown.launch.mask(|_| REDACTED.to_owned());
+        serde_json::to_value(&shown).expect("a spec is always expressible as JSON")
     }
 }
 

@@ -181,9 +181,21 @@ impl Vault {
         decrypt(&key.cipher, &bytes, &bound_row(row))
     }
 
-    /// Returns a keyed hash of a secret, by which two secrets can be compared without showing them.
-    pub(crate) fn fingerprint(&self, secret: &str) -> Result<String, VaultError> {
-        Ok(self.key()?.fingerprint(secret))
+    /// Returns a keyed hash of a secret that a server of this name was given, by which its values
+    /// can be compared without showing them. It tells nothing about secrets elsewhere: otherwise
+    /// they could be guessed by giving guesses to another server.
+    pub(crate) fn fingerprint(&self, server: &str, secret: &str) -> Result<String, VaultError> {
+        let place = self.bound_to(&["fingerprint", server]);
+        Ok(self.key()?.fingerprint(&place, secret))
+    }
+
+    /// Returns a keyed hash of one version of a named value.
+    pub(crate) fn fingerprint_of(
+        &self,
+        row: &SealedRow,
+        value: &str,
+    ) -> Result<String, VaultError> {
+        Ok(self.key()?.fingerprint(&bound_row(row), value))
     }
 }
 

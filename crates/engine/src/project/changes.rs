@@ -14,8 +14,9 @@ use super::Project;
 use super::volumes::Volumes;
 use crate::access::FirstKeys;
 use crate::acts::values::{self, difference};
-use crate::acts::{Actor, Draft};
+use crate::acts::{Actor, Draft, Values};
 use crate::error::EngineError;
+use crate::server::handle::ServerHandle;
 use crate::server::logs::LogLine;
 use crate::supervisor::of_api;
 use crate::view::ServerView;
@@ -75,20 +76,7 @@ impl Project {
             let act = acts
                 .begin(&by, draft.after(acts.values.spec(&spec)))
                 .await?;
-            let handle = match project.policed(&by, spec) {
-                Ok(spec) => {
-                    let is_free = project.supervisor.find(spec.name.as_str()).is_none();
-                    let bound = match is_free && by.may_bind_secrets() {
-                        true => project.secrets.bind_waiting(&spec).await,
-                        false => Ok(()),
-                    };
-                    match bound {
-                        Ok(()) => project.supervisor.register(spec).await,
-                        Err(error) => Err(error.into()),
-                    }
-                }
-                Err(refused) => Err(refused),
-            };
+            let handle = project.register_policed(&by, spec).await;
             act.end(&handle).await;
             if let Ok(handle) = &handle {
                 project.offer(&handle.name).await;
@@ -96,6 +84,22 @@ impl Project {
             handle.map(|handle| ServerView::of(&handle))
         })
         .await
+    }
+
+    async fn register_policed(
+        &self,
+        by: &Actor,
+        spec: ServerSpec,
+    ) -> Result<Arc<ServerHandle>, EngineError> {
+        let spec = self.policed(by, spec)?;
+        spec.check()?;
+        if self.supervisor.find(spec.name.as_str()).is_none() {
+            self.secrets_follow(by, &spec.name, Some(&spec)).await?;
+            if by.may_bind_secrets() {
+                self.secrets.bind_waiting(&spec).await?;
+            }
+        }
+        self.supervisor.register(spec).await
     }
 
     /// Replaces the spec of a server that was registered over the API, and restarts it if it
@@ -120,15 +124,26 @@ impl Project {
                 None => draft.after(after),
             };
             let act = acts.begin(&by, draft).await?;
-            let own = project.not_of_product(spec.name.as_str()).await;
-            let handle = match own.and_then(|()| project.policed(&by, spec)) {
-                Ok(spec) => project.supervisor.replace(spec).await,
-                Err(refused) => Err(refused),
-            };
+            let handle = project.replace_policed(&by, spec).await;
             act.end(&handle).await;
             handle.map(|handle| ServerView::of(&handle))
         })
         .await
+    }
+
+    async fn replace_policed(
+        &self,
+        by: &Actor,
+        spec: ServerSpec,
+    ) -> Result<Arc<ServerHandle>, EngineError> {
+        self.not_of_product(spec.name.as_str()).await?;
+        let spec = self.policed(by, spec)?;
+        spec.check()?;
+        if let Some(known) = self.supervisor.find(spec.name.as_str()) {
+            of_api(&known.spec)?;
+            self.secrets_follow(by, &spec.name, Some(&spec)).await?;
+        }
+        self.supervisor.replace(spec).await
     }
 
     /// Checks a spec without starting or storing anything, and records the preview. fault G8
@@ -143,7 +158,7 @@ impl Project {
         self.complete(async move {
             let acts = &project.acts;
             let draft = Draft::new("server.preview", spec.name.as_str());
-            let draft = draft.after(json!({"asked": acts.values.spec(&spec)}));
+            let draft = draft.after(json!({"asked": Values::asked(&spec)}));
             let act = acts.begin(&by, draft).await?;
             let checked = spec.check().map_err(EngineError::from);
             let checked = checked.and_then(|()| project.allowed(&spec));
@@ -166,14 +181,11 @@ impl Project {
         let project = Arc::clone(self);
         self.complete(async move {
             let acts = &project.acts;
-            let asked = acts.values.spec(&spec);
+            let asked = Values::asked(&spec);
             let draft = Draft::new("server.test", spec.name.as_str());
             let draft = draft.after(json!({"asked": asked.clone()}));
             let act = acts.begin(&by, draft).await?;
-            let tried = match project.policed(&by, spec) {
-                Ok(spec) => project.supervisor.try_out(spec).await,
-                Err(refused) => Err(refused),
-            };
+            let tried = project.try_policed(&by, spec).await;
             let after = tried
                 .as_ref()
                 .ok()
@@ -182,6 +194,20 @@ impl Project {
             tried
         })
         .await
+    }
+
+    async fn try_policed(
+        &self,
+        by: &Actor,
+        spec: ServerSpec,
+    ) -> Result<(ServerView, Vec<LogLine>), EngineError> {
+        let spec = self.policed(by, spec)?;
+        spec.check()?;
+        // It works where a server of that name would.
+        if self.supervisor.find(spec.name.as_str()).is_none() {
+            self.secrets_follow(by, &spec.name, Some(&spec)).await?;
+        }
+        self.supervisor.try_out(spec).await
     }
 
     /// Removes a registered server, by name or id, and waits until its process has ended; false if
@@ -213,10 +239,13 @@ impl Project {
                 .begin(&by, draft.before(acts.values.spec(&known.spec)))
                 .await?;
             let own = project.not_of_product(known.name.as_str()).await;
-            let removed = match own.and_then(|()| of_api(&known.spec)) {
-                Ok(()) => supervisor.remove(&server).await,
-                Err(refused) => Err(refused),
-            };
+            let mut removed = own.and_then(|()| of_api(&known.spec)).map(|()| false);
+            if removed.is_ok() {
+                removed = match project.secrets_follow(&by, &known.name, None).await {
+                    Ok(()) => supervisor.remove(&server).await,
+                    Err(error) => Err(error),
+                };
+            }
             if matches!(removed, Ok(true)) {
                 project.clear_place(known.name.clone(), volumes).await;
             }

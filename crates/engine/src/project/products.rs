@@ -11,7 +11,7 @@ use gantry_store::{ProductRow, StoreError};
 use serde_json::{Value, json};
 
 use super::Project;
-use crate::acts::{Actor, Draft};
+use crate::acts::{Actor, Draft, Values};
 use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 use crate::random::random;
@@ -73,6 +73,30 @@ impl Project {
         let mut products = self.products().await?.into_iter();
         let found = products.find(|(product, _)| product.name == name);
         found.ok_or_else(|| unknown(name))
+    }
+
+    /// Returns the effect of installing or upgrading a product, without doing it, and records that
+    /// it was asked for. fault G8
+    pub async fn preview_product(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        new: NewProduct,
+    ) -> Result<ProductPlan, EngineError> {
+        let by = by.into();
+        self.admit()?;
+        let project = Arc::clone(self);
+        self.complete(async move {
+            let servers: Vec<Value> = new.servers.iter().map(Values::asked).collect();
+            let draft = Draft::new("product.preview", new.name.as_str());
+            let draft = draft.after(json!({
+                "version": new.version, "sha256": new.hash, "asked": servers,
+            }));
+            let act = project.acts.begin(&by, draft).await?;
+            let plan = project.plan_product(&new).await;
+            act.end(&plan).await;
+            plan
+        })
+        .await
     }
 
     /// Returns the effect of installing or upgrading a product, without doing it.
@@ -192,6 +216,16 @@ impl Project {
         let gone = plan.removed.iter();
         let gone = gone.filter_map(|spec| Some(self.supervisor.find(spec.name.as_str())?.id));
         let gone: Vec<ServerId> = gone.collect();
+        for spec in plan
+            .added
+            .iter()
+            .chain(plan.changed.iter().map(|(_, after)| after))
+        {
+            self.secrets_follow(by, &spec.name, Some(spec)).await?;
+        }
+        for spec in &plan.removed {
+            self.secrets_follow(by, &spec.name, None).await?;
+        }
         let stored = self.machine.store.put_product(&product, &put, &gone).await;
         stored.map_err(|error| match matches!(error, StoreError::Conflict { .. }) {
             true => {
@@ -221,16 +255,25 @@ impl Project {
             before["servers"] = servers.iter().map(ServerName::as_str).collect();
             let draft = Draft::new("product.uninstall", name.as_str()).before(before);
             let act = project.acts.begin(&by, draft).await?;
-            let store = &project.machine.store;
-            let removed = store.remove_product(&project.name, &product.id).await;
-            let removed = match removed {
-                Ok(_) => project.supervisor.follow_registered().await.map(drop),
-                Err(error) => Err(error.into()),
-            };
+            let removed = project.remove_servers(&by, &product, &servers).await;
             act.end(&removed).await;
             removed
         })
         .await
+    }
+
+    async fn remove_servers(
+        &self,
+        by: &Actor,
+        product: &ProductRow,
+        servers: &[ServerName],
+    ) -> Result<(), EngineError> {
+        for server in servers {
+            self.secrets_follow(by, server, None).await?;
+        }
+        let store = &self.machine.store;
+        store.remove_product(&self.name, &product.id).await?;
+        self.supervisor.follow_registered().await.map(drop)
     }
 
     /// Refuses to change a server that belongs to a product.

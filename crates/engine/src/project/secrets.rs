@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Project;
 use crate::acts::{Actor, Draft};
 use crate::error::EngineError;
-use crate::secrets::{BindTo, SecretError, SecretView};
+use crate::secrets::{BindTo, SecretError, SecretView, ServerEditor};
 
 /// The result of a change of a secret.
 #[derive(Debug, Clone)]
@@ -167,6 +167,20 @@ impl Project {
             removed
         })
         .await
+    }
+
+    /// Has the secrets of a server follow its change or removal (`None`), before it happens. fault K4
+    pub(super) async fn secrets_follow(
+        &self,
+        by: &Actor,
+        server: &ServerName,
+        becomes: Option<&ServerSpec>,
+    ) -> Result<(), EngineError> {
+        let editor = match by.may_bind_secrets() {
+            true => ServerEditor::MayBind,
+            false => ServerEditor::MayNotBind,
+        };
+        Ok(self.secrets.follow(server, becomes, editor).await?)
     }
 
     async fn changed(&self, name: &SecretName, is_new: bool) -> Result<SecretChange, EngineError> {

@@ -263,13 +263,14 @@ pub(super) async fn one(In(project): In, Named(name): Named) -> Result<Response,
 pub(super) async fn preview(
     State(api): State<Api>,
     In(project): In,
+    By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let asked: ManifestBody = body.read()?;
     let manifest = read(&asked.manifest)?;
     guard(&api, &manifest)?;
-    let plan = project.plan_product(&new_product(&manifest)).await?;
-    Ok(json(StatusCode::OK, &PlanView::of(&manifest, &plan)))
+    let plan = project.preview_product(&actor, new_product(&manifest));
+    Ok(json(StatusCode::OK, &PlanView::of(&manifest, &plan.await?)))
 }
 
 fn guard(api: &Api, manifest: &Manifest) -> Result<(), Problem> {

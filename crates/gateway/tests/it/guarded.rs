@@ -7,6 +7,7 @@ mod lists;
 mod named_secrets;
 mod reached;
 mod redacted;
+mod withheld;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

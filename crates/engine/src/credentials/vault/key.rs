@@ -182,8 +182,10 @@ impl Key {
         }
     }
 
-    pub(super) fn fingerprint(&self, secret: &str) -> String {
-        hex(&hmac(&self.prints, secret.as_bytes())[..8])
+    /// Returns a keyed hash of a secret at a place; the same secret has another one elsewhere.
+    pub(super) fn fingerprint(&self, place: &[u8], secret: &str) -> String {
+        let prints = Zeroizing::new(hmac(&self.prints, place));
+        hex(&hmac(&prints, secret.as_bytes())[..8])
     }
 
     /// Returns the error for a value that needs another key.

@@ -53,7 +53,7 @@ pub(crate) async fn rekey(
         let print = row
             .scope
             .is_empty()
-            .then(|| print_of(&to, &plain))
+            .then(|| print_of(&to, &bound, &plain))
             .flatten();
         rows.push((row, print));
     }
@@ -96,14 +96,14 @@ pub(crate) async fn rekey(
     })
 }
 
-fn print_of(key: &Key, plain: &[u8]) -> Option<String> {
+fn print_of(key: &Key, place: &[u8], plain: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Kept {
         value: String,
     }
     let kept: Kept = serde_json::from_slice(plain).ok()?;
     let value = Zeroizing::new(kept.value);
-    Some(key.fingerprint(&value))
+    Some(key.fingerprint(place, &value))
 }
 
 /// Deletes everything that a lost key had sealed, so that a new key can be used; returns how many

@@ -1,0 +1,206 @@
+//! Secrets that whoever edits servers gets at on no detour: changing a server and changing it back,
+//! removing it, rotating, guessing.
+
+use gantry_testkit::wait::eventually;
+use serde_json::{Value, json};
+
+use super::Scripted;
+use crate::harness::{Gantry, LONG, on_postgresql};
+
+const SERVERS: &str = "/api/v1/mcp/servers";
+const VALUE: &str = "first-Hq72mK-value";
+const NEXT: &str = "second-Rk39vX-value";
+
+/// A gateway with a server that was given a secret, and a key of each of two roles.
+struct Guarded {
+    gantry: Gantry,
+    server: Scripted,
+    admin: String,
+    approver: String,
+}
+
+impl Guarded {
+    fn start() -> Self {
+        let gantry = Gantry::builder().start();
+        let server = Scripted::new();
+        server.answers("tools/list", &json!({"tools": []}));
+        let key = |role: &str| {
+            let body = json!({"kind": "admin", "role": role});
+            let made = gantry.rest("POST", "/api/v1/keys", Some(&body));
+            made.json()["key"].as_str().unwrap().to_owned()
+        };
+        let (admin, approver) = (key("admin"), key("approver"));
+        let guarded = Self {
+            gantry,
+            server,
+            admin,
+            approver,
+        };
+        guarded.admin("POST", SERVERS, &guarded.as_it_was(), 201);
+        let set = json!({"value": VALUE, "servers": ["a"]});
+        let set = guarded.gantry.rest("PUT", "/api/v1/secrets/T", Some(&set));
+        assert_eq!(set.status, 201, "{}", set.text());
+        guarded.is_given(VALUE);
+        guarded
+    }
+
+    fn as_it_was(&self) -> Value {
+        self.server.body("a", &json!({"TOKEN": "${T}"}))
+    }
+
+    /// The same server with another argument.
+    fn changed(&self) -> Value {
+        let mut body = self.as_it_was();
+        body["args"] = json!(["--send-home"]);
+        body
+    }
+
+    fn admin(&self, method: &str, path: &str, body: &Value, status: u16) -> Value {
+        let answer = self.gantry.rest_as(&self.admin, method, path, Some(body));
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        match answer.body.is_empty() {
+            true => Value::Null,
+            false => answer.json(),
+        }
+    }
+
+    fn is_given(&self, value: &str) {
+        let is_told = || self.server.token().as_deref() == Some(value);
+        assert!(
+            eventually(LONG, is_told).is_some(),
+            "{:?}",
+            self.server.token()
+        );
+        self.gantry.wait_state("a", "ready", LONG);
+        std::fs::remove_file(self.server.path().join("token")).unwrap();
+    }
+
+    fn is_withheld(&self) {
+        let status = self.gantry.wait_state("a", "misconfigured", LONG);
+        let why = status["reason"].as_str().unwrap();
+        assert!(
+            why.contains("was changed since") && why.contains("--server"),
+            "{why}"
+        );
+        assert_eq!(self.server.token(), None);
+        let secret = self.gantry.rest("GET", "/api/v1/secrets/T", None).json();
+        assert_eq!(
+            secret["bindings"],
+            json!([{"server": "a", "in_force": false}])
+        );
+    }
+
+    fn approve(&self) {
+        let path = "/api/v1/secrets/T/bindings/a";
+        let bound = self
+            .gantry
+            .rest_as(&self.approver, "PUT", path, Some(&json!({})));
+        assert_eq!(bound.status, 200, "{}", bound.text());
+    }
+}
+
+// faults K4, K7: what the server was meanwhile may have prepared the files that it works with
+#[test]
+fn a_server_that_was_another_one_meanwhile_is_given_nothing() {
+    let guarded = Guarded::start();
+    let server = format!("{SERVERS}/a");
+    // Changed, and changed back.
+    guarded.admin("PUT", &server, &guarded.changed(), 200);
+    guarded.is_withheld();
+    guarded.admin("PUT", &server, &guarded.as_it_was(), 200);
+    guarded.is_withheld();
+    // Another value is not for it either, as long as the server is not named.
+    let rotated = json!({"value": NEXT});
+    let rotated = guarded.admin("PUT", "/api/v1/secrets/T", &rotated, 200);
+    assert_eq!(rotated["version"], 2);
+    guarded.is_withheld();
+    guarded.approve();
+    guarded.is_given(NEXT);
+    // Removed, and registered again; tried out under its name meanwhile.
+    guarded.admin("DELETE", &server, &json!(null), 204);
+    guarded.admin("POST", &format!("{SERVERS}/test"), &guarded.changed(), 200);
+    guarded.admin("POST", SERVERS, &guarded.as_it_was(), 201);
+    guarded.is_withheld();
+    // Who knows the value says that it may have it.
+    let set = json!({"value": VALUE, "servers": ["a"]});
+    guarded.admin("PUT", "/api/v1/secrets/T", &set, 200);
+    guarded.is_given(VALUE);
+    // What changes nothing of where a secret goes takes nothing away, and rotation goes on.
+    guarded.admin("PATCH", &server, &json!({"timeout": "9s"}), 200);
+    guarded.is_given(VALUE);
+    guarded.admin("PUT", "/api/v1/secrets/T", &json!({"value": NEXT}), 200);
+    guarded.is_given(NEXT);
+    // Whoever may bind secrets puts it back as it was.
+    guarded.admin("PUT", &server, &guarded.changed(), 200);
+    guarded.is_withheld();
+    let put = guarded
+        .gantry
+        .rest("PUT", &server, Some(&guarded.as_it_was()));
+    assert_eq!(put.status, 200, "{}", put.text());
+    guarded.is_given(NEXT);
+}
+
+// faults K4, K7
+#[test]
+fn a_server_that_was_another_one_meanwhile_is_given_nothing_on_postgresql() {
+    on_postgresql(a_server_that_was_another_one_meanwhile_is_given_nothing);
+}
+
+// fault K8: fingerprints do not tell whether a guess is right
+#[test]
+fn a_secret_is_not_guessed_by_its_fingerprint() {
+    let guarded = Guarded::start();
+    let prints = |text: &str| -> Vec<String> {
+        let found = text.split("hmac-sha256:").skip(1);
+        found.map(|rest| rest[..16].to_owned()).collect()
+    };
+    let secret = guarded.gantry.rest("GET", "/api/v1/secrets/T", None).text();
+    let [secret] = &prints(&secret)[..] else {
+        panic!("{secret}");
+    };
+    // A guess that is right, wherever it can be put.
+    let guess = |name: &str| {
+        let mut body = guarded.as_it_was();
+        body["name"] = name.into();
+        body["start"] = "lazy".into();
+        body["env"] = json!({"TOKEN": VALUE});
+        body
+    };
+    guarded.admin(
+        "PUT",
+        "/api/v1/secrets/GUESS",
+        &json!({"value": VALUE}),
+        201,
+    );
+    guarded.admin("POST", &format!("{SERVERS}/preview"), &guess("a"), 200);
+    guarded.admin("POST", SERVERS, &guess("b"), 201);
+    guarded.admin("POST", SERVERS, &guess("c"), 201);
+    let acts = guarded.admin("GET", "/api/v1/acts?limit=1000", &json!(null), 200);
+    let items = acts["items"].as_array().unwrap();
+    let about = |target: &str, act: &str| -> String {
+        let found = items
+            .iter()
+            .find(|item| item["target"] == target && item["act"] == act);
+        found.unwrap()["after"].to_string()
+    };
+    let previewed = about("a", "server.preview");
+    assert!(
+        prints(&previewed).is_empty() && previewed.contains("[redacted]"),
+        "{previewed}"
+    );
+    let (b, c) = (about("b", "server.register"), about("c", "server.register"));
+    let (b, c) = (prints(&b), prints(&c));
+    assert!(!b.is_empty() && b.iter().all(|print| !c.contains(print)));
+    let guess = guarded.gantry.rest("GET", "/api/v1/secrets/GUESS", None);
+    assert!(!guess.text().contains(secret.as_str()), "{}", guess.text());
+    assert!(
+        !acts
+            .to_string()
+            .replace(&about("T", "secret.set"), "")
+            .contains(secret.as_str())
+    );
+    // Set again, it has another one.
+    guarded.admin("PUT", "/api/v1/secrets/T", &json!({"value": VALUE}), 200);
+    let again = guarded.gantry.rest("GET", "/api/v1/secrets/T", None).text();
+    assert!(!again.contains(secret.as_str()), "{again}");
+}
