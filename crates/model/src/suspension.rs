@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::caller::Role;
 use crate::id::{AgentName, NameError, ServerName};
 
 /// Something that can be suspended.
@@ -93,6 +94,24 @@ pub struct Suspension {
     pub by: String,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
+    /// With which role; `None` for the gateway, a file, an embedding program or an earlier release.
+    pub role: Option<Role>,
+}
+
+impl Suspension {
+    /// Returns whether somebody with a role may end it: nobody lifts what a more powerful one imposed.
+    pub fn may_be_ended_by(&self, role: Option<Role>) -> bool {
+        match (self.role, role) {
+            (Some(own), Some(role)) => !own.is_above(role),
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// Returns whether it takes the place of another of the same thing.
+    pub fn is_firmer_than(&self, known: &Self) -> bool {
+        let is_above = |role: Role| known.role.is_none_or(|known| role.is_above(known));
+        self.role.is_some_and(is_above)
+    }
 }
 
 /// Everything that is suspended in a project.
@@ -169,11 +188,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_suspension_is_lifted_by_its_role_and_those_above() {
+        let by = |role: Option<Role>| Suspension {
+            reason: String::new(),
+            by: "x".to_owned(),
+            at_ms: 1,
+            role,
+        };
+        let (installation, admin, operator) = (
+            Some(Role::Installation),
+            Some(Role::Admin),
+            Some(Role::Operator),
+        );
+        for (imposed, lifts, may) in [
+            (installation, installation, true),
+            (installation, admin, false),
+            (admin, operator, false),
+            (admin, admin, true),
+            (operator, admin, true),
+            (None, operator, true),
+            (installation, None, true),
+        ] {
+            assert_eq!(
+                by(imposed).may_be_ended_by(lifts),
+                may,
+                "{imposed:?} {lifts:?}"
+            );
+        }
+        assert!(by(installation).is_firmer_than(&by(admin)));
+        assert!(!by(admin).is_firmer_than(&by(admin)));
+        assert!(!by(None).is_firmer_than(&by(operator)));
+    }
+
+    #[test]
     fn what_is_suspended_holds_for_what_is_in_it() {
         let suspension = Suspension {
             reason: String::new(),
             by: "admin".to_owned(),
             at_ms: 1,
+            role: None,
         };
         let all = [("server", "a"), ("tool", "b:x:y"), ("agent", "planner")];
         let all = all.map(|(kind, name)| {

@@ -298,7 +298,8 @@ CREATE TABLE kb.mcp_suspensions (
     name         TEXT NOT NULL, -- `server:tool` for a tool, empty for the project
     reason       TEXT NOT NULL,
     suspended_by TEXT NOT NULL,
-    suspended_at INTEGER NOT NULL,
+    suspended_at INTEGER NOT NULL, role TEXT
+    CHECK (role IN ('installation', 'admin', 'operator', 'approver', 'auditor')),
     PRIMARY KEY (project_id, kind, name)
 ) STRICT;
 CREATE TABLE kb.mcp_registrations (

@@ -18,6 +18,12 @@ pub enum AdminError {
         /// The role of that key.
         role: Role,
     },
+    /// Somebody with a more powerful role has suspended it.
+    #[error("this was suspended with the role `{role}`, which your role cannot undo")]
+    SuspendedAbove {
+        /// That role.
+        role: Role,
+    },
     /// An unknown setting, or an invalid value.
     #[error(transparent)]
     Setting(#[from] SettingError),
@@ -230,7 +236,7 @@ fn words(reasons: &[Sensitive]) -> String {
 impl Diagnose for AdminError {
     fn code(&self) -> &'static str {
         match self {
-            Self::RoleAbove { .. } => "auth.role",
+            Self::RoleAbove { .. } | Self::SuspendedAbove { .. } => "auth.role",
             Self::Setting(error) => error.code(),
             Self::Policy(error) => error.code(),
             Self::NeedsSecondPerson { .. } | Self::PolicyOfInstallation => "registration.approval",
@@ -274,6 +280,9 @@ impl Diagnose for AdminError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::RoleAbove { .. } => Some("ask whoever manages the installation".into()),
+            Self::SuspendedAbove { role } => {
+                Some(format!("ask somebody with the role `{role}`"))
+            }
             Self::Setting(error) => error.hint(),
             Self::Policy(error) => error.hint(),
             Self::NeedsSecondPerson { .. } => {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Project;
 use crate::acts::{Actor, Draft};
 use crate::clock::unix_ms;
-use crate::error::EngineError;
+use crate::error::{AdminError, EngineError};
 
 impl Project {
     /// Returns the suspensions of the project.
@@ -19,7 +19,7 @@ impl Project {
         self.suspended.now()
     }
 
-    /// Suspends an item; false if it already was.
+    /// Suspends an item; false if it already was, unless by a less powerful role.
     pub async fn suspend(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -33,6 +33,7 @@ impl Project {
                 reason,
                 by: by.name().to_owned(),
                 at_ms: unix_ms(),
+                role: by.role(),
             };
             let draft = Draft::new("suspend", what.to_string());
             let draft = draft.after(json!({
@@ -49,7 +50,7 @@ impl Project {
         .await
     }
 
-    /// Ends a suspension; false if there was none.
+    /// Ends a suspension; false if there was none. Nobody lifts what a more powerful role imposed.
     pub async fn resume(
         self: &Arc<Self>,
         by: impl Into<Actor>,
@@ -57,16 +58,25 @@ impl Project {
     ) -> Result<bool, EngineError> {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
-            let before = project.suspended.now();
-            let before = before.of(&what).map(|known| {
+            // Another gateway may have suspended it a moment ago.
+            let all = project.machine.store.suspensions(&project.name).await?;
+            let known = all.into_iter().find(|(known, _)| *known == what);
+            let known = known.map(|(_, known)| known);
+            let before = known.as_ref().map(|known| {
                 json!({"kind": what.kind(), "name": what.name(), "reason": known.reason,
                     "by": known.by, "at_ms": known.at_ms})
             });
             let mut draft = Draft::new("resume", what.to_string());
             draft.before = before;
             let act = project.acts.begin(&by, draft).await?;
-            let resumed = project.machine.store.resume(&project.name, &what).await;
-            let resumed = project.settled_suspension(resumed).await;
+            let imposed = known.filter(|known| !known.may_be_ended_by(by.role()));
+            let resumed = match imposed.and_then(|known| known.role) {
+                Some(role) => Err(AdminError::SuspendedAbove { role }.into()),
+                None => {
+                    let resumed = project.machine.store.resume(&project.name, &what).await;
+                    project.settled_suspension(resumed).await
+                }
+            };
             act.end(&resumed).await;
             resumed
         })

@@ -60,6 +60,11 @@ impl Role {
         }
     }
 
+    /// Returns whether the role is more powerful than another.
+    pub const fn is_above(self, other: Self) -> bool {
+        (self as u8) < (other as u8)
+    }
+
     /// Returns whether the role includes a permission.
     pub const fn may(self, needed: Permission) -> bool {
         match (self, needed) {

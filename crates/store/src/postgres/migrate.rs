@@ -64,6 +64,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         "keys",
         include_str!("../../migrations/postgres/0022_keys.sql"),
     ),
+    (
+        24,
+        "suspension role",
+        include_str!("../../migrations/postgres/0024_suspension_role.sql"),
+    ),
 ];
 
 /// Reads whether the schema exists, how many tables it has, and whether the migrations table is

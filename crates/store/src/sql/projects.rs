@@ -26,13 +26,20 @@ pub(crate) const REMOVE_VOLUMES: &str =
 pub(crate) const REVISION: &str =
     "SELECT revision FROM kb.mcp_revisions WHERE project_id = '' AND kind = 'projects'";
 
-pub(crate) const SUSPENSIONS: &str = "SELECT kind, name, reason, suspended_by, suspended_at \
-     FROM kb.mcp_suspensions WHERE project_id = $1";
+pub(crate) const SUSPENSIONS: &str = "SELECT kind, name, reason, suspended_by, suspended_at, \
+     role FROM kb.mcp_suspensions WHERE project_id = $1";
 
 /// The first suspension is remembered.
 pub(crate) const SUSPEND: &str = "INSERT INTO kb.mcp_suspensions \
-     (project_id, kind, name, reason, suspended_by, suspended_at) VALUES ($1, $2, $3, $4, $5, $6) \
-     ON CONFLICT (project_id, kind, name) DO NOTHING";
+     (project_id, kind, name, reason, suspended_by, suspended_at, role) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (project_id, kind, name) DO NOTHING";
+
+/// Replaces a suspension by one of a more powerful role.
+pub(crate) const SUSPEND_FIRMLY: &str = "INSERT INTO kb.mcp_suspensions \
+     (project_id, kind, name, reason, suspended_by, suspended_at, role) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (project_id, kind, name) DO UPDATE \
+     SET reason = excluded.reason, suspended_by = excluded.suspended_by, \
+     suspended_at = excluded.suspended_at, role = excluded.role";
 
 pub(crate) const RESUME: &str =
     "DELETE FROM kb.mcp_suspensions WHERE project_id = $1 AND kind = $2 AND name = $3";
@@ -65,6 +72,7 @@ pub(crate) const ALL: &[&str] = &[
     REVISION,
     SUSPENSIONS,
     SUSPEND,
+    SUSPEND_FIRMLY,
     RESUME,
     PUT_REGISTRATION,
     REGISTRATIONS,

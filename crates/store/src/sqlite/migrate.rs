@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Listed explicitly: the macro that reads the
 /// folder would compile SQLite a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 16] = [
+const MIGRATIONS: [(i64, &str, &str); 17] = [
     (
         1,
         "first",
@@ -102,6 +102,11 @@ const MIGRATIONS: [(i64, &str, &str); 16] = [
         22,
         "keys",
         include_str!("../../migrations/sqlite/0022_keys.sql"),
+    ),
+    (
+        24,
+        "suspension role",
+        include_str!("../../migrations/sqlite/0024_suspension_role.sql"),
     ),
 ];
 

@@ -1,6 +1,7 @@
 //! Administration of projects: the projects themselves, suspensions, and changes that need a second
 //! person. Statements are in `sql::projects`.
 
+use gantry_model::caller::Role;
 use gantry_model::id::ProjectName;
 use gantry_model::suspension::{Suspendable, Suspension};
 
@@ -11,7 +12,9 @@ use super::servers::ensure_project;
 use crate::clock::now_ms;
 use crate::database::Durability;
 use crate::database::query::{Query, query};
-use crate::database::row::{Row, column, parsed, unexpected, unsigned, unsigned_option};
+use crate::database::row::{
+    Row, column, parsed, parsed_option, unexpected, unsigned, unsigned_option,
+};
 use crate::error::StoreError;
 use crate::project::{ProjectRow, RegistrationRow, RegistrationState};
 use crate::sql::projects as sql;
@@ -116,7 +119,7 @@ impl Store {
         suspended.await
     }
 
-    /// Suspends an item; false if it already was.
+    /// Suspends an item; false if it already was, unless by a less powerful role.
     pub async fn suspend(
         &self,
         project: &ProjectName,
@@ -125,13 +128,21 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let mut transaction = self.database().begin("suspend", Durability::Power).await?;
         ensure_project(&mut transaction, project).await?;
-        let put = query(sql::SUSPEND)
+        let known = query(sql::SUSPENSIONS).bind(project.as_str());
+        let known = transaction.rows(known, self::suspension).await?;
+        let known = known.iter().find(|(known, _)| known == what);
+        let statement = match known {
+            Some((_, known)) if suspension.is_firmer_than(known) => sql::SUSPEND_FIRMLY,
+            Some(_) | None => sql::SUSPEND,
+        };
+        let put = query(statement)
             .bind(project.as_str())
             .bind(what.kind())
             .bind(what.name())
             .bind(&suspension.reason)
             .bind(&suspension.by)
-            .bind(suspension.at_ms);
+            .bind(suspension.at_ms)
+            .bind(suspension.role.map(Role::as_str));
         let put = transaction.execute(put).await?;
         transaction.commit().await?;
         Ok(put > 0)
@@ -225,6 +236,7 @@ fn suspension(row: &Row) -> Result<(Suspendable, Suspension), sqlx::Error> {
         reason: column(row, 2)?,
         by: column(row, 3)?,
         at_ms: unsigned(row, 4)?,
+        role: parsed_option(row, 5)?,
     };
     Ok((what, suspension))
 }

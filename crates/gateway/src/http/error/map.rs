@@ -323,6 +323,7 @@ fn registered_as(member: &str) -> String {
 fn admin_status(error: &AdminError) -> StatusCode {
     match error {
         AdminError::RoleAbove { .. }
+        | AdminError::SuspendedAbove { .. }
         | AdminError::Policy(_)
         | AdminError::NeedsSecondPerson { .. }
         | AdminError::PolicyOfInstallation

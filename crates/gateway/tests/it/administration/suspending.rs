@@ -160,3 +160,55 @@ fn operators_suspend_servers_and_administrators_agents() {
 fn operators_suspend_servers_and_administrators_agents_on_postgresql() {
     on_postgresql(operators_suspend_servers_and_administrators_agents);
 }
+
+// rows 0.5, 3.2, fault U4
+#[test]
+fn nobody_resumes_what_a_more_powerful_role_suspended() {
+    let gantry = Gantry::start(&["a"]);
+    let made = |role: &str| {
+        let body = json!({"kind": "admin", "role": role});
+        key(&gantry, "/api/v1/keys", &body)
+    };
+    let (admin, operator) = (made("admin"), made("operator"));
+    let suspend = |key: &str, kind: &str, name: &str| {
+        let body = json!({"kind": kind, "name": name});
+        let done = gantry.rest_as(key, "POST", "/api/v1/suspensions", Some(&body));
+        assert_eq!(done.status, 200, "{}", done.text());
+    };
+    let resume = |key: &str, kind: &str, name: &str| {
+        let path = format!("/api/v1/suspensions?kind={kind}&name={name}");
+        gantry.rest_as(key, "DELETE", &path, None)
+    };
+    // The installation suspends a project, which its own administrator does not undo.
+    suspend(&gantry.admin, "project", "");
+    refused(&resume(&admin, "project", ""), 403, "auth.role");
+    refused(
+        &call(&gantry, &gantry.agent, "a__echo"),
+        403,
+        "auth.suspended",
+    );
+    assert_eq!(resume(&gantry.admin, "project", "").status, 204);
+    assert_eq!(call(&gantry, &gantry.agent, "a__echo").status, 200);
+    // An administrator's suspension of a server is no operator's to undo, also if the operator was first.
+    suspend(&operator, "server", "a");
+    suspend(&admin, "server", "a");
+    refused(&resume(&operator, "server", "a"), 403, "auth.role");
+    suspend(&operator, "server", "a");
+    refused(&resume(&operator, "server", "a"), 403, "auth.role");
+    assert_eq!(resume(&admin, "server", "a").status, 204);
+    // One's own, and that of lesser roles, is.
+    suspend(&operator, "tool", "a:echo");
+    assert_eq!(resume(&operator, "tool", "a:echo").status, 204);
+    suspend(&operator, "tool", "a:echo");
+    assert_eq!(resume(&admin, "tool", "a:echo").status, 204);
+    let acts = gantry
+        .rest("GET", "/api/v1/acts?act=resume&outcome=refused", None)
+        .json();
+    assert_eq!(acts["items"].as_array().unwrap().len(), 3, "{acts}");
+}
+
+// rows 0.5, 3.2, fault U4
+#[test]
+fn nobody_resumes_what_a_more_powerful_role_suspended_on_postgresql() {
+    on_postgresql(nobody_resumes_what_a_more_powerful_role_suspended);
+}

@@ -1,5 +1,6 @@
 //! Projects, what is suspended in them, what waits for a second person, and products.
 
+use gantry_model::caller::Role;
 use gantry_model::suspension::{Suspendable, Suspension};
 use gantry_store::{ProductRow, RegistrationRow, RegistrationState, StoreError};
 use serde_json::json;
@@ -48,6 +49,7 @@ async fn a_suspension_is_kept_once_and_moves_its_revision() {
             reason: "incident".to_owned(),
             by: "admin".to_owned(),
             at_ms: NOON,
+            role: Some(Role::Admin),
         };
         let revision = async || store.changes(&project).await.unwrap();
         let first = revision().await;
