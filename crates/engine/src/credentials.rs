@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 pub(crate) use self::authority::Target;
+pub(crate) use self::token_store::Intermediary;
 pub use self::error::SignInError;
 pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInTrust, SignInView};
 pub use self::vault::key::{MasterKey, VaultError};
@@ -92,7 +93,8 @@ impl TokenDemand<'_> {
 }
 
 impl Credentials {
-    /// Loads the tokens of the last sign-in, unless the server's URL has changed since.
+    /// Loads the tokens of the last sign-in, unless the server's URL, or the way to it, has
+    /// changed since.
     pub(crate) async fn open(target: Target, vault: VaultScope, tracker: TaskTracker) -> Self {
         let mut dialog = AuthorityDialog::default();
         let mut held = SignInSession::default();
@@ -112,7 +114,7 @@ impl Credentials {
             .as_ref()
             .is_some_and(|kept| !kept.is_of(&target))
         {
-            info!(server = %target.server, "the server's URL has changed: its tokens are deleted");
+            info!(server = %target.server, "the server's URL or the way to it has changed: its tokens are deleted");
             forget(&vault, TOKENS).await;
             dialog.kept = None;
         }

@@ -24,7 +24,7 @@ use super::EXCHANGE_WAIT;
 use super::error::{SignInError, short};
 use super::http::Outbound;
 use super::issuer;
-use super::token_store::Registration;
+use super::token_store::{Intermediary, Registration};
 use crate::http_client::Route;
 use crate::known_secrets::KnownSecrets;
 
@@ -45,6 +45,8 @@ pub(crate) struct Target {
     pub(crate) auth: RemoteAuth,
     /// The HTTP route to the authorization server, limited to the addresses that the spec allows.
     pub(crate) route: Route,
+    /// Who passes the requests on to the server.
+    pub(crate) intermediary: Intermediary,
     /// Whether the spec allows all private addresses.
     pub(crate) private: bool,
     /// The secrets to redact in the server's messages; tokens are added before they are sent.

@@ -301,6 +301,7 @@ impl Inner {
             url: self.target.url.to_string(),
             stored: self.step(redeeming).await?,
             client: pending.client.clone(),
+            intermediary: Some(self.target.intermediary.clone()),
         })
     }
 

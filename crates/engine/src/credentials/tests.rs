@@ -49,6 +49,7 @@ impl Place {
             url: Url::parse(url).unwrap(),
             auth,
             route,
+            intermediary: super::Intermediary::of(&launch),
             private: false,
             known: Arc::clone(&self.known),
         };

@@ -1,9 +1,11 @@
 //! The stored state of a sign-in, encrypted: the tokens, bound to the URL they are for, and the
 //! registered client. Entry points: [`StoredTokens`], [`Registration`] and [`Token`].
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_model::secret::SecretText;
+use gantry_model::spec::RemoteLaunch;
 use reqwest::header::HeaderValue;
 use rmcp::transport::StoredCredentials;
 use serde::{Deserialize, Serialize};
@@ -26,16 +28,41 @@ pub(super) struct StoredTokens {
     pub(super) stored: StoredCredentials,
     /// The client that they were issued to.
     pub(super) client: Registration,
+    /// Who was trusted to pass them on to the server; `None` if an earlier release stored them.
+    #[serde(default)]
+    pub(super) intermediary: Option<Intermediary>,
+}
+
+/// Who sees the requests to a server besides the server: its proxy, and whoever has a certificate of
+/// an additional authority.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Intermediary {
+    proxy: Option<String>,
+    ca_file: Option<PathBuf>,
+}
+
+impl Intermediary {
+    /// Returns the intermediary of a server.
+    pub(crate) fn of(launch: &RemoteLaunch) -> Self {
+        Self {
+            proxy: launch.proxy.clone(),
+            ca_file: launch.ca_file.clone(),
+        }
+    }
 }
 
 impl StoredTokens {
     /// Returns whether the tokens are for this server, from an authorization server that it may
-    /// use.
+    /// use, on the way that it had then: who may edit a server does not read them at a proxy.
+    /// fault K4
     pub(super) fn is_of(&self, target: &Target) -> bool {
         let given = self.stored.issuer.as_deref();
         let wanted = target.auth.issuer.as_deref();
         let is_wanted = |wanted| given.is_some_and(|given| is_same(given, wanted));
-        self.url == target.url.as_str() && wanted.is_none_or(is_wanted)
+        let known = self.intermediary.as_ref();
+        self.url == target.url.as_str()
+            && wanted.is_none_or(is_wanted)
+            && known.is_none_or(|known| *known == target.intermediary)
     }
 }
 

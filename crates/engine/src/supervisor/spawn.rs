@@ -11,7 +11,7 @@ use gantry_model::status::ServerState;
 use tracing::warn;
 
 use super::Supervisor;
-use crate::credentials::{Credentials, Target};
+use crate::credentials::{Credentials, Intermediary, Target};
 use crate::http_client::Route;
 use crate::known_secrets::KnownSecrets;
 use crate::server::assemble::InstanceParts;
@@ -105,6 +105,7 @@ impl Supervisor {
             url: remote.url.parse().ok()?,
             auth: remote.auth.clone(),
             route,
+            intermediary: Intermediary::of(remote),
             private: remote.allow_private,
             known: Arc::clone(known),
         };

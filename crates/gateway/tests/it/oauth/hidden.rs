@@ -70,3 +70,56 @@ fn a_token_that_the_server_repeats_is_seen_by_nobody() {
 fn of(gantry: &Gantry, path: &str) -> Value {
     gantry.rest("GET", path, None).json()
 }
+
+// fault K4: whoever may edit a server reads its token at no proxy
+#[test]
+fn a_token_goes_through_no_proxy_that_was_not_there_at_the_sign_in() {
+    use std::io::{Read as _, Write as _};
+    let peer = AuthServer::start(AuthOptions::default());
+    let gantry = start(Gantry::builder());
+    let body =
+        json!({"name": "safe", "url": peer.mcp_url(), "allow_private": true, "start": "eager"});
+    let made = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
+    assert_eq!(made.status, 201, "{}", made.text());
+    gantry.wait_state("safe", "needs_sign_in", LONG);
+    sign_in(&gantry);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut bytes = [0; 16 << 10];
+            let read = stream.read(&mut bytes).unwrap_or_default();
+            if tell
+                .send(String::from_utf8_lossy(&bytes[..read]).into_owned())
+                .is_err()
+            {
+                return;
+            }
+            let answer =
+                b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            drop(stream.write_all(answer));
+        }
+    });
+    let key = json!({"kind": "admin", "role": "admin"});
+    let admin = gantry.rest("POST", "/api/v1/keys", Some(&key)).json();
+    let admin = admin["key"].as_str().unwrap();
+    let patch = json!({"proxy": proxy});
+    let patched = gantry.rest_as(admin, "PATCH", "/api/v1/mcp/servers/safe", Some(&patch));
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    let mut first = heard.recv_timeout(LONG).expect("it is asked");
+    first.make_ascii_lowercase();
+    assert!(
+        first.starts_with("post http://") && !first.contains("authorization"),
+        "{first}"
+    );
+    let status = gantry.rest("GET", "/api/v1/mcp/servers/safe/auth", None);
+    assert_ne!(status.json()["state"], "signed_in", "{}", status.text());
+    for rest in heard.try_iter() {
+        assert!(
+            !rest.to_ascii_lowercase().contains("authorization: bearer"),
+            "{rest}"
+        );
+    }
+}
