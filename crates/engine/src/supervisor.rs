@@ -433,12 +433,15 @@ pub(crate) fn refresh(
         let listed = !matches!(&*handle.live.borrow(), LinkState::Down(..));
         let catalog = handle.catalog.load_full();
         let now = suspended.now();
-        let catalog = match now.tools_of(&handle.name).next() {
-            Some(_) => Arc::new(catalog.without(&now.tools_of(&handle.name).collect::<Vec<_>>())),
-            None => catalog,
+        let withheld: Vec<&str> = now.tools_of(&handle.name).collect();
+        let without = |catalog: Arc<ServerCatalog>| match withheld.is_empty() {
+            true => catalog,
+            false => Arc::new(catalog.without(&withheld)),
         };
+        let catalog = without(catalog);
         catalog.mark_unapproved(handle.id, pins);
-        let own = handle.profiles.own_lists(&catalog);
+        let own = handle.profiles.own_lists(&catalog).into_iter();
+        let own: Vec<_> = own.map(|(owner, own)| (owner, without(own))).collect();
         let (catalog, own) = match pins.is_open() {
             true => (catalog, own),
             false => {

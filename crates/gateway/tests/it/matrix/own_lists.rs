@@ -111,3 +111,24 @@ fn what_a_call_adds_is_in_the_next_list() {
         json!({}),
     ));
 }
+
+// row 3.2
+#[test]
+fn a_suspended_tool_leaves_the_lists_of_a_clients_own_process() {
+    let gantry = started();
+    let mut client = Client::able(&gantry, Generation::November);
+    let grown = grow(&mut client);
+    let listed = eventually(LONG, || tools(&mut client).contains(&grown));
+    assert!(listed.is_some(), "it has lists of its own");
+    let echo = json!({"kind": "tool", "name": "s:echo"});
+    let done = gantry.rest("POST", "/api/v1/suspensions", Some(&echo));
+    assert_eq!(done.status, 200, "{}", done.text());
+    let after = tools(&mut client);
+    assert!(
+        after.contains(&grown) && !after.contains(&"s__echo".to_owned()),
+        "{after:?}"
+    );
+    let path = "/api/v1/suspensions?kind=tool&name=s:echo";
+    assert_eq!(gantry.rest("DELETE", path, None).status, 204);
+    assert!(tools(&mut client).contains(&"s__echo".to_owned()));
+}
