@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gantry_model::hex::hex;
 use gantry_model::id::CallId;
-use gantry_store::{CallRow, HoldRow};
+use gantry_store::{CallFilter, CallRow, HoldRow};
 use serde_json::json;
 
 use super::Project;
@@ -40,7 +40,8 @@ pub struct NewHold {
 
 impl Project {
     /// Verifies the chain of the audit against its rows. A project other than the gateway's own
-    /// gets only the findings about its calls, and whether there are any others.
+    /// gets only the findings about its calls, and whether there are any others: how much others
+    /// call is not its business. fault T8
     pub async fn verify_audit(&self) -> Result<Verification, EngineError> {
         let machine = &self.machine;
         let audit = machine.audit.clone();
@@ -48,6 +49,10 @@ impl Project {
         if machine.config.project != self.name {
             let is_own = |project: &Option<String>| project.as_deref() == Some(self.name.as_str());
             report.findings.retain(|finding| is_own(&finding.project));
+            let own = report.findings.len() as u64;
+            report.count = own + u64::from(report.count > own);
+            report.rows = self.count_calls(&CallFilter::default()).await?;
+            (report.blocks, report.not_covered) = (0, 0);
             report.heads.clear();
             report.keys_from_store.clear();
         }
@@ -154,16 +159,18 @@ impl Project {
         .await
     }
 
-    /// Returns a call to a reader other than its agent; the access is recorded first.
+    /// Returns a call to a reader other than its agent; the access is recorded first if the reader
+    /// sees bodies: those of the row, or an outcome that is still kept beside it.
     pub async fn read_call(
         &self,
         by: impl Into<Actor>,
         id: CallId,
+        is_outcome_kept: bool,
     ) -> Result<Option<CallRow>, EngineError> {
         let Some(row) = self.call(id).await? else {
             return Ok(None);
         };
-        if row.input.is_some() || row.output.is_some() {
+        if is_outcome_kept || row.input.is_some() || row.output.is_some() {
             let by = by.into();
             let draft = Draft::new("call.read", id.to_string());
             let act = self.acts.begin(&by, draft).await?;

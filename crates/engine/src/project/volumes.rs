@@ -20,16 +20,23 @@ impl Project {
         self.on_disks(move |disks| disks.volumes(&name)).await
     }
 
-    /// Writes a volume as a tar archive; files that change meanwhile may be in either state.
+    /// Writes a volume as a tar archive; files that change meanwhile may be in either state. Who
+    /// reads what a server keeps is recorded first.
     pub async fn back_up_volume(
         &self,
+        by: impl Into<Actor>,
         server: ServerName,
         path: PathBuf,
         to: impl Write + Send + 'static,
     ) -> Result<(), EngineError> {
+        let draft = Draft::new("volume.backup", server.as_str());
+        let draft = draft.after(json!({ "path": path.display().to_string() }));
+        let act = self.acts.begin(&by.into(), draft).await?;
         let owner = self.owner(server);
-        self.on_disks(move |disks| disks.back_up(&owner, &path, to))
-            .await
+        let work = self.on_disks(move |disks| disks.back_up(&owner, &path, to));
+        let done = work.await;
+        act.end(&done).await;
+        done
     }
 
     /// Removes a volume that no instance uses.

@@ -265,7 +265,7 @@ pub(super) async fn one(
     };
     let row = match caller.kind {
         // Who reads what others called is recorded.
-        KeyKind::Admin(_) => project.read_call(&actor, id).await?,
+        KeyKind::Admin(_) => project.read_call(&actor, id, kept.is_some()).await?,
         KeyKind::Agent => project.call(id).await?,
     };
     let row = row.ok_or_else(unknown)?;

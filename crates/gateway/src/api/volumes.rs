@@ -69,9 +69,10 @@ pub(super) async fn list(In(project): In) -> Result<Response, Problem> {
 ))]
 pub(super) async fn back_up(
     In(project): In,
+    By(actor): By,
     Asked(asked): Asked<Volume>,
 ) -> Result<Response, Problem> {
-    backup::answer(project, asked.server()?, asked.path).await
+    backup::answer(project, actor, asked.server()?, asked.path).await
 }
 
 /// Removes a volume that no instance uses, with everything in it.

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{EngineError, Project};
+use gantry_engine::{Actor, EngineError, Project};
 use gantry_model::id::ServerName;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
@@ -27,6 +27,7 @@ type Working = std::pin::Pin<Box<dyn Future<Output = Result<(), EngineError>> + 
 /// Responds with the archive; a failure before its first piece is an error response.
 pub(super) async fn answer(
     project: Arc<Project>,
+    by: Actor,
     server: ServerName,
     path: PathBuf,
 ) -> Result<Response, Problem> {
@@ -36,7 +37,8 @@ pub(super) async fn answer(
         tx,
         piece: Vec::with_capacity(PIECE),
     };
-    let working: Working = Box::pin(async move { project.back_up_volume(server, path, to).await });
+    let working: Working =
+        Box::pin(async move { project.back_up_volume(by, server, path, to).await });
     let mut writing = Writing {
         working: Some(working),
         pieces,

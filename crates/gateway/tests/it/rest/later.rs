@@ -193,3 +193,39 @@ fn a_call_that_is_not_on_record_is_answered_at_once() {
     );
     assert_eq!(refused.header("location"), None);
 }
+
+// rows 2.9, 3.5: whoever reads what another called is on record, whatever is kept of bodies
+#[test]
+fn an_outcome_that_an_administrator_reads_is_on_record() {
+    let gantry = Gantry::start(&["a"]);
+    let off = json!({"audit.bodies": "off"});
+    let set = gantry.rest("PATCH", "/api/v1/settings", Some(&off));
+    assert_eq!(set.status, 200, "{}", set.text());
+    let bearer = format!("Bearer {}", gantry.agent);
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+        ("Prefer", "respond-async"),
+    ];
+    let body = json!({"name": "a__echo", "arguments": {"text": "canary-of-an-outcome"}});
+    let body = body.to_string();
+    let mut connection = gantry.connect();
+    let accepted = connection.request("POST", "/api/v1/tools/call", &headers, body.as_bytes());
+    let place = place(&accepted.unwrap());
+    assert_eq!(outcome(&gantry, &gantry.agent, &place).status, 200);
+    let acts = || {
+        let acts = gantry.rest("GET", "/api/v1/acts?act=call.read", None);
+        acts.json()["items"].as_array().unwrap().clone()
+    };
+    assert_eq!(
+        acts().len(),
+        0,
+        "whose it is reads it as often as they like"
+    );
+    let read = gantry.rest("GET", &place, None).text();
+    assert!(read.contains("canary-of-an-outcome"), "{read}");
+    let [act] = &acts()[..] else {
+        panic!("{:?}", acts());
+    };
+    assert!(place.ends_with(act["target"].as_str().unwrap()), "{act}");
+}
