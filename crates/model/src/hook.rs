@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::ServerName;
 use crate::jsonrpc::{Limits, Raw, RawBuf, validate};
+use crate::secret::REDACTED;
 use crate::settings::Patterns;
 use crate::spec::{ProcessLaunch, Profile, RemoteLaunch, ServerSpec, period};
 
@@ -131,7 +132,24 @@ impl Hook {
         }
     }
 
+    /// Returns it for display, without credentials in its URL or its arguments.
+    pub fn shown(&self) -> Self {
+        let launch = self.as_server().shown().launch;
+        Self {
+            args: launch
+                .process()
+                .map(|process| process.args.clone())
+                .unwrap_or_default(),
+            url: launch.remote().map(|remote| remote.url.clone()),
+            ..self.clone()
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
+        let mut texts = self.args.iter().chain(&self.url);
+        if texts.any(|text| text.contains(REDACTED)) {
+            return Err("write what is shown as `[redacted]` in full".to_owned());
+        }
         match (&self.command, &self.url) {
             (Some(_), Some(_)) | (None, None) => {
                 return Err("either `command` or `url` says what is asked".to_owned());
@@ -208,6 +226,16 @@ impl Hooks {
     /// Returns all, in the order in which they are asked.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Hook)> {
         self.0.iter().map(|(name, hook)| (name.as_str(), hook))
+    }
+
+    /// Returns all for display, without credentials.
+    #[must_use]
+    pub fn shown(&self) -> Self {
+        let shown = self
+            .0
+            .iter()
+            .map(|(name, hook)| (name.clone(), hook.shown()));
+        Self(shown.collect())
     }
 
     /// Returns one.

@@ -285,6 +285,15 @@ impl ProjectSettings {
         })
     }
 
+    /// Returns them for display, without credentials.
+    #[must_use]
+    pub fn shown(&self) -> Self {
+        Self {
+            hooks: self.hooks.shown(),
+            ..self.clone()
+        }
+    }
+
     /// Returns the value of a setting.
     pub fn get(&self, setting: &Setting) -> Value {
         (setting.field)(&mut self.clone()).get()

@@ -178,7 +178,7 @@ impl Project {
         self.complete(async move {
             let draft = Draft::new("agent.create", name.as_str()).after(values::new_agent(&new));
             let act = project.acts.begin(&by, draft).await?;
-            let created = match project.policed_grants(&by, &new.grants) {
+            let created = match project.policed_grants(&by, &new.grants).await {
                 Ok(()) => project.access.create_agent(new).await,
                 Err(refused) => Err(refused),
             };
@@ -204,7 +204,7 @@ impl Project {
             draft.before = before.as_ref().ok().map(values::agent);
             let act = project.acts.begin(&by, draft).await?;
             let granted = change.grants.as_deref().unwrap_or_default();
-            let changed = match project.policed_grants(&by, granted) {
+            let changed = match project.policed_grants(&by, granted).await {
                 Ok(()) => project.access.change_agent(&name, change).await,
                 Err(refused) => Err(refused),
             };

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use gantry_model::caller::Role;
-use gantry_model::grant::{Effect, Grant, ServerGroup};
+use gantry_model::grant::{Effect, Grant, GroupName, ServerGroup};
 use gantry_model::settings::Sensitive;
 use gantry_model::spec::{InactiveReason, ServerSpec};
 use gantry_store::{RegistrationRow, RegistrationState};
@@ -105,9 +105,26 @@ impl Project {
         }
     }
 
-    /// Refuses a grant of everything if it needs a second person.
-    pub(super) fn policed_grants(&self, by: &Actor, grants: &[Grant]) -> Result<(), EngineError> {
-        self.policed_all(by, grants.iter().any(is_everything))
+    /// Refuses a grant of everything if it needs a second person, also by way of a group of all
+    /// servers.
+    pub(super) async fn policed_grants(
+        &self,
+        by: &Actor,
+        grants: &[Grant],
+    ) -> Result<(), EngineError> {
+        let mut is_all = grants.iter().any(is_everything);
+        if !is_all && grants.iter().any(|grant| grant.group().is_some()) {
+            let wide = self.access.groups().await?;
+            let wide: Vec<_> = wide
+                .into_iter()
+                .filter(|group| group.servers.iter().any(|member| is_any(member)))
+                .collect();
+            is_all = grants.iter().any(|grant| {
+                let group = grant.group().map(GroupName::as_str);
+                is_all_items(grant) && wide.iter().any(|known| Some(&*known.name) == group)
+            });
+        }
+        self.policed_all(by, is_all)
     }
 
     /// Refuses a group of all servers that needs a second person: a grant on it would be on everything.
@@ -293,10 +310,13 @@ impl Project {
 
 /// Tells whether a grant opens every tool of every server, however it is spelled.
 fn is_everything(grant: &Grant) -> bool {
+    is_any(grant.server()) && is_all_items(grant)
+}
+
+/// Tells whether a grant opens every tool of the servers that it is for.
+fn is_all_items(grant: &Grant) -> bool {
     let item = grant.item();
-    grant.effect() != Effect::Deny
-        && is_any(grant.server())
-        && is_any(item.strip_prefix("tool:").unwrap_or(item))
+    grant.effect() != Effect::Deny && is_any(item.strip_prefix("tool:").unwrap_or(item))
 }
 
 /// Tells whether a pattern stands for every name.

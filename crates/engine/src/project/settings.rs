@@ -119,6 +119,7 @@ impl Project {
             }
             project.policed_hooks(&by, &after.hooks)?;
             let shown = |settings: &ProjectSettings| {
+                let settings = settings.shown();
                 let values = rows.iter().filter_map(|(name, _)| {
                     let setting = Setting::named(name).ok()?;
                     Some((name.clone(), settings.get(setting)))

@@ -1,19 +1,22 @@
 //! The content hooks of a project, `/api/v1/hooks`, for administrators: what looks at requests and results.
 //! They are the project's setting `hooks`; this shows and changes one of them at a time.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
-use gantry_engine::EngineError;
+use gantry_engine::{Actor, EngineError, Project};
 use gantry_model::hook::Hook;
 use gantry_model::spec::period;
 use http::StatusCode;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json as value};
 use utoipa::ToSchema;
 
 use super::body::{JsonBody, json};
 use super::query::Page;
+use super::registrations::{RegistrationView, Wanted, hold};
 use super::{Api, By, In, Named};
 use crate::http::error::Problem;
 
@@ -35,9 +38,9 @@ pub(super) struct HookView {
     on: &'static str,
     /// The program that is run for each call.
     command: Option<String>,
-    /// Its arguments.
+    /// Its arguments, without credentials.
     args: Vec<String>,
-    /// The URL that is posted to for each call.
+    /// The URL that is posted to for each call, without credentials.
     url: Option<String>,
     /// Which tools it is asked for, as `server:tool` with `*`; all if there are none.
     tools: Vec<String>,
@@ -51,13 +54,14 @@ pub(super) struct HookView {
 
 impl HookView {
     fn of(name: &str, hook: &Hook) -> Self {
+        let hook = hook.shown();
         Self {
             name: name.to_owned(),
             on: hook.on.as_str(),
-            command: hook.command.clone(),
-            args: hook.args.clone(),
-            url: hook.url.clone(),
-            tools: hook.tools.clone().into(),
+            command: hook.command,
+            args: hook.args,
+            url: hook.url,
+            tools: hook.tools.into(),
             timeout: period::show(hook.timeout),
             on_failure: serde_json::to_value(hook.on_failure).unwrap_or_default(),
         }
@@ -102,6 +106,7 @@ pub(super) async fn list(In(project): In) -> Response {
 #[utoipa::path(put, path = "/api/v1/hooks/{hook}", tag = "hooks", request_body = HookBody,
     params(("hook" = String, Path, description = "Its name.")), responses(
     (status = 200, description = "It is asked from now on.", body = HookView),
+    (status = 202, description = "It waits for a second person.", body = RegistrationView),
     (status = 403, description = "`registration.refused`: the project does not allow its command or URL."),
     (status = 422, description = "`request.body`, `setting.value`: it cannot be a hook."),
 ))]
@@ -112,8 +117,31 @@ pub(super) async fn set(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let hook: Hook = body.read()?;
-    project.set_hook(&actor, &name, Some(hook.clone())).await?;
-    Ok(json(StatusCode::OK, &HookView::of(&name, &hook)))
+    let shown = HookView::of(&name, &hook);
+    match project.set_hook(&actor, &name, Some(hook.clone())).await {
+        Ok(()) => Ok(json(StatusCode::OK, &shown)),
+        Err(refused) => {
+            let wanted = Wanted {
+                act: "hook.set",
+                target: &name,
+                request: value!({ "hook": hook }),
+                shown: serde_json::to_value(&shown).unwrap_or_default(),
+            };
+            hold(&project, &actor, refused, wanted).await
+        }
+    }
+}
+
+/// Sets a hook that a second person has approved.
+pub(super) async fn set_from(
+    project: &Arc<Project>,
+    by: &Actor,
+    name: &str,
+    hook: &Value,
+) -> Result<(), Problem> {
+    let hook = serde_json::from_value(hook.clone());
+    let hook: Hook = hook.map_err(|_| Problem::new("registration.lost"))?;
+    Ok(project.set_hook(by, name, Some(hook)).await?)
 }
 
 /// Removes a hook.

@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 use super::body::json;
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
-use super::{Api, By, In, Named, agents, grants, products};
+use super::{Api, By, In, Named, agents, grants, hooks, products};
 use crate::http::error::Problem;
 
 /// Returns the routes, for administrators only.
@@ -224,6 +224,9 @@ async fn carry_out(
         "agent.create" => agents::create_from(project, &taken.by, &request["body"]).await?,
         "agent.change" => {
             agents::change_from(project, &taken.by, &taken.target, &request["body"]).await?;
+        }
+        "hook.set" => {
+            hooks::set_from(project, &taken.by, &taken.target, &request["hook"]).await?;
         }
         "grant.add" => grants::add_from(project, &taken.by, &request["body"]).await?,
         "product.install" => {

@@ -39,6 +39,7 @@ pub(super) struct SettingView {
 }
 
 fn shown(settings: &ProjectSettings) -> Response {
+    let settings = settings.shown();
     let items = SETTINGS.iter().map(|setting| SettingView {
         name: setting.name,
         value: settings.get(setting),

@@ -4,6 +4,28 @@ use serde_json::json;
 
 use super::*;
 
+// fault K8
+#[test]
+fn a_hook_is_shown_without_its_credentials() {
+    let hook = |text: &str| serde_json::from_str::<Hooks>(text);
+    let hooks = hook(
+        r#"{"a": {"on": "request", "url": "https://x.example/look?key=0123456789abcdefABCDEF"},
+        "b": {"on": "result", "command": "/opt/look", "args": ["--token", "hunter22-hook", "--fast"]}}"#,
+    );
+    let shown = serde_json::to_string(&hooks.unwrap().shown()).unwrap();
+    assert!(
+        !shown.contains("0123456789") && !shown.contains("hunter22"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("https://x.example/look") && shown.contains("--fast"),
+        "{shown}"
+    );
+    // What is shown is not taken for what it is.
+    let again = hook(&shown).unwrap_err().to_string();
+    assert!(again.contains("in full"), "{again}");
+}
+
 fn hooks(value: serde_json::Value) -> Result<Hooks, serde_json::Error> {
     serde_json::from_value(value)
 }

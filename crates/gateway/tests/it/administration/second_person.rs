@@ -93,6 +93,35 @@ fn an_admin_and_the_keys_they_make_are_one_person() {
     let group = json!({"name": "all", "servers": ["**"]});
     let made = gantry.rest_as(&ann, "POST", "/api/v1/groups", Some(&group));
     refused(&made, 403, "registration.approval");
+    // One that is there already is everything, too, under any name.
+    let made = gantry.rest("POST", "/api/v1/groups", Some(&group));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let through = json!({"all_agents": true, "server": "@all", "item": "tool:*"});
+    let asked = gantry.rest_as(&ann, "POST", "/api/v1/grants", Some(&through));
+    assert_eq!(asked.status, 202, "{}", asked.text());
+    let some = json!({"all_agents": true, "server": "@all", "item": "echo"});
+    let made = gantry.rest_as(&ann, "POST", "/api/v1/grants", Some(&some));
+    assert_eq!(made.status, 201, "{}", made.text());
+    // A hook that is a command runs here like a server of the profile `local`.
+    let hook = json!({"on": "request", "command": "/bin/true", "tools": ["none:*"]});
+    let asked = gantry.rest_as(&ann, "PUT", "/api/v1/hooks/look", Some(&hook));
+    assert_eq!(asked.status, 202, "{}", asked.text());
+    let asked = asked.json();
+    assert_eq!(asked["asked"]["command"], "/bin/true", "{asked}");
+    let path = format!(
+        "/api/v1/registrations/{}/approve",
+        asked["id"].as_str().unwrap()
+    );
+    refused(
+        &gantry.rest_as(&ann, "POST", &path, None),
+        403,
+        "registration.own",
+    );
+    let hooks = || gantry.rest("GET", "/api/v1/hooks", None).text();
+    assert!(!hooks().contains("look"), "{}", hooks());
+    let done = gantry.rest_as(&bob, "POST", &path, None);
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert!(hooks().contains("look"), "{}", hooks());
     // Whoever manages the installation can do all of it.
     let approver = key(&gantry, KEYS, &approver);
     let done = gantry.rest_as(&approver, "POST", &asks("third"), None);
