@@ -82,6 +82,24 @@ fn act(method: &Method, route: &str, named: Option<&str>) -> &'static str {
         ("PUT", _, "/api/v1/secrets/{secret}/bindings/{server}") => "secret.bind",
         ("DELETE", _, "/api/v1/secrets/{secret}/bindings/{server}") => "secret.unbind",
         ("PATCH", _, "/api/v1/settings") => "settings.change",
+        ("PUT", _, "/api/v1/hooks/{hook}") | ("DELETE", _, "/api/v1/hooks/{hook}") => {
+            "settings.change"
+        }
+        ("POST", _, "/api/v1/grants") => "grant.add",
+        ("DELETE", _, "/api/v1/grants/{grant}") => "grant.remove",
+        ("POST", _, "/api/v1/groups") => "group.create",
+        ("PATCH", _, "/api/v1/groups/{group}") => "group.change",
+        ("DELETE", _, "/api/v1/groups/{group}") => "group.remove",
+        ("POST", _, "/api/v1/approvals/{call}/allow") => "call.allow",
+        ("POST", _, "/api/v1/approvals/{call}/refuse") => "call.refuse",
+        ("POST", _, "/api/v1/tools/approve") => "tool.approve",
+        ("POST", _, "/api/v1/tools/refuse") => "tool.refuse",
+        ("POST", _, "/api/v1/audit/holds") => "audit.hold",
+        ("DELETE", _, "/api/v1/audit/holds/{hold}") => "audit.release",
+        ("POST", _, "/api/v1/audit/erase") => "audit.erase",
+        ("PATCH", _, "/api/v1/keys/{key}") => "key.change",
+        ("POST", _, "/api/v1/keys/{key}/rotate") => "key.rotate",
+        ("POST", _, "/api/v1/products/preview") => "product.preview",
         ("POST", _, "/api/v1/products") => "product.install",
         ("DELETE", _, "/api/v1/products/{product}") => "product.uninstall",
         ("POST", _, "/api/v1/projects") => "project.create",
@@ -100,6 +118,23 @@ fn act(method: &Method, route: &str, named: Option<&str>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // fault U4: what is refused is on record as what it would have been
+    #[test]
+    fn every_change_has_a_name() {
+        for (method, route) in [
+            ("POST", "/api/v1/grants"),
+            ("DELETE", "/api/v1/groups/{group}"),
+            ("PUT", "/api/v1/hooks/{hook}"),
+            ("POST", "/api/v1/approvals/{call}/allow"),
+            ("POST", "/api/v1/tools/approve"),
+            ("DELETE", "/api/v1/audit/holds/{hold}"),
+            ("POST", "/api/v1/keys/{key}/rotate"),
+        ] {
+            let act = act(&method.parse().unwrap(), route, None);
+            assert_ne!(act, "admin.request", "{method} {route}");
+        }
+    }
 
     #[test]
     fn a_route_tells_what_would_be_done_to_what() {
