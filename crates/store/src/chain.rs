@@ -131,6 +131,8 @@ pub struct SignedBlock {
     pub signature: Vec<u8>,
     /// The covered rows; empty once all of them are gone.
     pub entries: Entries,
+    /// How many of them are still there. It is in no hash: it follows from the salts.
+    pub live: u32,
 }
 
 /// The end of a gateway's chain, signed separately from its block: truncating the chain would need

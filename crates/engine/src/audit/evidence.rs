@@ -275,6 +275,7 @@ impl ChainWriter {
         };
         let signed = SignedBlock {
             signature: self.key.sign(&hash),
+            live: block.count,
             block,
             hash,
             entries,

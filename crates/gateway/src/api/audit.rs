@@ -51,8 +51,8 @@ pub(crate) struct VerificationView {
 /// One thing that is wrong.
 #[derive(Serialize, ToSchema)]
 struct AuditFindingView {
-    /// `changed`, `missing`, `inserted`, `block_changed`, `block_missing`, `bad_signature`, `cut_off` or
-    /// `head_changed`.
+    /// `changed`, `missing`, `inserted`, `block_changed`, `block_missing`, `bad_signature`, `cut_off`,
+    /// `head_changed` or `key_changed`.
     kind: &'static str,
     /// The call, if it is one.
     call: Option<String>,

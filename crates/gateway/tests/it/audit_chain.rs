@@ -40,7 +40,15 @@ struct Copy {
     original: PathBuf,
 }
 
-const TABLES: [&str; 3] = ["mcp_tool_call_log", "mcp_audit_blocks", "mcp_audit_heads"];
+const TABLES: [&str; 4] = [
+    "mcp_tool_call_log",
+    "mcp_audit_blocks",
+    "mcp_audit_heads",
+    "mcp_audit_keys",
+];
+
+/// How many kinds of alterations there are.
+const KINDS: usize = 35;
 
 impl Copy {
     fn of(place: &Place, data: &Path) -> Self {
@@ -145,7 +153,7 @@ fn alteration(number: usize, one: &str, other: &str, is_server: bool) -> (String
         )
     };
     let last = "(SELECT max(number) FROM kb.mcp_audit_blocks)";
-    match number % 28 {
+    match number % KINDS {
         0 => (change("duration_us = duration_us + 1"), "changed"),
         1 => (change("tool_name = 'other'"), "changed"),
         2 => (change("user_id = 'mallory'"), "changed"),
@@ -208,7 +216,31 @@ fn alteration(number: usize, one: &str, other: &str, is_server: bool) -> (String
             "UPDATE kb.mcp_audit_blocks SET key_id = 'other' WHERE number = 2".to_owned(),
             "block_changed",
         ),
-        _ => ("DELETE FROM kb.mcp_audit_heads".to_owned(), "head_changed"),
+        27 => ("DELETE FROM kb.mcp_audit_heads".to_owned(), "head_changed"),
+        // Whoever belongs to no chain has no rows either.
+        28 => (forged(", chain_block = NULL, gateway = 77"), "inserted"),
+        29 => (
+            "UPDATE kb.mcp_audit_blocks SET live = live + 1 WHERE number = 3".to_owned(),
+            "block_changed",
+        ),
+        30 => (
+            "UPDATE kb.mcp_audit_keys SET public = hash FROM kb.mcp_audit_heads".to_owned(),
+            "key_changed",
+        ),
+        31 => ("DELETE FROM kb.mcp_audit_keys".to_owned(), "key_changed"),
+        32 => (
+            "UPDATE kb.mcp_audit_keys SET id = 'other'".to_owned(),
+            "key_changed",
+        ),
+        33 => (
+            "UPDATE kb.mcp_audit_heads SET number = number - 1".to_owned(),
+            "head_changed",
+        ),
+        _ => match is_server {
+            // A flag has two values there.
+            true => (change(not_trusted), "changed"),
+            false => (change("user_trusted = 7"), "changed"),
+        },
     }
 }
 
@@ -251,7 +283,7 @@ fn finds_alterations(place: &Place) {
     let (passes, report) = verified(&gantry, &copy.name());
     assert!(passes, "{report:#}");
     assert_eq!(report["rows"], rows.len());
-    for number in 0..proof::count(112, 28) {
+    for number in 0..proof::count(4 * KINDS, KINDS) {
         copy.restore(place);
         let one = ids[(number * 7) % ids.len()];
         let other = ids[(number * 7 + 11) % ids.len()];
@@ -262,7 +294,7 @@ fn finds_alterations(place: &Place) {
         let findings = report["findings"].as_array().unwrap();
         // Two rows of one block that changed places are changed, of two blocks not where they belong.
         let is_it = |finding: &&Value| {
-            finding["kind"] == kind || (number % 28 == 21 && finding["kind"] == "changed")
+            finding["kind"] == kind || (number % KINDS == 21 && finding["kind"] == "changed")
         };
         let found = findings.iter().find(is_it);
         let found = found.unwrap_or_else(|| panic!("{number}: {statements}: {report:#}"));

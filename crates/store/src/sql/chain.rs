@@ -19,10 +19,13 @@ pub(crate) const PUT_KEY: &str = "INSERT INTO kb.mcp_audit_keys (id, gateway, pu
 
 pub(crate) const KEYS: &str = "SELECT id, gateway, public, created_at FROM kb.mcp_audit_keys ORDER BY gateway, created_at, id";
 
-pub(crate) const GATEWAYS: &str = "SELECT number FROM kb.mcp_gateways ORDER BY number";
+/// The gateways that are known, and those that something is left of.
+pub(crate) const GATEWAYS: &str = "SELECT number FROM kb.mcp_gateways \
+     UNION SELECT gateway FROM kb.mcp_audit_heads UNION SELECT gateway FROM kb.mcp_audit_keys \
+     UNION SELECT gateway FROM kb.mcp_audit_blocks ORDER BY 1";
 
 pub(crate) const BLOCKS_FROM: &str = "SELECT gateway, number, previous, at, kind, note, count, entries, \
-     entries_hash, removed, key_id, hash, signature FROM kb.mcp_audit_blocks \
+     entries_hash, removed, key_id, hash, signature, live FROM kb.mcp_audit_blocks \
      WHERE gateway = $1 AND number >= $2 ORDER BY number LIMIT $3";
 
 pub(crate) const ENTRIES: &str =
@@ -30,6 +33,17 @@ pub(crate) const ENTRIES: &str =
 
 pub(crate) const PUT_ENTRIES: &str = "UPDATE kb.mcp_audit_blocks SET entries = $3, live = $4 \
      WHERE gateway = $1 AND number = $2";
+
+/// The next blocks of a gateway, without what is only verified.
+pub(crate) const EXPORTED: &str = "SELECT number, at, kind, count, hash, entries \
+     FROM kb.mcp_audit_blocks WHERE gateway = $1 AND number > $2 ORDER BY number LIMIT $3";
+
+/// How many rows the blocks after a number cover.
+pub(crate) const ROWS_AFTER: &str = "SELECT CAST(coalesce(sum(count), 0) AS BIGINT) \
+     FROM kb.mcp_audit_blocks WHERE gateway = $1 AND number > $2 AND kind = 'import'";
+
+pub(crate) const HASH: &str =
+    "SELECT hash FROM kb.mcp_audit_blocks WHERE gateway = $1 AND number = $2";
 
 /// Appended to `calls::SELECT`.
 pub(crate) const AFTER: &str = " WHERE id > $1 ORDER BY id LIMIT $2";
@@ -63,6 +77,9 @@ pub(crate) const ALL: &[&str] = &[
     BLOCKS_FROM,
     ENTRIES,
     PUT_ENTRIES,
+    EXPORTED,
+    ROWS_AFTER,
+    HASH,
     NEWEST,
     DROP,
     ERASE,

@@ -342,8 +342,16 @@ const NUMBERS: [usize; 9] = [1, 15, 16, 17, 22, 24, 25, 38, 44];
 fn found(row: &Row) -> Result<FoundCall, sqlx::Error> {
     let id: String = column(row, 0)?;
     let is_odd = |at: &usize| matches!(column::<Option<i64>>(row, *at), Ok(Some(..0)) | Err(_));
+    // What is written otherwise is read as the same.
+    let is_as_written = |stored: &StoredCall| {
+        let server = stored.row.server_id.map(|id| id.to_string());
+        let flag = column::<i64>(row, 26);
+        stored.row.id.to_string() == id
+            && matches!(column::<Option<String>>(row, 27), Ok(written) if written == server)
+            && !matches!(flag, Ok(..0 | 2..))
+    };
     match stored(row) {
-        Ok(stored) if stored.row.id.to_string() == id && !NUMBERS.iter().any(is_odd) => {
+        Ok(stored) if is_as_written(&stored) && !NUMBERS.iter().any(is_odd) => {
             Ok(FoundCall::Whole(Box::new(stored)))
         }
         Ok(_) | Err(_) => Ok(FoundCall::Unreadable(id)),
@@ -427,7 +435,7 @@ fn put_block(signed: &SignedBlock) -> Query<'_> {
         .bind(block.kind.as_str())
         .bind(block.note.as_str())
         .bind(block.count)
-        .bind(block.count)
+        .bind(signed.live)
         .bind(signed.entries.as_bytes())
         .bind(block.entries_hash.as_slice())
         .bind(block.removed.to_bytes())
@@ -455,6 +463,7 @@ fn block(row: &Row) -> Result<SignedBlock, sqlx::Error> {
         entries: Entries::from_bytes(column(row, 7)?),
         hash: hash(row, 11)?,
         signature: column(row, 12)?,
+        live: crate::database::row::narrow(row, 13)?,
     })
 }
 
@@ -467,7 +476,7 @@ fn head(row: &Row) -> Result<ChainHead, sqlx::Error> {
     })
 }
 
-fn hash(row: &Row, index: usize) -> Result<Hash, sqlx::Error> {
+pub(super) fn hash(row: &Row, index: usize) -> Result<Hash, sqlx::Error> {
     let bytes: Vec<u8> = column(row, index)?;
     let hash = bytes.try_into();
     hash.map_err(|_| sqlx::Error::Decode("a hash has 32 bytes".into()))

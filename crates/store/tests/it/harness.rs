@@ -179,6 +179,7 @@ pub(crate) fn block(store: &Store, number: u64) -> (SignedBlock, ChainHead) {
         signature: signature.clone(),
     };
     let signed = SignedBlock {
+        live: block.count,
         block,
         hash,
         signature,

@@ -4,14 +4,20 @@
 //! row against its block. Finally, rows that a block names but that are missing. Reads a few blocks
 //! and rows at a time and keeps one bit per row. Changes nothing. Entry point: [`verify`].
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use gantry_model::hex::hex;
 use gantry_store::{
-    AuditSnapshot, BlockKind, ChainHead, Entries, FoundCall, Hash, SignedBlock, StoreError,
-    StoredCall, row_digest,
+    AuditKey, AuditSnapshot, BlockKind, ChainHead, Entries, FoundCall, Hash, SignedBlock,
+    StoreError, StoredCall, row_digest,
 };
 
+mod findings;
+mod keys;
+
+pub use findings::{Finding, FindingKind, TrustedKeys, Verification, VerifyOptions};
+
+use self::keys::Keys;
 use super::head_file::HeadMark;
 use super::key::PublicKey;
 
@@ -22,130 +28,6 @@ const ROWS: u32 = 500;
 /// How many blocks' entries are cached for the following rows.
 const KEPT: usize = 64;
 
-/// The options of a verification.
-#[derive(Debug, Clone, Default)]
-pub struct VerifyOptions {
-    /// The trusted keys.
-    pub trusted: TrustedKeys,
-    /// Ends of chains that are known from elsewhere: these blocks must exist.
-    pub marks: Vec<HeadMark>,
-    /// The maximum number of returned findings; all are counted.
-    pub most: usize,
-}
-
-/// The keys that are trusted to sign blocks.
-#[derive(Debug, Clone, Default)]
-pub enum TrustedKeys {
-    /// Those stored with the audit: whoever can change the database can change them, too.
-    #[default]
-    FromStore,
-    /// These, and the stored ones for chains of other gateways.
-    AtLeast(Vec<PublicKey>),
-    /// Only these.
-    Only(Vec<PublicKey>),
-}
-
-/// The result of a verification.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verification {
-    /// How many rows were checked.
-    pub rows: u64,
-    /// How many blocks were checked.
-    pub blocks: u64,
-    /// How many rows are older than the chain, and not covered.
-    pub not_covered: u64,
-    /// The mismatches, up to the requested maximum.
-    pub findings: Vec<Finding>,
-    /// The total number of mismatches.
-    pub count: u64,
-    /// The end of each chain: gateway, number and hash of its last block.
-    pub heads: Vec<(i64, u64, String)>,
-    /// The ids of keys that were only known from the store.
-    pub keys_from_store: Vec<String>,
-}
-
-impl Verification {
-    /// Returns whether there is no mismatch.
-    pub fn is_sound(&self) -> bool {
-        self.count == 0
-    }
-}
-
-/// One mismatch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// Its kind.
-    pub kind: FindingKind,
-    /// The affected call, if any.
-    pub call: Option<String>,
-    /// The project of the call, if that is known.
-    pub project: Option<String>,
-    /// The chain, by the number of its gateway.
-    pub gateway: i64,
-    /// The block, if it is known.
-    pub block: Option<u64>,
-}
-
-/// The kind of a mismatch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FindingKind {
-    /// A row differs from its entry in a block.
-    Changed,
-    /// A block names a row that does not exist.
-    Missing,
-    /// No block names a row.
-    Inserted,
-    /// A block does not match its hash, or does not continue the previous one.
-    BlockChanged,
-    /// A block does not exist.
-    BlockMissing,
-    /// A block is not signed by a trusted key.
-    BadSignature,
-    /// The chain ends too early.
-    CutOff,
-    /// The record of the chain's end was changed or removed.
-    HeadChanged,
-}
-
-impl FindingKind {
-    /// Returns the kind as shown.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::Missing => "missing",
-            Self::Inserted => "inserted",
-            Self::BlockChanged => "block_changed",
-            Self::BlockMissing => "block_missing",
-            Self::BadSignature => "bad_signature",
-            Self::CutOff => "cut_off",
-            Self::HeadChanged => "head_changed",
-        }
-    }
-}
-
-impl Finding {
-    /// Describes the mismatch.
-    pub fn text(&self) -> String {
-        let call = self.call.as_deref().unwrap_or_default();
-        let block = self.block.map_or_else(String::new, |number| {
-            format!("block {number} of gateway {}", self.gateway)
-        });
-        match self.kind {
-            FindingKind::Changed => format!("the row of {call} was changed ({block} covers it)"),
-            FindingKind::Missing => format!("the row of {call} is missing ({block} names it)"),
-            FindingKind::Inserted => format!("the row of {call} was inserted: no block names it"),
-            FindingKind::BlockChanged => format!("{block} was changed, or is not in its place"),
-            FindingKind::BlockMissing => format!("{block} is missing"),
-            FindingKind::BadSignature => format!("{block} has no valid signature"),
-            FindingKind::CutOff => format!("the chain was cut off: {block} must be there"),
-            FindingKind::HeadChanged => format!(
-                "the end of the chain of gateway {} was changed or removed",
-                self.gateway
-            ),
-        }
-    }
-}
-
 /// The state of a block during the verification.
 struct KnownBlock {
     count: u32,
@@ -154,6 +36,8 @@ struct KnownBlock {
     done: Bits,
     /// Those of them whose row was removed or replaced.
     gone: Bits,
+    /// Entries without a salt.
+    blank: Bits,
 }
 
 /// Verifies the audit as of one moment.
@@ -165,7 +49,8 @@ pub async fn verify(
         report: Verification::default(),
         most: options.most,
         blocks: BTreeMap::new(),
-        begun: HashMap::new(),
+        begun: Vec::new(),
+        signers: HashMap::new(),
         cache: VecDeque::new(),
         removed: Vec::new(),
     };
@@ -175,8 +60,10 @@ pub async fn verify(
         let head = heads.iter().find(|head| head.gateway == gateway);
         checker.chain(audit, gateway, head, &keys).await?;
     }
+    checker.stored_keys(&keys.stored);
     checker.marks(audit, &options.marks).await?;
     checker.apply_removed();
+    checker.salts();
     checker.rows(audit).await?;
     checker.missing(audit).await?;
     Ok(checker.report)
@@ -189,8 +76,10 @@ struct Checker {
     report: Verification,
     most: usize,
     blocks: BTreeMap<(i64, u64), KnownBlock>,
-    /// For each gateway, the newest call before its chain.
-    begun: HashMap<i64, String>,
+    /// For each chain, the newest call before it.
+    begun: Vec<String>,
+    /// The gateways whose blocks are signed with a key, by its id.
+    signers: HashMap<String, BTreeSet<i64>>,
     /// Entries of the blocks that were asked for last, by id.
     cache: VecDeque<((i64, u64), BlockEntries)>,
     /// What blocks say is gone: the block, and the places of its entries.
@@ -248,7 +137,10 @@ impl Checker {
                 };
                 let hash = signed.block.hash();
                 let follows = number == expected && signed.block.previous == previous;
+                let salted = signed.entries.iter().filter(|entry| entry.salt != [0; 16]);
+                let salted = salted.count();
                 let is_whole = hash == signed.hash
+                    && salted == signed.live as usize
                     && (signed.entries.is_empty()
                         || (signed.entries.hash() == signed.block.entries_hash
                             && signed.entries.as_bytes().len()
@@ -257,6 +149,8 @@ impl Checker {
                     self.find(FindingKind::BlockChanged, (gateway, Some(number)));
                 }
                 if signed.block.key_id != run_key {
+                    let key = signed.block.key_id.clone();
+                    self.signers.entry(key).or_default().insert(gateway);
                     self.check_run(gateway, keys, &run_key, &run);
                     run.clear();
                     run_key.clone_from(&signed.block.key_id);
@@ -341,17 +235,24 @@ impl Checker {
     fn remember(&mut self, gateway: i64, signed: SignedBlock) {
         let block = signed.block;
         if block.kind == BlockKind::Begin {
-            self.begun.insert(gateway, block.note);
+            self.begun.push(block.note);
         }
         for (removed, places) in block.removed.blocks() {
             self.removed
                 .push((removed, places.iter().copied().collect()));
+        }
+        let mut blank = Bits::new(block.count);
+        for (entry, place) in signed.entries.iter().zip(0..) {
+            if entry.salt == [0; 16] {
+                blank.set(place);
+            }
         }
         let known = KnownBlock {
             count: block.count,
             has_entries: !signed.entries.is_empty(),
             done: Bits::new(block.count),
             gone: Bits::new(block.count),
+            blank,
         };
         self.blocks.insert((gateway, block.number), known);
     }
@@ -364,6 +265,41 @@ impl Checker {
                     known.gone.set(place);
                 }
             }
+        }
+    }
+
+    /// Checks that what blocks say is gone has no salt any more, and nothing else.
+    fn salts(&mut self) {
+        let odd = self.blocks.iter().filter(|(_, known)| {
+            let is_odd = |place| known.gone.get(place) != known.blank.get(place);
+            known.has_entries && (0..known.count).any(is_odd)
+        });
+        let odd: Vec<_> = odd.map(|(at, _)| *at).collect();
+        for (gateway, number) in odd {
+            self.find(FindingKind::BlockChanged, (gateway, Some(number)));
+        }
+    }
+
+    /// Checks that the keys of all chains are stored as they are.
+    fn stored_keys(&mut self, stored: &[AuditKey]) {
+        let mut odd = BTreeSet::new();
+        for (id, gateways) in &self.signers {
+            let is_known = |key: &AuditKey| key.id == *id && gateways.contains(&key.gateway);
+            if !stored.iter().any(is_known) {
+                odd.extend(gateways);
+            }
+        }
+        let is_whole = |key: &AuditKey| {
+            PublicKey::new(&key.public).is_some_and(|public| public.id() == key.id)
+        };
+        odd.extend(
+            stored
+                .iter()
+                .filter(|key| !is_whole(key))
+                .map(|key| key.gateway),
+        );
+        for gateway in odd {
+            self.find(FindingKind::KeyChanged, (gateway, None));
         }
     }
 
@@ -409,9 +345,9 @@ impl Checker {
             block: stored.block,
         };
         let Some(number) = stored.block else {
-            // A gateway without a chain ran an earlier release.
-            let covered_from = self.begun.get(&gateway);
-            match covered_from.is_none_or(|newest| id.to_string() <= *newest) {
+            // Earlier releases wrote it, before the first chain began.
+            let id = id.to_string();
+            match self.begun.iter().all(|newest| id <= *newest) {
                 true => self.report.not_covered += 1,
                 false => self.add(finding(FindingKind::Inserted)),
             }
@@ -503,56 +439,6 @@ impl Checker {
             }
         }
         Ok(())
-    }
-}
-
-/// The trusted keys.
-struct Keys {
-    known: Vec<PublicKey>,
-    /// By gateway.
-    from_store: Vec<(i64, PublicKey)>,
-}
-
-impl Keys {
-    async fn of(
-        audit: &mut AuditSnapshot<'_>,
-        trusted: &TrustedKeys,
-        report: &mut Verification,
-    ) -> Result<Self, StoreError> {
-        let (known, takes_more) = match trusted {
-            TrustedKeys::FromStore => (Vec::new(), true),
-            TrustedKeys::AtLeast(keys) => (keys.clone(), true),
-            TrustedKeys::Only(keys) => (keys.clone(), false),
-        };
-        let stored = audit.keys().await?;
-        let stored = stored.into_iter().filter(|_| takes_more);
-        let stored = stored.filter_map(|key| {
-            let public = PublicKey::new(&key.public)?;
-            // A key that is stored under the id of another is not used.
-            (public.id() == key.id).then_some((key.gateway, public))
-        });
-        let from_store: Vec<_> = stored.filter(|(_, key)| !known.contains(key)).collect();
-        report.keys_from_store = from_store
-            .iter()
-            .map(|(_, key)| key.id().to_owned())
-            .collect();
-        Ok(Self { known, from_store })
-    }
-
-    fn has_signed(&self, gateway: i64, id: &str, message: &[u8], signature: &[u8]) -> bool {
-        let mut keys = self.of_gateway(gateway).filter(|key| key.id() == id);
-        keys.any(|key| key.has_signed(message, signature))
-    }
-
-    fn any_signed(&self, gateway: i64, message: &[u8], signature: &[u8]) -> bool {
-        self.of_gateway(gateway)
-            .any(|key| key.has_signed(message, signature))
-    }
-
-    fn of_gateway(&self, gateway: i64) -> impl Iterator<Item = &PublicKey> {
-        let stored = self.from_store.iter();
-        let stored = stored.filter_map(move |(of, key)| (*of == gateway).then_some(key));
-        self.known.iter().chain(stored)
     }
 }
 
