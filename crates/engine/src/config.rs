@@ -11,6 +11,7 @@ use gantry_store::StoreConfig;
 
 use crate::audit::AuditPolicy;
 use crate::credentials::MasterKey;
+use crate::siem::SiemTarget;
 use crate::tokens::IssuerConfig;
 use crate::traces::TracesConfig;
 
@@ -55,6 +56,8 @@ pub struct EngineConfig {
     pub issuers: Vec<IssuerConfig>,
     /// Where spans of calls are exported to; nowhere if nothing is said.
     pub traces: Option<TracesConfig>,
+    /// Where calls and administrative acts are pushed to; nowhere if nothing is said.
+    pub siem: Option<SiemTarget>,
     /// How many log lines were dropped, counted by the log writer; shown in the metrics.
     pub dropped_log_lines: Arc<AtomicU64>,
 }
@@ -81,6 +84,7 @@ impl EngineConfig {
             image_checks: Some(IMAGE_CHECKS),
             issuers: Vec::new(),
             traces: None,
+            siem: None,
             dropped_log_lines: Arc::default(),
         }
     }

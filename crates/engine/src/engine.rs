@@ -1,6 +1,7 @@
 //! The engine: start, handle requests, drain. It owns the shared machine and a map of projects, and
 //! passes every request to its caller's project.
 
+mod authentication;
 mod failed_logins;
 pub(crate) mod inputs;
 mod projects;
@@ -11,7 +12,6 @@ mod stored_calls;
 mod tag_checks;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use tracing::{info, warn};
 
 pub use self::projects::ProjectView;
 
-use crate::access::{Access, SourceRefused, digest};
+use crate::access::Access;
 use crate::acts::Actor;
 use crate::answers::AnswerPool;
 use crate::audit::{Audit, CallIds};
@@ -52,7 +52,8 @@ use crate::request::{Announced, ClientIdentity, Reply, Request, Scope};
 use crate::schema::CheckPermits;
 use crate::server::topics::{Subscription, UpdateCallback};
 use crate::telemetry::GatewayMetrics;
-use crate::tokens::{TokenError, Tokens};
+use crate::siem::Siem;
+use crate::tokens::Tokens;
 use crate::traces::Traces;
 use crate::view::HealthStatus;
 
@@ -141,6 +142,15 @@ impl Engine {
             let id = gateway.id.to_string();
             Arc::new(Traces::new(traces, id, Arc::clone(&clients)))
         });
+        let siem = match config.siem.clone() {
+            Some(target) => {
+                let (id, store) = (gateway.id.to_string(), store.clone());
+                let (folder, clients) = (folder.path(), Arc::clone(&clients));
+                let siem = Siem::open(target, id, store, folder, clients);
+                Some(Arc::new(siem.await?))
+            }
+            None => None,
+        };
         let machine = Arc::new(Machine {
             answers: AnswerPool::new(config.limits.answer_bytes),
             checks: CheckPermits::default(),
@@ -155,6 +165,7 @@ impl Engine {
             ids: Arc::new(CallIds::after(newest)),
             clients,
             traces,
+            siem,
             tokens: Arc::new(Tokens::new(config.issuers.clone())),
             callback: watch::Sender::new(None),
             keys_changed: watch::Sender::new(0),
@@ -176,6 +187,8 @@ impl Engine {
             events.report(&native, EventKind::JournalDamaged, damage.to_string());
         });
         machine.tracker.spawn(watching);
+        let storing = machine.audit.clone().store_rounds(machine.stop_tasks.clone());
+        machine.tracker.spawn(storing);
         let projects = HashMap::from([(default.name().clone(), Arc::clone(&default))]);
         let engine = Self {
             inner: Arc::new(Inner {
@@ -191,6 +204,7 @@ impl Engine {
         let left = engine.feed_stored_calls().await;
         let booted = engine.boot(known).await;
         engine.export_traces(&left);
+        engine.push_audit();
         engine.note_start(&booted).await;
         if let Err(error) = booted {
             // No task continues without the folder's lock.
@@ -375,6 +389,9 @@ impl Engine {
             project.acts.settle().await;
             project.write_key_uses().await;
         }
+        if let Some(siem) = &self.inner.machine.siem {
+            siem.finish(LAST_RECORDS).await;
+        }
         let disks = self.inner.machine.hosted.disks().clone();
         // The next start finds file systems that stay mounted.
         drop(tokio::task::spawn_blocking(move || disks.close()).await);
@@ -384,74 +401,6 @@ impl Engine {
                 "the store did not close cleanly"
             );
         }
-    }
-
-    // ---- keys ----
-
-    /// Returns the caller of a key of any project, without I/O.
-    pub fn authenticate(&self, key: &str) -> Option<Caller> {
-        let digest = digest(key);
-        let projects = self.inner.projects.load();
-        let mut projects = projects.values();
-        let found = projects.find_map(|project| project.access.authenticate(&digest));
-        found.or_else(|| {
-            // Their keys are known, so that callers get a specific error.
-            let unloaded = self.inner.unloaded.load();
-            let mut unloaded = unloaded.values();
-            unloaded.find_map(|access| access.authenticate(&digest))
-        })
-    }
-
-    /// Returns the caller of a token, if the credential is one and issuers are configured; the
-    /// error says why it is refused. Without I/O.
-    pub fn authenticate_token(&self, credential: &str) -> Option<Result<Caller, TokenError>> {
-        let tokens = &self.inner.machine.tokens;
-        if !tokens.is_token(credential) {
-            return None;
-        }
-        let caller = tokens.verify(credential).and_then(|verified| {
-            let project = self.project(&verified.project);
-            let caller = project.and_then(|project| project.access.of_token(&verified));
-            caller.ok_or(TokenError::NoAgent)
-        });
-        Some(caller)
-    }
-
-    /// Returns the required audience of tokens; that of the first issuer if they differ.
-    pub fn token_audience(&self) -> Option<String> {
-        let issuer = self.inner.machine.config.issuers.first()?;
-        Some(issuer.audience.clone())
-    }
-
-    /// Returns the authorization servers whose tokens are accepted.
-    pub fn issuers(&self) -> Vec<String> {
-        self.inner.machine.tokens.issuers()
-    }
-
-    /// Returns whether the store has been unavailable for so long that a key may have been revoked
-    /// on another gateway: then no key is trusted until it is back. Never for a file.
-    pub fn keys_are_stale(&self) -> bool {
-        self.inner.default.access.is_stale()
-    }
-
-    /// Returns the current state of a caller's key, with its current grants; `None` if it was
-    /// revoked or has expired. Computes no hash.
-    pub fn current(&self, caller: &Caller) -> Option<Caller> {
-        self.of(caller)?.access.current(caller)
-    }
-
-    /// Notes that a caller's key is used from an address; refuses one that it may not be used from.
-    pub fn enter(&self, caller: &Caller, from: Option<IpAddr>) -> Result<(), SourceRefused> {
-        match self.of(caller) {
-            Some(project) => project.access.enter(caller, from),
-            // Who is in no open project is refused further on.
-            None => Ok(()),
-        }
-    }
-
-    /// Returns a counter that changes whenever keys were created, changed or ended.
-    pub fn key_changes(&self) -> watch::Receiver<u64> {
-        self.inner.machine.keys_changed.subscribe()
     }
 
     // ---- the data path ----
@@ -621,6 +570,8 @@ impl Engine {
 const LAST_TASKS: Duration = Duration::from_secs(5);
 /// How long the last spans may take.
 const LAST_SPANS: Duration = Duration::from_secs(3);
+/// How long the end waits for the last audit records to be pushed.
+const LAST_RECORDS: Duration = Duration::from_secs(3);
 
 /// A failure of a request that is not on record.
 fn not_recorded(error: CallError) -> CallFailure {

@@ -28,6 +28,7 @@ use crate::random::random;
 use crate::schema::CheckPermits;
 use crate::telemetry::{ExportHealth, GatewayFigures, GatewayMetrics};
 use crate::tokens::Tokens;
+use crate::siem::Siem;
 use crate::traces::Traces;
 use crate::view::HealthStatus;
 
@@ -52,6 +53,8 @@ pub(crate) struct Machine {
     pub(crate) metrics: GatewayMetrics,
     /// Exports spans of calls, if an endpoint is configured.
     pub(crate) traces: Option<Arc<Traces>>,
+    /// Pushes the audit to a SIEM, if one is configured.
+    pub(crate) siem: Option<Arc<Siem>>,
     /// The redirect URL of sign-ins, once the gateway listens.
     pub(crate) callback: watch::Sender<Option<String>>,
     /// Changes whenever keys of any project have changed or ended.
@@ -94,7 +97,9 @@ impl Machine {
 
     /// Returns how the exports are.
     pub(crate) fn exports(&self) -> Vec<ExportHealth> {
-        self.traces.iter().map(|traces| traces.health()).collect()
+        let traces = self.traces.iter().map(|traces| traces.health());
+        let siem = self.siem.iter().map(|siem| siem.health());
+        traces.chain(siem).collect()
     }
 
     /// Returns how the gateway is, for its metrics.

@@ -31,7 +31,7 @@ use crate::http_client::Clients;
 const MOST_ANSWER: usize = 64 << 10;
 /// The maximum delay that an endpoint can request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The instrumentation scope of the spans.
+/// The instrumentation scope of spans and log records.
 const SCOPE: &str = "gantry";
 
 /// The encoding of messages.
@@ -60,11 +60,25 @@ impl Encoding {
         }
     }
 
-    /// Encodes a request with encoded spans.
-    pub(crate) fn request(self, resource: &[Attribute<'_>], spans: &[Vec<u8>]) -> Vec<u8> {
+    /// Encodes one log record.
+    pub(crate) fn log(self, log: &LogRecord<'_>) -> Vec<u8> {
         match self {
-            Self::Protobuf => protobuf::request(resource, spans),
-            Self::Json => json::request(resource, spans),
+            Self::Protobuf => protobuf::log(log),
+            Self::Json => json::log(log),
+        }
+    }
+
+    /// Encodes a request with encoded items.
+    pub(crate) fn request(
+        self,
+        signal: Signal,
+        resource: &[Attribute<'_>],
+        items: &[Vec<u8>],
+    ) -> Vec<u8> {
+        match self {
+            // The requests of all signals have the same numbers.
+            Self::Protobuf => protobuf::request(resource, items),
+            Self::Json => json::request(signal, resource, items),
         }
     }
 
@@ -75,6 +89,13 @@ impl Encoding {
             Self::Json => json::rejected(answer),
         }
     }
+}
+
+/// What a request has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    Traces,
+    Logs,
 }
 
 /// The value of an attribute.
@@ -109,6 +130,22 @@ pub(crate) struct SpanEvent<'a> {
     pub(crate) at_ns: u64,
     pub(crate) name: &'a str,
     pub(crate) attributes: Vec<Attribute<'a>>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) struct LogRecord<'a> {
+    pub(crate) at_ns: u64,
+    /// When it was read from the audit.
+    pub(crate) observed_ns: u64,
+    pub(crate) severity: u64,
+    pub(crate) severity_text: &'a str,
+    /// The name of this kind of event.
+    pub(crate) event: &'a str,
+    pub(crate) body: &'a str,
+    pub(crate) attributes: Vec<Attribute<'a>>,
+    pub(crate) trace: Option<[u8; 16]>,
+    pub(crate) span: Option<[u8; 8]>,
 }
 
 /// The kind of all our spans: served requests.
@@ -188,6 +225,9 @@ pub(crate) enum SendError {
         why: String,
         pause: Option<Duration>,
     },
+    /// It will be accepted only after somebody changed something there, or the headers.
+    #[error("{why}")]
+    Setup { why: String },
     /// It will never be accepted.
     #[error("{why}")]
     Never { why: String },
@@ -250,7 +290,16 @@ impl Sender {
                 why: format!("it answered {status}"),
                 pause: pause(&response),
             }),
-            status => Err(never(format!("it answered {status}"))),
+            StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED => Err(SendError::Setup {
+                why: format!("it answered {status}"),
+            }),
+            status if status.is_client_error() => Err(never(format!("it answered {status}"))),
+            status => Err(SendError::Setup {
+                why: format!("it answered {status}"),
+            }),
         }
     }
 

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use self::queue::{Batch, SpanQueue};
 use crate::http_client::Clients;
-use crate::otlp::{Attribute, OtlpTarget, SendError, Sender, Value};
+use crate::otlp::{Attribute, OtlpTarget, SendError, Sender, Signal, Value};
 use crate::random::jitter;
 use crate::telemetry::ExportHealth;
 
@@ -182,7 +182,7 @@ impl Traces {
                     return false;
                 }
                 Some(Ok(())) => return true,
-                Some(Err(SendError::Never { .. })) => break,
+                Some(Err(SendError::Never { .. } | SendError::Setup { .. })) => break,
                 Some(Err(SendError::Later { pause, .. })) => pause,
             };
             if attempt < TRIES {
@@ -205,7 +205,7 @@ impl Traces {
             .map(|(name, value)| (name.as_str(), Value::Text(value)))
             .collect();
         let encoding = self.sender.target.encoding;
-        let body = encoding.request(&resource, batch);
+        let body = encoding.request(Signal::Traces, &resource, batch);
         match self.sender.send(body).await {
             Ok(rejected) => {
                 let rejected = rejected.min(batch.len() as u64);

@@ -24,5 +24,6 @@ pub(crate) mod product;
 pub mod removal;
 pub mod schema;
 pub mod settings;
+pub mod siem;
 pub mod source;
 pub mod watch;

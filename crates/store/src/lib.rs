@@ -53,3 +53,4 @@ pub use row::{
 pub use store::Store;
 pub use store::calls::StoredCall;
 pub use store::chain::{AuditFile, AuditSnapshot, FoundCall};
+pub use store::export::ExportedBlock;

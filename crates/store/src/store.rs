@@ -10,6 +10,7 @@ pub(crate) mod calls;
 mod catalog;
 pub(crate) mod chain;
 mod events;
+pub(crate) mod export;
 mod gateways;
 mod grants;
 mod holds;

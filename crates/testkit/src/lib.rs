@@ -20,6 +20,7 @@ pub mod probes;
 pub mod procs;
 pub mod proof;
 pub mod registry;
+pub mod syslog;
 pub mod tree;
 pub mod wait;
 pub mod web;

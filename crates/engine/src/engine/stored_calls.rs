@@ -18,6 +18,7 @@ impl Engine {
         // Weak: the engine holds the audit.
         let inner = Arc::downgrade(&self.inner);
         let traces = self.inner.machine.traces.clone();
+        let siem = self.inner.machine.siem.clone();
         let hook = move |rows: &[CallRow<&str>]| {
             let projects = inner.upgrade().map(|inner| inner.projects.load_full());
             for project in projects.iter().flat_map(|projects| projects.values()) {
@@ -26,6 +27,9 @@ impl Engine {
             }
             if let (Some(traces), Some(projects)) = (&traces, &projects) {
                 traces.take(rows, |name| trace_export(projects, name));
+            }
+            if let Some(siem) = &siem {
+                siem.stored();
             }
         };
         self.inner.machine.audit.on_saved(Box::new(hook)).await
@@ -39,6 +43,15 @@ impl Engine {
             let left: Vec<_> = left.iter().map(CallRow::borrowed).collect();
             traces.take(&left, |name| trace_export(&projects, name));
             let running = Arc::clone(traces).run(machine.stop_tasks.clone());
+            machine.tracker.spawn(running);
+        }
+    }
+
+    /// Pushes calls and administrative acts to a SIEM, if there is one.
+    pub(super) fn push_audit(&self) {
+        let machine = &self.inner.machine;
+        if let Some(siem) = &machine.siem {
+            let running = Arc::clone(siem).run(machine.stop_tasks.clone());
             machine.tracker.spawn(running);
         }
     }

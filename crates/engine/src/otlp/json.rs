@@ -4,7 +4,7 @@
 use gantry_model::hex::hex;
 use serde_json::{Value as Json, json};
 
-use super::{Attribute, KIND_SERVER, SCOPE, STATUS_ERROR, Span, Value, flags};
+use super::{Attribute, KIND_SERVER, LogRecord, SCOPE, STATUS_ERROR, Signal, Span, Value, flags};
 
 fn attributes(attributes: &[Attribute<'_>]) -> Json {
     let pair = |(key, value): &Attribute<'_>| {
@@ -49,9 +49,32 @@ pub(super) fn span(span: &Span<'_>) -> Vec<u8> {
     written.to_string().into_bytes()
 }
 
+/// Writes a `LogRecord`.
+pub(super) fn log(log: &LogRecord<'_>) -> Vec<u8> {
+    let mut written = json!({
+        "timeUnixNano": log.at_ns.to_string(),
+        "observedTimeUnixNano": log.observed_ns.to_string(),
+        "severityNumber": log.severity,
+        "severityText": log.severity_text,
+        "body": {"stringValue": log.body},
+        "attributes": attributes(&log.attributes),
+        "eventName": log.event,
+    });
+    if let Some(trace) = &log.trace {
+        written["traceId"] = hex(trace).into();
+    }
+    if let Some(span) = &log.span {
+        written["spanId"] = hex(span).into();
+    }
+    written.to_string().into_bytes()
+}
+
 /// Encodes a request with encoded items.
-pub(super) fn request(resource: &[Attribute<'_>], items: &[Vec<u8>]) -> Vec<u8> {
-    let (of_resource, of_scope, of_items) = ("resourceSpans", "scopeSpans", "spans");
+pub(super) fn request(signal: Signal, resource: &[Attribute<'_>], items: &[Vec<u8>]) -> Vec<u8> {
+    let (of_resource, of_scope, of_items) = match signal {
+        Signal::Traces => ("resourceSpans", "scopeSpans", "spans"),
+        Signal::Logs => ("resourceLogs", "scopeLogs", "logRecords"),
+    };
     let resource = json!({"attributes": attributes(resource)});
     let scope = json!({"name": SCOPE, "version": env!("CARGO_PKG_VERSION")});
     let mut written = format!(

@@ -1,7 +1,7 @@
 //! OTLP messages in the wire format of Protocol Buffers: only the fields that Gantry sends, and the
 //! number of rejected items in responses. Field numbers are those of `opentelemetry-proto` 1.x.
 
-use super::{Attribute, KIND_SERVER, SCOPE, STATUS_ERROR, Span, Value, flags};
+use super::{Attribute, KIND_SERVER, LogRecord, SCOPE, STATUS_ERROR, Span, Value, flags};
 
 /// Writes the fields of one message.
 #[derive(Default)]
@@ -106,7 +106,26 @@ pub(super) fn span(span: &Span<'_>) -> Vec<u8> {
     message.0
 }
 
-/// Writes an `ExportTraceServiceRequest`.
+/// Writes a `LogRecord`.
+pub(super) fn log(log: &LogRecord<'_>) -> Vec<u8> {
+    let mut message = Message::default();
+    message.fixed64(1, log.at_ns);
+    message.number(2, log.severity);
+    message.text(3, log.severity_text);
+    message.value(5, &Value::Text(log.body));
+    message.attributes(6, &log.attributes);
+    if let Some(trace) = &log.trace {
+        message.bytes(9, trace);
+    }
+    if let Some(span) = &log.span {
+        message.bytes(10, span);
+    }
+    message.fixed64(11, log.observed_ns);
+    message.text(12, log.event);
+    message.0
+}
+
+/// Writes an `ExportTraceServiceRequest` or an `ExportLogsServiceRequest`.
 pub(super) fn request(resource: &[Attribute<'_>], items: &[Vec<u8>]) -> Vec<u8> {
     let mut scoped = Message::default();
     scoped.message(1, |scope| {

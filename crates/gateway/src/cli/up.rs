@@ -97,6 +97,7 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
         })?);
     }
     config.traces = options.traces(settings, &context.environment)?;
+    config.siem = options.siem(settings, &context.environment)?;
     config.dropped_log_lines = context.screen.output().dropped();
     // Questions have been answered; from here on no reader is waited for.
     context.screen.output().serve();

@@ -13,6 +13,8 @@ pub const GANTRY_LOG: &str = "GANTRY_LOG";
 pub const GANTRY_DATA: &str = "GANTRY_DATA";
 /// The store, a file or a URL, if `--store` is not given.
 pub const GANTRY_STORE: &str = "GANTRY_STORE";
+/// Where the audit is pushed to, if `--siem` is not given.
+pub const GANTRY_SIEM: &str = "GANTRY_SIEM";
 /// The master key that secrets are encrypted with, if `--master-key` is not given.
 pub const GANTRY_MASTER_KEY: &str = "GANTRY_MASTER_KEY";
 /// The URL of the gateway for the verbs, if `--url` is not given.

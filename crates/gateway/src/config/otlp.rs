@@ -107,6 +107,7 @@ impl fmt::Display for HeaderSource {
     }
 }
 
+/// Names with their values.
 type Headers = Vec<(String, String)>;
 
 impl HeaderSource {
@@ -218,25 +219,25 @@ impl OtlpChoice {
             return Ok(None);
         };
         let mut config = TracesConfig::new(target);
-        if let Some(service) = environment.filled(env::OTEL_SERVICE_NAME) {
-            config.service = service.to_owned();
-        }
-        let further = environment.filled(env::OTEL_RESOURCE_ATTRIBUTES);
-        for pair in further.into_iter().flat_map(|pairs| pairs.split(',')) {
-            let pair = pair.split_once('=');
-            let decoded = pair
-                .and_then(|(name, value)| Some((decoded(name.trim())?, decoded(value.trim())?)));
-            match decoded {
-                Some((name, value)) if name == "service.name" => {
-                    if environment.filled(env::OTEL_SERVICE_NAME).is_none() {
-                        config.service = value;
-                    }
-                }
-                Some(attribute) => config.resource.push(attribute),
-                None => left_out(env::OTEL_RESOURCE_ATTRIBUTES, "it is no list of pairs"),
-            }
-        }
+        let (service, further) = resource(environment);
+        config.service = service.unwrap_or(config.service);
+        config.resource = further;
         Ok(Some(config))
+    }
+
+    /// Returns where log records are exported to, if anywhere, and the attributes of their resource.
+    pub fn logs(
+        &self,
+        environment: &Environment,
+    ) -> Result<Option<(OtlpTarget, Headers)>, OtlpError> {
+        let target = self.target("logs", environment)?;
+        Ok(target.map(|target| {
+            let (service, further) = resource(environment);
+            let service = service.unwrap_or_else(|| "gantry".to_owned());
+            let mut attributes = vec![("service.name".to_owned(), service)];
+            attributes.extend(further);
+            (target, attributes)
+        }))
     }
 
     /// Returns where a signal is sent to.
@@ -311,6 +312,28 @@ impl OtlpChoice {
         };
         Ok(Some(target))
     }
+}
+
+/// Returns the name of this service and further attributes, as the variables say.
+fn resource(environment: &Environment) -> (Option<String>, Headers) {
+    let mut service = environment
+        .filled(env::OTEL_SERVICE_NAME)
+        .map(str::to_owned);
+    let mut attributes = Vec::new();
+    let further = environment.filled(env::OTEL_RESOURCE_ATTRIBUTES);
+    for pair in further.into_iter().flat_map(|pairs| pairs.split(',')) {
+        let pair = pair.split_once('=');
+        let decoded =
+            pair.and_then(|(name, value)| Some((decoded(name.trim())?, decoded(value.trim())?)));
+        match decoded {
+            Some((name, value)) if name == "service.name" => {
+                service.get_or_insert(value);
+            }
+            Some(attribute) => attributes.push(attribute),
+            None => left_out(env::OTEL_RESOURCE_ATTRIBUTES, "it is no list of pairs"),
+        }
+    }
+    (service, attributes)
 }
 
 /// Tells whether the variables turn a signal off.

@@ -27,5 +27,20 @@ pub(crate) const PRUNE_OTHERS: &str = "DELETE FROM kb.mcp_admin_log WHERE projec
 pub(crate) const SELECT: &str = "SELECT id, at, ended_at, key_id, actor, address, via, act, target, \
      detail, old_value, new_value, outcome, code, repeats, project_id FROM kb.mcp_admin_log";
 
+pub(crate) const NEWEST: &str = "SELECT coalesce(max(id), 0) FROM kb.mcp_admin_log";
+
+/// The acts that were done on a gateway, after a number.
+pub(crate) const OWN: &str = "SELECT id, outcome FROM kb.mcp_admin_log \
+     WHERE id > $2 AND gateway = $1 ORDER BY id LIMIT $3";
+
 #[cfg(test)]
-pub(crate) const ALL: &[&str] = &[PUT, END, REPEAT, PRUNE_REFUSED, PRUNE_OTHERS, SELECT];
+pub(crate) const ALL: &[&str] = &[
+    PUT,
+    END,
+    REPEAT,
+    PRUNE_REFUSED,
+    PRUNE_OTHERS,
+    SELECT,
+    NEWEST,
+    OWN,
+];

@@ -140,7 +140,7 @@ fn filtered(filter: &ActFilter) -> Query<'_> {
     list
 }
 
-fn act(row: &Row) -> Result<ActRow, sqlx::Error> {
+pub(super) fn act(row: &Row) -> Result<ActRow, sqlx::Error> {
     Ok(ActRow {
         id: unsigned(row, 0)?,
         at_ms: unsigned(row, 1)?,

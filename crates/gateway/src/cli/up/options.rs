@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gantry_engine::{
-    Durability, EngineConfig, IMAGE_CHECKS, IssuerConfig, OnStartFailure, Startup, StopPolicy,
-    StoreConfig, StoreConfigError, TracesConfig,
+    Durability, EngineConfig, IMAGE_CHECKS, IssuerConfig, OnStartFailure, SiemTarget, Startup,
+    StopPolicy, StoreConfig, StoreConfigError, TracesConfig,
 };
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::period;
@@ -18,11 +18,12 @@ use crate::app::accept::Bounds;
 use crate::app::tls::TlsFiles;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::files::Files;
-use crate::config::env::{Environment, GANTRY_MASTER_KEY, GANTRY_STORE};
+use crate::config::env::{Environment, GANTRY_MASTER_KEY, GANTRY_SIEM, GANTRY_STORE};
 use crate::config::issuers;
 use crate::config::master_key::KeySource;
 use crate::config::otlp::{Endpoint, HeaderSource, OtlpChoice};
 use crate::config::settings::Settings;
+use crate::config::siem::{Receiver, ReceiverError, SiemChoice};
 use crate::http::Origin;
 
 /// The default shown if neither a flag nor a file sets a value.
@@ -80,7 +81,8 @@ pub(in crate::cli) struct Flags {
     /// On start failure of a server: continue without it, or abort [default: isolate]
     #[arg(long, value_enum)]
     on_start_failure: Option<FailureFlag>,
-    /// Audit durability: handed to the system, synced to disk, or written soon [default: os]
+    /// Audit durability: handed to the system, synced to disk, written soon, or in the database before a
+    /// call is sent [default: os]
     #[arg(long, value_enum)]
     audit: Option<AuditFlag>,
     /// Exposed tool names: `server__tool`, or the tool's own name [default: qualified]
@@ -123,6 +125,16 @@ pub(in crate::cli) struct Flags {
     /// Headers for that endpoint, such as credentials: `file:PATH` or `env:NAME`
     #[arg(long, value_name = "SOURCE")]
     otlp_headers: Option<HeaderSource>,
+    /// Push calls and administrative acts to this receiver: `syslog+udp://HOST`, `syslog+tcp://HOST`,
+    /// `syslog+tls://HOST`, or an OTLP endpoint
+    #[arg(long, value_name = "URL")]
+    siem: Option<Receiver>,
+    /// Headers for that receiver, if it is an OTLP endpoint: `file:PATH` or `env:NAME`
+    #[arg(long, value_name = "SOURCE")]
+    siem_headers: Option<HeaderSource>,
+    /// Certificate authorities that the receiver must have its certificate of
+    #[arg(long, value_name = "FILE")]
+    siem_ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -142,6 +154,7 @@ enum AuditFlag {
     Os,
     Disk,
     Relaxed,
+    Database,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -179,6 +192,7 @@ impl Flags {
             AuditFlag::Os => Durability::Os,
             AuditFlag::Disk => Durability::Disk,
             AuditFlag::Relaxed => Durability::Relaxed,
+            AuditFlag::Database => Durability::Database,
         });
         config.audit.durability = audit.or(settings.audit).unwrap_or(Durability::Os);
         let expose = self.expose.map(|flag| match flag {
@@ -257,6 +271,17 @@ impl Flags {
                 "otlp_headers",
                 self.otlp_headers.as_ref().map(HeaderSource::to_string),
                 "none",
+            ),
+            ("siem", self.siem.as_ref().map(Receiver::to_string), "none"),
+            (
+                "siem_headers",
+                self.siem_headers.as_ref().map(HeaderSource::to_string),
+                "none",
+            ),
+            (
+                "siem_ca",
+                shown(&self.siem_ca),
+                "the authorities that this machine trusts",
             ),
         ];
         let rows =
@@ -397,6 +422,29 @@ impl Options {
         };
         let traces = choice.traces(environment);
         traces.map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+    }
+
+    /// Returns where the audit is pushed to, if anywhere: by the flag, the environment or the file, in this order.
+    pub(super) fn siem(
+        &self,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Result<Option<SiemTarget>, Failure> {
+        let (flags, of_file) = (&self.flags, settings.siem.clone());
+        let receiver = match (&flags.siem, environment.filled(GANTRY_SIEM)) {
+            (Some(receiver), _) => Some(receiver.clone()),
+            (None, Some(text)) => Some(text.parse().map_err(|error: ReceiverError| {
+                Failure::plain(Exit::Usage, "invalid `GANTRY_SIEM`", &error)
+            })?),
+            (None, None) => of_file.receiver,
+        };
+        let choice = SiemChoice {
+            receiver,
+            headers: flags.siem_headers.clone().or(of_file.headers),
+            ca: flags.siem_ca.clone().or(of_file.ca),
+        };
+        let target = choice.target(environment);
+        target.map_err(|error| Failure::new(Exit::Usage, error.to_string()))
     }
 
     /// Returns the settings of the listener with TLS, if requested.
