@@ -48,6 +48,7 @@ mod refusals;
 mod removal;
 mod replay;
 mod retention;
+mod rounds;
 mod scan;
 mod segment;
 mod sync;
@@ -76,6 +77,7 @@ use places::Places;
 use record::{IntentFields, OutcomeFields};
 use refusals::{RefusalVerdict, Refusals};
 use retention::Retention;
+use rounds::Rounds;
 use segment::Segment;
 
 thread_local! {
@@ -245,6 +247,8 @@ struct AuditState {
     importer: tokio::sync::Mutex<JournalImporter>,
     chain: Arc<tokio::sync::Mutex<ChainWriter>>,
     refusals: Mutex<Refusals>,
+    /// Stores calls while they wait, with durability `database`.
+    rounds: Rounds,
     lost: LostOutcomes,
     damage: DamageLog,
     places: Places,
@@ -282,9 +286,10 @@ impl Audit {
         let segment = self.write_intent(intent)?;
         let limit = self.body_limit(intent.project);
         let mut ticket = Ticket::new(self.clone(), intent.id, begun, limit);
-        if self.shared.policy.durability == Durability::Disk {
+        let durability = self.shared.policy.durability;
+        if matches!(durability, Durability::Disk | Durability::Database) {
             ticket.on_drop(CallStatus::Cancelled, RowCode::Dropped);
-            if let Err(error) = self.shared.journal.settle(segment).await {
+            if let Err(error) = self.settle(segment).await {
                 ticket.on_drop(CallStatus::Refused, RowCode::Unsynced);
                 return Err(error);
             }
@@ -322,10 +327,37 @@ impl Audit {
                     self.encode_refusal(buffer, intent, outcome);
                     self.shared.journal.append(buffer, Claim::Whole)
                 })?;
-                self.shared.journal.settle(segment).await?;
+                self.settle(segment).await?;
                 Ok(true)
             }
         }
+    }
+
+    /// Waits until the records appended to `segment` have the promised durability.
+    async fn settle(&self, segment: Arc<Segment>) -> Result<(), AuditError> {
+        match self.shared.policy.durability {
+            Durability::Database => self.shared.rounds.wait().await,
+            Durability::Os | Durability::Disk | Durability::Relaxed => {
+                self.shared.journal.settle(segment).await
+            }
+        }
+    }
+
+    /// Requests the promised durability, without waiting.
+    fn settle_soon(&self, segment: Arc<Segment>) {
+        match self.shared.policy.durability {
+            Durability::Database => self.shared.rounds.request(),
+            Durability::Os | Durability::Disk | Durability::Relaxed => {
+                self.shared.journal.settle_soon(segment);
+            }
+        }
+    }
+
+    /// Returns why the database takes no rows, if calls have to wait for it.
+    fn not_stored(&self) -> Option<AuditError> {
+        let waits = self.shared.policy.durability == Durability::Database;
+        let why = lock(&self.shared.import_error).clone().filter(|_| waits)?;
+        Some(AuditError::NotStored { why })
     }
 
     /// Imports everything recorded so far into the database.
@@ -363,9 +395,10 @@ impl Audit {
     /// Returns the health of the audit.
     pub(crate) fn health(&self) -> AuditHealth {
         let condition = self.shared.journal.condition();
+        let refusing = condition.refusing.or_else(|| self.not_stored());
         AuditHealth {
-            writable: condition.refusing.is_none(),
-            reason: condition.refusing.map(|error| chain(&error)),
+            writable: refusing.is_none(),
+            reason: refusing.map(|error| chain(&error)),
             journal_bytes: condition.bytes,
             folded_lag_records: condition.waiting,
             last_fold_error: lock(&self.shared.import_error).clone(),
@@ -458,7 +491,7 @@ impl Audit {
 
     /// Returns whether calls can be recorded, and hence are accepted.
     pub(crate) fn is_writable(&self) -> bool {
-        self.shared.journal.is_writable()
+        self.shared.journal.is_writable() && self.not_stored().is_none()
     }
 
     /// Waits until the disk fails to confirm a write of the journal or the database, and returns

@@ -113,7 +113,7 @@ impl Audit {
         let due = self.refusals().due(Instant::now());
         for mut encoded in due {
             match self.shared.journal.append(&mut encoded, Claim::Whole) {
-                Ok(segment) => self.shared.journal.settle_soon(segment),
+                Ok(segment) => self.settle_soon(segment),
                 Err(error) => {
                     tracing::debug!(error = chain(&error), "counted refusals wait");
                     self.refusals().put_back(encoded);

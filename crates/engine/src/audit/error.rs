@@ -59,6 +59,12 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
+    /// The database took no row of a call that must be there first.
+    #[error("the call could not be recorded in the database: {why}")]
+    NotStored {
+        /// What the database said.
+        why: String,
+    },
     /// The journal cannot be read back.
     #[error("cannot read the audit journal in `{}`", path.display())]
     Read {
@@ -91,6 +97,7 @@ impl Diagnose for AuditError {
             Self::Gone { .. } => "audit.gone",
             Self::Write { .. } => "audit.write",
             Self::Sync { .. } => "audit.sync",
+            Self::NotStored { .. } => "audit.not_stored",
             Self::Read { .. } => "audit.read",
             Self::Key { .. } => "audit.key",
             Self::Store(_) => "audit.store",
@@ -128,6 +135,9 @@ impl Diagnose for AuditError {
                 "check the disk under `{}`, then restart the gateway: it replays what the disk holds",
                 path.display()
             ),
+            Self::NotStored { .. } => {
+                "bring the database back; with `audit = \"os\"` calls go on without it".to_owned()
+            }
             Self::Key { path, .. } => format!(
                 "bring `{}` back from a backup, readable by its owner only; if it is lost, remove the file: \
                  the gateway makes another, and the chain goes on with that",

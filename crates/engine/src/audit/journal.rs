@@ -133,7 +133,7 @@ impl Journal {
         };
         let disk = match policy.durability {
             Durability::Disk => Some(GroupSync::start().map_err(failed)?),
-            Durability::Os | Durability::Relaxed => None,
+            Durability::Os | Durability::Relaxed | Durability::Database => None,
         };
         let nowhere = Segment::nowhere(beginning.first).map_err(failed)?;
         let mut state = SpaceState::new(Arc::new(nowhere), beginning.left);
@@ -184,7 +184,7 @@ impl Journal {
         }
         let appended = match self.durability {
             Durability::Relaxed => self.gather(encoded, claim),
-            Durability::Os | Durability::Disk => self.write(encoded, claim),
+            Durability::Os | Durability::Disk | Durability::Database => self.write(encoded, claim),
         };
         if appended.is_ok() {
             // The import may have counted this record already.
@@ -305,6 +305,11 @@ impl Journal {
         let (number, mark) = state.next_mark(self.identity);
         self.mark.write(number, &mark);
         Ok(())
+    }
+
+    /// Returns the position after the last record, written or under way.
+    pub(super) fn tail(&self) -> Position {
+        self.lock().tail()
     }
 
     /// Returns the position before which everything is written.

@@ -16,6 +16,9 @@ pub enum Durability {
     Disk,
     /// Shortly after the reply: a killed gateway may lose the last quarter second.
     Relaxed,
+    /// In the database: the beginning before the call is sent, the end before the reply. For
+    /// gateways whose data folder does not outlive them.
+    Database,
 }
 
 /// What is kept of arguments and results.

@@ -92,6 +92,7 @@ pub(super) async fn open(
         importer: tokio::sync::Mutex::new(importer),
         chain,
         refusals: Mutex::new(Refusals::default()),
+        rounds: super::rounds::Rounds::new(),
         lost,
         damage,
         places,

@@ -78,10 +78,10 @@ impl<'m> Ticket<'m> {
     pub(crate) async fn outcome(mut self, outcome: &Outcome<'_>) {
         self.open = false;
         if let Some(segment) = self.audit.write_outcome(self.id, outcome, self.bodies)
-            && let Err(error) = self.audit.shared.journal.settle(segment).await
+            && let Err(error) = self.audit.settle(segment).await
         {
             let error = super::chain(&error);
-            tracing::error!(call = %self.id, error, "the end of a call may not be on the disk");
+            tracing::error!(call = %self.id, error, "the end of a call may not be recorded as promised");
         }
     }
 }
@@ -118,7 +118,7 @@ impl Drop for Ticket<'_> {
             }),
         };
         if let Some(segment) = self.audit.write_outcome(self.id, &outcome, self.bodies) {
-            self.audit.shared.journal.settle_soon(segment);
+            self.audit.settle_soon(segment);
         }
     }
 }

@@ -142,12 +142,17 @@ impl SpaceState {
         self.end - self.tail
     }
 
-    /// Returns the position before which everything is written.
-    pub(super) fn stable(&self) -> Position {
-        let end = Position {
+    /// Returns the position after the last record.
+    pub(super) fn tail(&self) -> Position {
+        Position {
             segment: self.current.id,
             offset: self.tail - self.gathered.len() as u64,
-        };
+        }
+    }
+
+    /// Returns the position before which everything is written.
+    pub(super) fn stable(&self) -> Position {
+        let end = self.tail();
         let first = self.writing.iter().copied().min();
         first.map_or(end, |first| first.min(end))
     }
