@@ -129,6 +129,8 @@ pub async fn from_file(
     let text = match read(file).await {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // The home of somebody else, as after `su` or in a service: its credentials are not ours.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(refused(error.to_string())),
     };
     // The error could quote a secret, so only its line is shown.

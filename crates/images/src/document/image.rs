@@ -11,6 +11,12 @@ use crate::digest::Digest;
 use crate::error::printable;
 use crate::platform::Platform;
 
+/// The longest path, as the kernel has it, and the longest name of a user.
+const LONGEST_PATH: usize = 4095;
+const LONGEST_USER: usize = 255;
+/// The most volumes that an image can ask for: each is a folder and a mount of every server.
+const MOST_VOLUMES: usize = 64;
+
 /// The parsed configuration of an image.
 #[derive(Debug)]
 pub(crate) struct ImageDocument {
@@ -92,6 +98,7 @@ impl ImageDocument {
                 "a value in it contains a NUL, which no program can be given",
             ));
         }
+        check(&config).map_err(|why| Invalid::new(what, why))?;
         Ok(Self {
             platform: Platform {
                 os: raw.os.unwrap_or_default(),
@@ -102,6 +109,39 @@ impl ImageDocument {
             config,
         })
     }
+}
+
+/// Refuses what cannot be run and would only make errors and terminals unreadable.
+fn check(config: &ImageConfig) -> Result<(), String> {
+    if config.volumes.len() > MOST_VOLUMES {
+        let given = config.volumes.len();
+        return Err(format!(
+            "it has {given} volumes; at most {MOST_VOLUMES} are supported"
+        ));
+    }
+    let program = config.entrypoint.iter().chain(&config.command).next();
+    let program = program.map(|program| ("program", program, LONGEST_PATH));
+    let volumes = config.volumes.iter();
+    let volumes = volumes.map(|path| ("volume", path, LONGEST_PATH));
+    let rest = [
+        ("user", &config.user, LONGEST_USER),
+        ("working folder", &config.working_dir, LONGEST_PATH),
+    ];
+    for (what, text, most) in program.into_iter().chain(volumes).chain(rest) {
+        if text.len() > most {
+            return Err(format!(
+                "the name of a {what} has {} bytes; at most {most} are possible",
+                text.len()
+            ));
+        }
+        if text.chars().any(char::is_control) {
+            let text = printable(text);
+            return Err(format!(
+                "the name of a {what} contains control characters: `{text}`"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn has_nul(config: &ImageConfig) -> bool {

@@ -47,6 +47,12 @@ fn manifest_status(
     )
 }
 
+/// An image with one odd member of how it is to be run.
+fn configured(name: &'static str, says: &'static str, member: &str, value: Value) -> Case {
+    let image = Sample::small().with_config(|config| config["config"][member] = value);
+    Case::of_image(name, "image.invalid", says, image)
+}
+
 fn layer_change(
     name: &'static str,
     code: &'static str,
@@ -418,13 +424,42 @@ async fn layers_and_configurations_that_cannot_be() {
                 config["architecture"] = json!("s390x");
             }),
         ),
-        Case::of_image(
-            "arguments with NUL",
-            "image.invalid",
-            "NUL",
-            Sample::small().with_config(|config| {
-                config["config"]["Cmd"] = json!(["a\0b"]);
-            }),
+        configured("arguments with NUL", "NUL", "Cmd", json!(["a\0b"])),
+        configured(
+            "thousands of volumes",
+            "3000 volumes; at most 64",
+            "Volumes",
+            (0..3000).map(|n| (format!("/{n}"), json!({}))).collect(),
+        ),
+        configured(
+            "a volume of half a megabyte",
+            "a volume has 524289 bytes",
+            "Volumes",
+            json!({(format!("/{}", "v".repeat(1 << 19))): {}}),
+        ),
+        configured(
+            "a program that clears the terminal",
+            "a program contains control",
+            "Entrypoint",
+            json!(["/bin/\u{1b}[2J"]),
+        ),
+        configured(
+            "a program of half a megabyte",
+            "a program has 524288 bytes",
+            "Entrypoint",
+            json!(["p".repeat(1 << 19)]),
+        ),
+        configured(
+            "a user of half a megabyte",
+            "a user has 524288 bytes",
+            "User",
+            json!("u".repeat(1 << 19)),
+        ),
+        configured(
+            "a working folder with line breaks",
+            "a working folder contains control",
+            "WorkingDir",
+            json!("/a\n/b"),
         ),
         Case::of_image(
             "no configuration at all",
