@@ -1,8 +1,8 @@
 //! Rows 1.1–1.20 on servers that are images, through REST: in gVisor and in namespaces of their own, with
 //! a gateway that is root and with one of an ordinary user; and on sandboxed commands where a row applies.
 //!
-//! The image is made by the test kit from its own scripted server, and imported as an archive. Entry
-//! point: [`Rig`].
+//! The image is made by the test kit from its own scripted server, and pulled from a real registry, or
+//! imported as an archive. Entry point: [`Rig`].
 
 mod attacked;
 mod calls;
@@ -23,11 +23,12 @@ use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::image::Archive;
+use gantry_testkit::registry::{ImageRegistry, RegistryAccess};
 use serde_json::{Value, json};
 
 use crate::harness::{Builder, Gantry, NOBODY, Programs, needs_root};
 
-/// The name of the image.
+/// The name of the image where it is imported.
 pub(super) const IMAGE: &str = "registry.example/peer:1";
 const SECOND: Duration = Duration::from_secs(1);
 /// The rungs that an image can run on here.
@@ -37,28 +38,42 @@ pub(super) const HOSTED: [&str; 3] = ["gvisor", "namespaces", "process"];
 /// Who runs the gateway.
 pub(super) const USERS: [Option<u32>; 2] = [None, Some(NOBODY)];
 
-/// A gateway that has the image.
+/// A gateway that has the image, or can pull it.
 pub(super) struct Rig {
     pub(super) gantry: Gantry,
     /// Root, or an ordinary user.
     pub(super) is_root: bool,
+    /// The image that is registered where no other is named.
+    pub(super) image: String,
+    _registry: Option<ImageRegistry>,
     programs: Programs,
     folder: tempfile::TempDir,
 }
 
 impl Rig {
-    /// Starts a gateway, as another user if one is named, and imports the image.
+    /// Starts a gateway, as another user if one is named, beside a registry that has the image.
     pub(super) fn new(user: Option<u32>) -> Self {
-        Self::with(user, &Archive::peer(IMAGE))
+        let registry = ImageRegistry::start(RegistryAccess::Open);
+        let image = registry.push("team/peer:1", &Archive::peer("team/peer"));
+        Self {
+            image,
+            _registry: Some(registry),
+            ..Self::of(user)
+        }
     }
 
+    /// Starts a gateway, as another user if one is named, and imports an image.
     pub(super) fn with(user: Option<u32>, image: &Archive) -> Self {
-        let rig = Self::started(user, |builder| match user {
-            Some(user) => builder.user(user),
-            None => builder,
-        });
+        let rig = Self::of(user);
         rig.import(image);
         rig
+    }
+
+    fn of(user: Option<u32>) -> Self {
+        Self::started(user, |builder| match user {
+            Some(user) => builder.user(user),
+            None => builder,
+        })
     }
 
     /// Starts a gateway as it is described; it has no image yet.
@@ -71,6 +86,8 @@ impl Rig {
         Self {
             gantry: described(builder).start(),
             is_root: user.is_none(),
+            image: IMAGE.to_owned(),
+            _registry: None,
             programs,
             folder,
         }
@@ -102,7 +119,7 @@ impl Rig {
     pub(super) fn register(&self, name: &str, rung: &str, members: &Value) -> (u16, Value) {
         let mut body = match rung {
             "process" => self.command(),
-            _ => json!({"image": IMAGE, "stdio_bridge": true, "provider": rung}),
+            _ => json!({"image": self.image, "stdio_bridge": true, "provider": rung}),
         };
         body["name"] = json!(name);
         body["restart_policy"] = json!("always");

@@ -7,7 +7,7 @@ use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Row as _};
 
-use super::{IMAGE, RUNGS, Rig, SECOND, USERS};
+use super::{RUNGS, Rig, SECOND, USERS};
 
 /// Returns type, status, provider, image and policy of a server's row.
 fn row(file: &Path, name: &str) -> Option<[String; 5]> {
@@ -43,7 +43,7 @@ fn a_registered_image_has_a_row_until_it_is_removed() {
         let file = rig.gantry.data().join("gantry.db");
         for rung in RUNGS {
             rig.server(rung, rung, &json!({}));
-            let wanted = ["mcp_server", "ready", rung, IMAGE, "always"].map(str::to_owned);
+            let wanted = ["mcp_server", "ready", rung, &rig.image, "always"].map(str::to_owned);
             let mut found = None;
             let is_there = eventually(10 * SECOND, || {
                 found = row(&file, rung);
