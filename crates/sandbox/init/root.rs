@@ -211,7 +211,8 @@ impl Building<'_> {
             }
             STEP_TERMINALS => {
                 let target = self.place(self.root, step, true)?;
-                let options = c"newinstance,ptmxmode=0666,mode=0620";
+                // Bounded: all trees share the host's terminals.
+                let options = c"newinstance,ptmxmode=0666,mode=0620,max=64";
                 mount_over(c"devpts", target, sys::MS_NOSUID | sys::MS_NOEXEC, options)
             }
             STEP_MASK => self.mask(step),

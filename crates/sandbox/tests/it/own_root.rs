@@ -334,6 +334,19 @@ async fn the_environment_is_nowhere_but_in_the_process() {
     std::io::stdout().flush().unwrap();
 }
 
+// All trees share the host's terminals.
+#[tokio::test]
+async fn terminals_are_bounded() {
+    let open = "import os
+try:
+    while True: os.openpty()
+except OSError as error: print(error.strerror)
+import glob; print(len(glob.glob('/dev/pts/[0-9]*')))";
+    let mut command = hosted_parts("");
+    (command.program, command.args) = ("python3".into(), vec!["-c".into(), open.into()]);
+    assert_eq!(said(&command).await, "No space left on device\n64\n");
+}
+
 #[tokio::test]
 async fn network_inside_is_a_loopback_of_its_own() {
     let mut command = hosted_parts("cut -d: -f1 /proc/net/dev | tail -n +3 | tr -d ' \\n'");
