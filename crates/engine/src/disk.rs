@@ -332,9 +332,8 @@ impl Disks {
 
 impl Inner {
     fn unmount_all(&self) {
-        for (_, root) in self.mounted.lock().drain() {
-            loop_image::unmount(&root);
-        }
+        let mounted = self.mounted.lock().drain().map(|(_, root)| root).collect();
+        loop_image::unmount_each(mounted);
     }
 }
 

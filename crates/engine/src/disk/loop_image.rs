@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The minimum deadline of a check or a change, and the time added for each GiB.
 const LEAST_CHANGE: Duration = Duration::from_mins(5);
 const PER_GIB: Duration = Duration::from_mins(1);
+/// How many file systems are unmounted at once, beside the first.
+const MOST_THREADS: usize = 15;
 /// The offset of an ext4 superblock, and how much of it is read.
 const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 0x154;
@@ -275,11 +277,35 @@ pub(super) fn unmount_below(folder: &Path) {
     let Ok(folder) = folder.canonicalize() else {
         return;
     };
-    // In reverse order: a later mount may be on an earlier one.
-    for root in mounts_below(&table, &folder).iter().rev() {
-        tracing::info!(path = %root.display(), "unmounting what an earlier process left");
-        unmount(root);
+    let left = mounts_below(&table, &folder);
+    if !left.is_empty() {
+        tracing::info!(
+            count = left.len(),
+            "unmounting what an earlier process left"
+        );
     }
+    // A later mount may be on an earlier one, which `DETACH` removes with it.
+    unmount_each(left);
+}
+
+/// Unmounts several file systems at once: each writes its journal, which waits for the disk.
+pub(super) fn unmount_each(roots: Vec<PathBuf>) {
+    let threads = roots.len().saturating_sub(1).min(MOST_THREADS);
+    let roots = parking_lot::Mutex::new(roots);
+    let work = || {
+        loop {
+            let next = roots.lock().pop();
+            let Some(root) = next else { break };
+            unmount(&root);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            // If there is no thread, the others do its work.
+            drop(std::thread::Builder::new().spawn_scoped(scope, work));
+        }
+        work();
+    });
 }
 
 /// Returns the mount points below a folder, in the order of the table.
