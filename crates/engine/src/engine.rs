@@ -427,17 +427,21 @@ impl Engine {
     }
 
     /// Answers one request, under its preassigned id.
-    pub async fn request_announced(
+    pub fn request_announced(
         &self,
         caller: &Caller,
         mut request: Request<'_>,
         announced: Option<Announced>,
-    ) -> Result<Reply, CallFailure> {
-        let project = self.admitted(caller).map_err(not_recorded)?;
-        let _under_way = self.inner.machine.requests.token();
-        request.context.prove(caller);
-        let router = &project.router;
-        router.request(caller, &mut request, announced).await
+    ) -> impl Future<Output = Result<Reply, CallFailure>> {
+        let under_way = self.inner.machine.requests.token();
+        // No async function, whose future would hold the large request twice.
+        async move {
+            let _under_way = under_way;
+            let project = self.admitted(caller).map_err(not_recorded)?;
+            request.context.prove(caller);
+            let router = &project.router;
+            router.request(caller, &mut request, announced).await
+        }
     }
 
     /// Notifies a caller of changes of the resource that the params name, as long as the returned
