@@ -47,7 +47,7 @@ pub enum FetchError {
         url: String,
     },
     /// The address is not public, and the URL does not name it.
-    #[error("`{host}` leads to `{address}`, which is not a public address")]
+    #[error("`{host}` resolves to private address `{address}`")]
     Address {
         /// The host.
         host: String,

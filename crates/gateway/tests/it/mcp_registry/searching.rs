@@ -133,8 +133,8 @@ fn a_hostile_registry_is_bounded_and_says_so() {
         {"server": {"name": "\u{1b}[31m/x", "version": "1"}}, 7, null, {"server": []},
     ]});
     let cases = [
-        (says(json!([])), Err("no list of servers")),
-        (says(json!({"servers": {}})), Err("no list of servers")),
+        (says(json!([])), Err("not a list of servers")),
+        (says(json!({"servers": {}})), Err("not a list of servers")),
         (
             says(json!({"servers": [], "metadata": {"nextCursor": 7}})),
             Err("not a text"),
@@ -155,7 +155,7 @@ fn a_hostile_registry_is_bounded_and_says_so() {
             RegistryMood::Says(404, "{}".to_owned()),
             Err("does not have the API"),
         ),
-        (RegistryMood::Flood, Err("over 4194304 bytes")),
+        (RegistryMood::Flood, Err("exceeds 4194304 bytes")),
         (
             RegistryMood::Redirects("http://169.254.169.254/latest".to_owned()),
             Err("private address"),
