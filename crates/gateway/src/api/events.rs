@@ -21,6 +21,7 @@ use self::topics::Topics;
 use super::history::stream::{StreamEnd, event_stream};
 use super::query::Asked;
 use super::{Api, In, Who};
+use crate::http::auth::permit;
 use crate::http::error::Problem;
 use crate::http::limits::stream_permit;
 use crate::http::session::Session;
@@ -48,6 +49,7 @@ pub(super) struct StreamQuery {
 #[utoipa::path(get, path = "/api/v1/events/stream", tag = "servers", operation_id = "event_stream",
     params(StreamQuery), responses(
     (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
+    (status = 403, description = "`auth.role`: a log needs the permission to operate, calls that to audit."),
     (status = 404, description = "`server.unknown`: a topic names an unknown server."),
 ))]
 pub(super) async fn stream(
@@ -59,6 +61,9 @@ pub(super) async fn stream(
     Asked(asked): Asked<StreamQuery>,
 ) -> Result<Response, Problem> {
     let topics = Topics::parse(asked.topics.as_deref(), &project)?;
+    topics
+        .needed()
+        .try_for_each(|needed| permit(&caller, needed))?;
     let feed = project.listen();
     let slot = stream_permit(&api.streams, &caller)?;
     let session = session.map(|Extension(session)| session);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gantry_engine::CallRow;
 use gantry_engine::Project;
+use gantry_model::caller::Permission;
 use gantry_model::id::ServerName;
 use gantry_model::trace;
 
@@ -105,6 +106,14 @@ impl Topics {
             true => Err(refused("log", "a stream follows at most 8 logs")),
             false => Ok(topics),
         }
+    }
+
+    /// Returns the permissions that these topics need besides reading: the same as the routes that
+    /// show logs and calls. fault U4
+    pub(super) fn needed(&self) -> impl Iterator<Item = Permission> {
+        let logs = (!self.logs.is_empty()).then_some(Permission::Operate);
+        let calls = (!self.calls.is_empty()).then_some(Permission::Audit);
+        logs.into_iter().chain(calls)
     }
 
     /// Returns whether events of a server are wanted.

@@ -244,6 +244,30 @@ fn only_administrators_listen_and_topics_must_be_known() {
         let refused = gantry.rest("GET", &path(topics), None);
         assert_eq!(problem(&gantry, &refused, status), code, "{topics}");
     }
+    // Logs and calls are for the roles that may read them elsewhere.
+    let key = |role: &str| {
+        let body = json!({"kind": "admin", "role": role});
+        let made = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
+        made["key"].as_str().unwrap().to_owned()
+    };
+    let keys = [key("operator"), key("auditor"), key("approver")];
+    for (topics, may) in [
+        ("log:a", [true, false, false]),
+        ("servers,calls", [false, true, false]),
+        ("calls:agent=default", [false, true, false]),
+        ("overview,access", [true, true, true]),
+    ] {
+        for (key, may) in keys.iter().zip(may) {
+            let bearer = format!("Bearer {key}");
+            let headers = [("Authorization", bearer.as_str())];
+            let mut connection = gantry.connect();
+            connection
+                .write("GET", &path(topics), &headers, b"")
+                .unwrap();
+            let head = connection.head().unwrap();
+            assert_eq!(head.status, if may { 200 } else { 403 }, "{topics}");
+        }
+    }
     // With those of stored events, a key has so many.
     let open: Vec<_> = (0..16)
         .map(|_| Stream::open(&gantry, "access", None))
