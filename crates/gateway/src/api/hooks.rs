@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
-use gantry_engine::{Actor, EngineError, Project};
+use gantry_engine::{Actor, AdminError, EngineError, Project};
 use gantry_model::hook::Hook;
 use gantry_model::spec::period;
 use http::StatusCode;
@@ -139,8 +139,11 @@ pub(super) async fn set_from(
     name: &str,
     hook: &Value,
 ) -> Result<(), Problem> {
-    let hook = serde_json::from_value(hook.clone());
-    let hook: Hook = hook.map_err(|_| Problem::new("registration.lost"))?;
+    let hook: Result<Hook, _> = serde_json::from_value(hook.clone());
+    let hook = hook.map_err(|_| {
+        let id = name.to_owned();
+        EngineError::from(AdminError::RegistrationLost { id })
+    })?;
     Ok(project.set_hook(by, name, Some(hook)).await?)
 }
 
