@@ -69,6 +69,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         "suspension role",
         include_str!("../../migrations/postgres/0024_suspension_role.sql"),
     ),
+    (
+        25,
+        "call filters",
+        include_str!("../../migrations/postgres/0025_call_filters.sql"),
+    ),
 ];
 
 /// Reads whether the schema exists, how many tables it has, and whether the migrations table is

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Listed explicitly: the macro that reads the
 /// folder would compile SQLite a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 17] = [
+const MIGRATIONS: [(i64, &str, &str); 18] = [
     (
         1,
         "first",
@@ -107,6 +107,11 @@ const MIGRATIONS: [(i64, &str, &str); 17] = [
         24,
         "suspension role",
         include_str!("../../migrations/sqlite/0024_suspension_role.sql"),
+    ),
+    (
+        25,
+        "call filters",
+        include_str!("../../migrations/sqlite/0025_call_filters.sql"),
     ),
 ];
 

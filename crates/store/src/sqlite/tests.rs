@@ -253,6 +253,29 @@ async fn the_audit_is_read_by_its_keys() {
     );
 }
 
+// fault D6: the few calls that did not end well are found among millions of others.
+#[tokio::test]
+async fn calls_that_failed_are_found_by_their_own_index() {
+    let (_folder, path) = place();
+    let store = opened(&path).await.unwrap();
+    let mut turn = file_of(&store)
+        .writer
+        .turn("explain", Durability::Process)
+        .await
+        .unwrap();
+    for tool in [None, full_filter().tool] {
+        let filter = CallFilter {
+            project: full_filter().project,
+            status: Some(CallStatus::Refused),
+            tool,
+            ..CallFilter::default()
+        };
+        let page = plan(&mut turn, calls::page(&filter, true).text()).await;
+        let wanted = "COVERING INDEX mcp_tool_call_log_not_ok (project_id=? AND status=? AND id";
+        assert!(page.iter().any(|step| step.contains(wanted)), "{page:?}");
+    }
+}
+
 /// Returns the filter that asks for what the bits say, of everything that can be asked for.
 fn filter_of(bits: u32) -> CallFilter {
     let full = full_filter();
@@ -301,6 +324,15 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
             None if filter.user.is_some() => {
                 "INDEX mcp_tool_call_log_user (project_id=? AND user_id=? AND id"
             }
+            None if filter.session.is_some() => {
+                "INDEX mcp_tool_call_log_session (project_id=? AND session_id=? AND id"
+            }
+            None if filter.trace.is_some() => {
+                "INDEX mcp_tool_call_log_trace (project_id=? AND trace_id=? AND id"
+            }
+            None if filter.code.is_some() => {
+                "INDEX mcp_tool_call_log_code (project_id=? AND code=? AND id"
+            }
             None if filter.error_kind.is_some() => {
                 "INDEX mcp_tool_call_log_error_kind (project_id=? AND error_kind=? AND id"
             }
@@ -310,7 +342,13 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
             None => "USING COVERING INDEX mcp_tool_call_log_project (project_id=? AND id",
         };
         let rows = "USING INDEX sqlite_autoindex_mcp_tool_call_log_1 (id=?)";
-        for (plan, wanted) in [(&page, vec![rows, inner]), (&count, vec![inner])] {
+        let mut inners = vec![inner];
+        if inner.contains("_trace") {
+            // The call that began the trace.
+            inners.push("INDEX mcp_tool_call_log_project (project_id=? AND id>? AND id<?)");
+        }
+        let outer = [&[rows], inners.as_slice()].concat();
+        for (plan, wanted) in [(&page, outer), (&count, inners)] {
             let reads = plan
                 .iter()
                 .filter(|step| step.contains("mcp_tool_call_log"));

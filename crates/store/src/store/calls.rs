@@ -141,7 +141,13 @@ impl Store {
 pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
     let mut page = query(sql::SELECT);
     page.push(" WHERE id IN (SELECT id");
-    push_filtered(&mut page, filter, is_sqlite);
+    if is_sqlite && is_of_trace(filter) {
+        push_of_trace(&mut page, filter);
+        page.push(") ORDER BY id DESC LIMIT ")
+            .push_bind(filter.limit);
+        return page;
+    }
+    push_filtered(&mut page, filter, is_sqlite, index_for(filter), None);
     page.push(" ORDER BY id DESC LIMIT ")
         .push_bind(filter.limit);
     page.push(") ORDER BY id DESC");
@@ -150,19 +156,67 @@ pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
 
 /// Returns the query for the number of calls that match the filter.
 pub(crate) fn count(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
+    if is_sqlite && is_of_trace(filter) {
+        let mut count = query("SELECT count(*) FROM (SELECT id");
+        push_of_trace(&mut count, filter);
+        count.push(")");
+        return count;
+    }
     let mut count = query("SELECT count(*)");
-    push_filtered(&mut count, filter, is_sqlite);
+    push_filtered(&mut count, filter, is_sqlite, index_for(filter), None);
     count
 }
 
-/// Adds the table with the index for the filter, and the filter's conditions.
-fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bool) {
+/// Returns whether the calls of a trace are looked for by its id, for lack of something that fewer have.
+fn is_of_trace(filter: &CallFilter) -> bool {
+    let has_fewer = filter.run.is_some() || filter.user.is_some() || filter.session.is_some();
+    filter.trace.is_some() && filter.project.is_some() && !has_fewer
+}
+
+/// Adds the calls of a trace: those that came with it, and the one that began it, if one did, whose id has the
+/// same beginning.
+fn push_of_trace<'q>(list: &mut Query<'q>, filter: &'q CallFilter) {
+    push_filtered(list, filter, true, Some("mcp_tool_call_log_trace"), None);
+    list.push(" AND substr(trace_id, 1, 16) <> substr(id, 6, 16) UNION ALL SELECT id");
+    let began: String = filter
+        .trace
+        .iter()
+        .flat_map(|trace| trace.chars())
+        .take(16)
+        .collect();
+    push_filtered(
+        list,
+        filter,
+        true,
+        Some("mcp_tool_call_log_project"),
+        Some(&began),
+    );
+}
+
+/// Adds the table with an index, and the filter's conditions; `began` is how ids begin after `call_`.
+fn push_filtered<'q>(
+    list: &mut Query<'q>,
+    filter: &'q CallFilter,
+    is_sqlite: bool,
+    index: Option<&'static str>,
+    began: Option<&str>,
+) {
     list.push(" FROM kb.mcp_tool_call_log");
-    if let Some(index) = index_for(filter).filter(|_| is_sqlite) {
+    if let Some(index) = index.filter(|_| is_sqlite) {
         list.push(" INDEXED BY ").push(index);
     }
+    // One bound on each side: of several, SQLite may seek by the widest.
+    let until = filter.until_ms.map(first_after);
+    let before = filter.before.map(|id| id.to_string());
+    let end = began.map(|began| format!("call_{began}~"));
+    let most = [until, before, end].into_iter().flatten().min();
     list.push(" WHERE id < ");
-    list.push_bind(filter.before.map_or_else(last, |id| id.to_string()));
+    list.push_bind(most.unwrap_or_else(last));
+    let since = filter.since_ms.map(first_before);
+    let start = began.map(|began| format!("call_{began}"));
+    if let Some(least) = since.max(start) {
+        list.push(" AND id >= ").push_bind(least);
+    }
     let equal = [
         ("project_id", filter.project.as_deref(), false),
         ("agent_id", filter.agent.as_deref(), false),
@@ -190,30 +244,24 @@ fn push_filtered<'q>(list: &mut Query<'q>, filter: &'q CallFilter, is_sqlite: bo
             list.push_bind(wanted).push(", 128)");
         }
     }
-    // Stated explicitly, so that PostgreSQL uses its partial index of calls that are not ok.
-    if !is_sqlite && filter.status.is_some_and(|status| status != CallStatus::Ok) {
+    // Stated explicitly, for the partial index of calls that are not ok.
+    if is_not_ok(filter) {
         list.push(" AND status <> 'ok'");
     }
     let times = [
-        (
-            " AND started_at >= ",
-            " AND id >= ",
-            filter.since_ms,
-            first_before as fn(u64) -> String,
-        ),
-        (
-            " AND started_at < ",
-            " AND id < ",
-            filter.until_ms,
-            first_after,
-        ),
+        (" AND started_at >= ", filter.since_ms),
+        (" AND started_at < ", filter.until_ms),
     ];
-    for (condition, and_id, ms, bound) in times {
+    for (condition, ms) in times {
         if let Some(ms) = ms {
             list.push(condition).push_bind(ms);
-            list.push(and_id).push_bind(bound(ms));
         }
     }
+}
+
+/// Returns whether only calls are asked for that did not end well.
+fn is_not_ok(filter: &CallFilter) -> bool {
+    filter.status.is_some_and(|status| status != CallStatus::Ok)
 }
 
 /// Returns the index with the fewest additional calls. Without a project the primary key is used,
@@ -222,9 +270,12 @@ fn index_for(filter: &CallFilter) -> Option<&'static str> {
     match (&filter.run, &filter.project, &filter.server) {
         // The calls of a run are few, whatever else they are asked for.
         (Some(_), _, _) => Some("mcp_tool_call_log_run"),
-        // So are those on behalf of one person, and those that failed in one way.
+        // So are those on behalf of one person or of a session, and those that failed in one way.
         (None, Some(_), _) if filter.user.is_some() => Some("mcp_tool_call_log_user"),
+        (None, Some(_), _) if filter.session.is_some() => Some("mcp_tool_call_log_session"),
+        (None, Some(_), _) if filter.code.is_some() => Some("mcp_tool_call_log_code"),
         (None, Some(_), _) if filter.error_kind.is_some() => Some("mcp_tool_call_log_error_kind"),
+        (None, Some(_), _) if is_not_ok(filter) => Some("mcp_tool_call_log_not_ok"),
         (None, Some(_), Some(_)) => Some("mcp_tool_call_log_server"),
         (None, Some(_), None) => Some("mcp_tool_call_log_project"),
         (None, None, _) => None,
