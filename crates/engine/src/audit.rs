@@ -18,7 +18,6 @@ use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
 use gantry_model::id::{CallId, GrantId, ServerId};
 use gantry_model::secret::Redactor;
-use gantry_model::settings::AuditSettings;
 use gantry_model::trace::TraceParent;
 use gantry_store::{
     CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, JournalDamage, Store, UserSource,
@@ -333,33 +332,6 @@ impl Audit {
         }
     }
 
-    /// Waits until the records appended to `segment` have the promised durability.
-    async fn settle(&self, segment: Arc<Segment>) -> Result<(), AuditError> {
-        match self.shared.policy.durability {
-            Durability::Database => self.shared.rounds.wait().await,
-            Durability::Os | Durability::Disk | Durability::Relaxed => {
-                self.shared.journal.settle(segment).await
-            }
-        }
-    }
-
-    /// Requests the promised durability, without waiting.
-    fn settle_soon(&self, segment: Arc<Segment>) {
-        match self.shared.policy.durability {
-            Durability::Database => self.shared.rounds.request(),
-            Durability::Os | Durability::Disk | Durability::Relaxed => {
-                self.shared.journal.settle_soon(segment);
-            }
-        }
-    }
-
-    /// Returns why the database takes no rows, if calls have to wait for it.
-    fn not_stored(&self) -> Option<AuditError> {
-        let waits = self.shared.policy.durability == Durability::Database;
-        let why = lock(&self.shared.import_error).clone().filter(|_| waits)?;
-        Some(AuditError::NotStored { why })
-    }
-
     /// Imports everything recorded so far into the database.
     pub(crate) async fn import_now(&self) -> Result<(), AuditError> {
         self.write_refusals();
@@ -632,30 +604,6 @@ impl Audit {
             measured: outcome.measured,
             error_kind: outcome.error_kind,
         })
-    }
-
-    /// Has the calls of a project recorded as its settings say.
-    pub(crate) fn set_project(&self, project: &str, settings: &AuditSettings) {
-        let gateway = self.shared.policy.body_limit();
-        let limit = gateway.within(settings);
-        self.shared.body_limits.rcu(|limits| {
-            let mut limits = HashMap::clone(limits);
-            match limit == gateway {
-                true => limits.remove(project),
-                false => limits.insert(project.to_owned(), limit),
-            };
-            limits
-        });
-    }
-
-    fn body_limit(&self, project: &str) -> BodyLimit {
-        let limits = self.shared.body_limits.load();
-        let chosen = if limits.is_empty() {
-            None
-        } else {
-            limits.get(project).copied()
-        };
-        chosen.unwrap_or_else(|| self.shared.policy.body_limit())
     }
 
     fn refusals(&self) -> MutexGuard<'_, Refusals> {

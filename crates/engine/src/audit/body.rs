@@ -4,11 +4,14 @@
 //! Runs before the write, so that nothing to be redacted reaches the disk. Entry point: `keep`.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use gantry_model::hex::hex;
 use gantry_model::secret::{Redactor, mask_members};
+use gantry_model::settings::AuditSettings;
 use sha2::{Digest, Sha256};
 
+use super::Audit;
 use super::policy::{Bodies, BodyLimit};
 use super::record::cut;
 
@@ -69,6 +72,32 @@ fn masked(text: &str, longest: usize) -> Cow<'_, str> {
 
 fn hash(body: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(body)))
+}
+
+impl Audit {
+    /// Has the calls of a project recorded as its settings say.
+    pub(crate) fn set_project(&self, project: &str, settings: &AuditSettings) {
+        let gateway = self.shared.policy.body_limit();
+        let limit = gateway.within(settings);
+        self.shared.body_limits.rcu(|limits| {
+            let mut limits = HashMap::clone(limits);
+            match limit == gateway {
+                true => limits.remove(project),
+                false => limits.insert(project.to_owned(), limit),
+            };
+            limits
+        });
+    }
+
+    pub(super) fn body_limit(&self, project: &str) -> BodyLimit {
+        let limits = self.shared.body_limits.load();
+        let chosen = if limits.is_empty() {
+            None
+        } else {
+            limits.get(project).copied()
+        };
+        chosen.unwrap_or_else(|| self.shared.policy.body_limit())
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::AuditError;
 use super::importer::RowPolicy;
-use super::{Audit, chain};
+use super::policy::Durability;
+use super::segment::Segment;
+use super::{Audit, chain, lock};
 
 /// How long a call waits for the database.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -72,6 +74,33 @@ impl Rounds {
 }
 
 impl Audit {
+    /// Waits until the records appended to `segment` have the promised durability.
+    pub(super) async fn settle(&self, segment: Arc<Segment>) -> Result<(), AuditError> {
+        match self.shared.policy.durability {
+            Durability::Database => self.shared.rounds.wait().await,
+            Durability::Os | Durability::Disk | Durability::Relaxed => {
+                self.shared.journal.settle(segment).await
+            }
+        }
+    }
+
+    /// Requests the promised durability, without waiting.
+    pub(super) fn settle_soon(&self, segment: Arc<Segment>) {
+        match self.shared.policy.durability {
+            Durability::Database => self.shared.rounds.request(),
+            Durability::Os | Durability::Disk | Durability::Relaxed => {
+                self.shared.journal.settle_soon(segment);
+            }
+        }
+    }
+
+    /// Returns why the database takes no rows, if calls have to wait for it.
+    pub(super) fn not_stored(&self) -> Option<AuditError> {
+        let waits = self.shared.policy.durability == Durability::Database;
+        let why = lock(&self.shared.import_error).clone().filter(|_| waits)?;
+        Some(AuditError::NotStored { why })
+    }
+
     /// Runs rounds until `stop`.
     pub(crate) async fn store_rounds(self, stop: CancellationToken) {
         let rounds = &self.shared.rounds;
