@@ -113,7 +113,7 @@ struct Common {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Start the gateway with its servers, and serve until stopped
-    Up(up::Options),
+    Up(Box<up::Options>),
     /// Write Gantry into a client's file, or show which clients are connected
     Connect(connect::Options),
     /// Import the servers of other clients into `gantry.toml`

@@ -293,7 +293,7 @@ async fn a_server_that_is_replaced_is_started_once_and_keeps_its_place() {
 
     let mut new = old;
     new.lifecycle.stop_grace = Duration::from_millis(100);
-    project.replace(&by, new).await.unwrap();
+    Box::pin(project.replace(&by, new)).await.unwrap();
     assert!(!procs::alive(first_pid));
     pid(&engine, "a").await;
     tokio::time::sleep(Duration::from_millis(1500)).await;

@@ -219,7 +219,7 @@ async fn carry_out(
         "server.replace" => {
             let spec = spec()?;
             api.guard(&spec)?;
-            project.replace(&taken.by, spec).await?;
+            Box::pin(project.replace(&taken.by, spec)).await?;
         }
         "agent.create" => agents::create_from(project, &taken.by, &request["body"]).await?,
         "agent.change" => {

@@ -264,7 +264,7 @@ async fn put(
     let (spec, warnings) = asked.into_parts();
     same_name(&spec, name)?;
     api.guard(&spec)?;
-    let view = match project.replace(actor, spec.clone()).await {
+    let view = match Box::pin(project.replace(actor, spec.clone())).await {
         Ok(view) => view,
         Err(refused) => {
             let wanted = server_wanted("server.replace", &spec, &SpecView::of(&spec));

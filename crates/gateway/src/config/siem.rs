@@ -66,7 +66,7 @@ impl FromStr for Receiver {
             return Err(ReceiverError::More);
         }
         let host = match url.host().ok_or(ReceiverError::Url)? {
-            Host::Domain(name) if name.is_empty() => return Err(ReceiverError::Url),
+            Host::Domain("") => return Err(ReceiverError::Url),
             Host::Domain(name) => name.to_owned(),
             Host::Ipv4(address) => address.to_string(),
             Host::Ipv6(address) => address.to_string(),

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::cut::Cut;
 use gantry_testkit::otlp::{OtlpReceiver, ReceiverMood};
 use gantry_testkit::syslog::{SyslogMessage, SyslogReceiver};
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn started(url: &str) -> Gantry {
 }
 
 fn echo(gantry: &Gantry, text: &str) {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let answer = gantry.call("a__echo", json!({"text": text}));
     assert_eq!(answer["result"]["content"][0]["text"], text);
     assert!(begun.elapsed() < Duration::from_secs(3), "calls never wait");

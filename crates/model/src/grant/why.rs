@@ -304,9 +304,11 @@ impl Question<'_> {
             true => StepResult::Passes,
             false => StepResult::Stops,
         };
-        let check = match self.offer {
-            Offer::LeftOut(reason) if reason.starts_with("quarantined") => Check::Version,
-            _ => Check::Server,
+        let is_withheld =
+            matches!(self.offer, Offer::LeftOut(reason) if reason.starts_with("quarantined"));
+        let check = match is_withheld {
+            true => Check::Version,
+            false => Check::Server,
         };
         Step::new(check, result, text)
     }

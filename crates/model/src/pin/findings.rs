@@ -185,20 +185,20 @@ struct Phrase {
 #[derive(Clone, Copy)]
 enum Pointer<'a> {
     Root,
-    Member(&'a Pointer<'a>, &'a str),
-    Item(&'a Pointer<'a>, usize),
+    Member(&'a Self, &'a str),
+    Item(&'a Self, usize),
 }
 
 impl Pointer<'_> {
     /// Returns the JSON pointer.
     fn text(self) -> String {
         match self {
-            Pointer::Root => String::new(),
-            Pointer::Member(outer, name) => {
+            Self::Root => String::new(),
+            Self::Member(outer, name) => {
                 let name = name.replace('~', "~0").replace('/', "~1");
                 format!("{}/{name}", outer.text())
             }
-            Pointer::Item(outer, at) => format!("{}/{at}", outer.text()),
+            Self::Item(outer, at) => format!("{}/{at}", outer.text()),
         }
     }
 }

@@ -81,9 +81,9 @@ impl HeadFile {
     pub(super) fn new(path: PathBuf) -> Self {
         let folder = path.parent().map(|folder| {
             let made = DirBuilder::new().mode(0o700).create(folder);
-            made.or_else(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => Ok(()),
-                _ => Err(error),
+            made.or_else(|error| match error.kind() == io::ErrorKind::AlreadyExists {
+                true => Ok(()),
+                false => Err(error),
             })
         });
         let file = folder.unwrap_or(Ok(())).and_then(|()| open(&path));

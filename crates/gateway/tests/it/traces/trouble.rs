@@ -1,11 +1,11 @@
 //! Trouble with the endpoint: whatever it does, calls are answered as fast, and what is lost is counted.
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::otlp::{OtlpReceiver, ReceiverMood};
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};
 
 use super::exporting;
@@ -14,7 +14,7 @@ use crate::harness::{Gantry, LONG};
 /// Makes calls and checks that each is answered at once.
 fn assert_calls_go_on(gantry: &Gantry, what: &str) {
     for _ in 0..10 {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let answer = gantry.call("a__echo", json!({"text": "x"}));
         assert_eq!(answer["result"]["content"][0]["text"], "x", "{what}");
         assert!(begun.elapsed() < Duration::from_secs(3), "{what}");
@@ -82,7 +82,7 @@ fn an_endpoint_that_is_away_slow_or_hostile_touches_no_call() {
     );
     receiver.set_mood(ReceiverMood::Silent);
     assert_calls_go_on(&gantry, "before the stop");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     gantry.stop();
     assert!(
         begun.elapsed() < Duration::from_secs(10),

@@ -63,9 +63,9 @@ fn ask(gantry: &Gantry, method: &str, path: &str, body: &Value) -> Option<Answer
         ("Content-Type", "application/json"),
     ];
     let mut connection = Connection::open(&gantry.authority).ok()?;
-    let body = match body {
-        Value::Null => String::new(),
-        body => body.to_string(),
+    let body = match body.is_null() {
+        true => String::new(),
+        false => body.to_string(),
     };
     connection
         .request(method, path, &headers, body.as_bytes())
