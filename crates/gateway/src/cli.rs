@@ -292,7 +292,7 @@ fn run(verb: Verb, context: CliContext) -> Result<ExitCode, Failure> {
     let context = &context;
     let screen = &context.screen;
     match verb {
-        Verb::Up(options) => up::run(options, context),
+        Verb::Up(options) => up::run(*options, context),
         Verb::Add(options) => client::block_on(add::run(&options, context)),
         Verb::Search(options) => client::block_on(search::run(&options, context)),
         Verb::Images(options) => client::block_on(images::run(&options, context)),
