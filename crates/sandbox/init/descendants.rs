@@ -48,21 +48,6 @@ pub(crate) fn signal_all(signal: i32) {
     for_each_process(|pid| signal_if_descendant(pid, own, signal));
 }
 
-/// Signals the child of a process whose command line begins with a name.
-pub(crate) fn signal_child(of: i32, name: &[u8], signal: i32) {
-    for_each_process(|pid| {
-        let Ok(pidfd) = sys::pidfd_open(pid) else {
-            return;
-        };
-        let mut line = [0; 64];
-        let length = read_file(pid, b"/cmdline", &mut line).unwrap_or(0);
-        if parent(pid) == Some(of) && line[..length].starts_with(name) {
-            sys::pidfd_signal(pidfd, signal);
-        }
-        sys::close(pidfd);
-    });
-}
-
 /// Reads a process id that a program wrote to a file.
 pub(crate) fn written_id(path: &CStr) -> Option<i32> {
     let fd = sys::open(path, sys::O_RDONLY | sys::O_CLOEXEC, 0).ok()?;

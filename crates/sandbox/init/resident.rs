@@ -21,8 +21,6 @@ const PR_SET_DUMPABLE: usize = 4;
 /// After this many rounds of killing children, all descendants are searched.
 const EVERYBODY: u32 = 8;
 
-/// The name of the process that is gVisor's guest kernel.
-const GUEST_KERNEL: &[u8] = b"runsc-sandbox";
 /// How many processes can end before the guest kernel is known: it, its file server, and two more.
 const EARLY: usize = 4;
 
@@ -87,15 +85,9 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) ->
     }
     let _ = sys::prctl(PR_SET_DUMPABLE, 0, 0);
     // From here on this process holds no part of the job.
-    send(
-        CONTROL,
-        Record {
-            kind: KIND_STARTED,
-            stage: 0,
-            value: 0,
-            data: 0,
-        },
-    );
+    if !runtime {
+        started();
+    }
     Tree {
         server,
         runtime,
@@ -105,6 +97,19 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) ->
         cgroup_kill,
     }
     .watch()
+}
+
+/// Reports that the program runs, or with gVisor its guest.
+fn started() {
+    send(
+        CONTROL,
+        Record {
+            kind: KIND_STARTED,
+            stage: 0,
+            value: 0,
+            data: 0,
+        },
+    );
 }
 
 impl Tree {
@@ -156,6 +161,7 @@ impl Tree {
             return true;
         }
         self.starts = false;
+        started();
         let Some(kernel) = descendants::written_id(GUEST_ID).filter(|_| status == 0) else {
             return false;
         };
@@ -186,9 +192,7 @@ impl Tree {
     /// Sends SIGTERM to every process; stopped ones are continued so that they can handle it.
     fn terminate(&self) {
         for signal in [sys::SIGTERM, sys::SIGCONT] {
-            if self.starts {
-                descendants::signal_child(self.server, GUEST_KERNEL, signal);
-            } else if self.runtime {
+            if self.runtime {
                 // The guest kernel forwards it to the program.
                 sys::kill(self.server, signal);
             } else if self.namespaced {

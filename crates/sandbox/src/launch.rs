@@ -2,6 +2,7 @@
 //!
 //! Runs on the calling thread: a cancelled caller cannot leave a half-started tree behind.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -27,6 +28,10 @@ use crate::reaper::{Init, Reaper};
 
 /// How long the init may take between two reports.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+/// The same with gVisor, which starts a kernel meanwhile.
+const LONGEST_GUEST_START: Duration = Duration::from_secs(60);
+/// The name of the process that is gVisor's guest kernel.
+const GUEST_KERNEL: &[u8] = b"runsc-sandbox";
 /// The size of the pipes; the kernel's default is a quarter of it.
 const PIPE_BYTES: usize = 256 * 1024;
 
@@ -126,7 +131,11 @@ pub(crate) fn launch(
         }
     };
     let mut progress = Progress::default();
-    let failure = match progress.follow(&control).and_then(|init_pid| {
+    let silence = match job.flags & FLAG_RUNTIME {
+        0 => LONGEST_SILENCE,
+        _ => LONGEST_GUEST_START,
+    };
+    let failure = match progress.follow(&control, silence).and_then(|init_pid| {
         let watch = |source| SpawnError::Setup {
             step: "watch the init",
             source,
@@ -139,8 +148,10 @@ pub(crate) fn launch(
                 child.wait().ok();
             }
             let [stdin, stdout, stderr] = ours;
-            // The command that starts gVisor ends soon; the init lives as long as the server.
-            let server = progress.server.filter(|_| job.flags & FLAG_RUNTIME == 0);
+            let server = match job.flags & FLAG_RUNTIME {
+                0 => progress.server,
+                _ => guest_kernel(init.pid),
+            };
             let server_pid = server.unwrap_or(init.pid);
             let notes = progress.notes;
             return Ok(Running {
@@ -160,6 +171,16 @@ pub(crate) fn launch(
     progress.abandon(&mut child, &control, stuck, reaper);
     reaper.remove(group);
     Err(failure)
+}
+
+/// Returns the guest kernel among the children of an init.
+fn guest_kernel(init: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children")).ok()?;
+    let mut children = children.split_whitespace();
+    let found = children.find(|pid| {
+        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(GUEST_KERNEL))
+    });
+    found?.parse().ok()
 }
 
 /// Prepares everything a job needs, starts the outer init and sends the job.
@@ -201,22 +222,19 @@ fn prepare(image: &Image, job: &mut Job, group: &Group) -> Result<Prepared, Spaw
 
 impl Progress {
     /// Reads records until the program runs; returns the process id of the resident init.
-    fn follow(&mut self, control: &OwnedFd) -> Result<u32, LaunchError> {
+    fn follow(&mut self, control: &OwnedFd, silence: Duration) -> Result<u32, LaunchError> {
         loop {
             if let (true, Some(resident)) = (self.started, self.resident) {
                 return Ok(resident);
             }
-            match control::receive_within(control.as_fd(), LONGEST_SILENCE) {
+            match control::receive_within(control.as_fd(), silence) {
                 Ok(Some(Received { record, .. })) if record.kind == KIND_FAILED => {
                     return Err(LaunchError::Step(record));
                 }
                 Ok(Some(received)) => self.take(received),
                 Ok(None) => return Err(SpawnError::Ended.into()),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Err(SpawnError::Silent {
-                        waited: LONGEST_SILENCE,
-                    }
-                    .into());
+                    return Err(SpawnError::Silent { waited: silence }.into());
                 }
                 Err(source) => {
                     return Err(SpawnError::Setup {

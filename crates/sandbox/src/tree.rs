@@ -72,7 +72,7 @@ impl Tree {
         })
     }
 
-    /// Returns the process id of the server, or with gVisor of its init, in this process's PID
+    /// Returns the process id of the server, or of gVisor's guest kernel, in this process's PID
     /// namespace.
     pub fn pid(&self) -> u32 {
         self.server_pid

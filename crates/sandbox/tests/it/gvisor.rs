@@ -256,7 +256,8 @@ async fn a_dropped_guest_leaves_nothing() {
     let command = script(&layers, "(sleep 1000 &) ; echo up; sleep 1000");
     let mut spawned = sandbox.spawn(&command).await.unwrap();
     assert_eq!(line(&mut spawned).await, "up");
-    let tree = below(spawned.tree.pid());
+    let init = crate::harness::parent(spawned.tree.pid()).unwrap();
+    let tree = below(init);
     assert!(tree.len() >= 3, "{tree:?}");
     drop(spawned);
     let gone = || {
@@ -272,11 +273,7 @@ async fn a_killed_owner_leaves_no_guest() {
     for rights in [Rights::Own, Rights::Nobody] {
         for profile in ["image", "gvisor"] {
             let mut owner = Owner::start(rights, profile);
-            let init = match profile {
-                "gvisor" => Some(owner.server),
-                _ => crate::harness::parent(owner.server),
-            };
-            let tree = below(init.unwrap());
+            let tree = below(crate::harness::parent(owner.server).unwrap());
             assert!(tree.len() >= 2, "{profile}: {tree:?}");
             owner.kill();
             let gone = || {
