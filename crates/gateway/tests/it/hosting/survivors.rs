@@ -17,7 +17,7 @@ use gantry_testkit::{procs, proof};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::{HOSTED, Rig, SECOND};
+use super::{HOSTED, IMAGE, Rig, SECOND};
 use crate::harness::{Connection, NOBODY};
 use crate::proof::Random;
 
@@ -111,7 +111,8 @@ struct Scene {
 
 impl Scene {
     fn new(user: Option<u32>, each: usize) -> Self {
-        let rig = Rig::new(user);
+        // No registry: it would be one of the processes that are watched.
+        let rig = Rig::with(user, &Archive::peer(IMAGE));
         let names: Vec<(String, &str)> = HOSTED
             .iter()
             .flat_map(|rung| (0..each).map(move |n| (format!("{rung}-{n}"), *rung)))
