@@ -75,13 +75,17 @@ impl<'m> Ticket<'m> {
     ///
     /// Space was reserved with the intent. If the disk fails nevertheless, that is logged and the
     /// call's row will be `unknown`.
-    pub(crate) async fn outcome(mut self, outcome: &Outcome<'_>) {
+    pub(crate) fn outcome(mut self, outcome: &Outcome<'_>) -> impl Future<Output = ()> + use<'m> {
         self.open = false;
-        if let Some(segment) = self.audit.write_outcome(self.id, outcome, self.bodies)
-            && let Err(error) = self.audit.settle(segment).await
-        {
-            let error = super::chain(&error);
-            tracing::error!(call = %self.id, error, "the end of a call may not be recorded as promised");
+        // Written at once, so that nothing of the outcome is kept while its caller waits.
+        let written = self.audit.write_outcome(self.id, outcome, self.bodies);
+        async move {
+            if let Some(segment) = written
+                && let Err(error) = self.audit.settle(segment).await
+            {
+                let error = super::chain(&error);
+                tracing::error!(call = %self.id, error, "the end of a call may not be recorded as promised");
+            }
         }
     }
 }

@@ -276,19 +276,19 @@ impl<'a> Dispatch<'a> {
         });
         let timing = self.call.measured.during(Phase::Queue);
         let sent = link.call(&self.call.caller.agent, id, line, caller_channel);
-        let sent = sent.map_err(|refusal| refused(self.server, refusal))?;
+        let mut sent = sent.map_err(|refusal| refused(self.server, refusal))?;
         let _timing = SentTiming::new(self.call.measured, timing, sent.lane_time());
         match (self.client(), asked) {
             (Some(client), Some((lease, asked))) => {
                 let forwarder = self.forwarder(client);
-                let waiting = Box::pin(self.wait(sent, longest));
+                let waiting = Box::pin(self.wait(&mut sent, longest));
                 tokio::select! {
                     biased; // What is answered needs nothing any more.
                     answer = waiting => answer,
                     error = Box::pin(forwarder.serve(&lease.link, id, asked)) => Err(error),
                 }
             }
-            _ => self.wait(sent, longest).await,
+            _ => self.wait(&mut sent, longest).await,
         }
     }
 
@@ -336,7 +336,7 @@ impl<'a> Dispatch<'a> {
         trace.filter(|_| self.server.spec.calls.pass_context)
     }
 
-    async fn wait(&self, call: InFlight, longest: Duration) -> Result<Answer, CallError> {
+    async fn wait(&self, call: &mut InFlight, longest: Duration) -> Result<Answer, CallError> {
         let spec = &self.server.spec;
         // A tool's own timeout takes precedence over its server's. row 3.4
         let settings = spec.tools.settings.get(self.target.item.as_ref());

@@ -104,8 +104,7 @@ impl Router {
         target: &Target<'_>,
         input: &HookInput<'_>,
     ) -> Result<Option<RawBuf>, CallError> {
-        self.unless_suspended(target, self.hooks.ask(input))
-            .await
+        self.unless_suspended(target, self.hooks.ask(input)).await
     }
 }
 
@@ -117,7 +116,10 @@ fn error_result(code: i64, message: &str, data: Option<&str>) -> RawBuf {
     if let Some(data) = data {
         error.set("data", Raw::known(data));
     }
-    let block = format!("[{{\"type\":\"text\",\"text\":{}}}]", RawBuf::string(message).text());
+    let block = format!(
+        "[{{\"type\":\"text\",\"text\":{}}}]",
+        RawBuf::string(message).text()
+    );
     let mut result = Edit::new(Raw::EMPTY_OBJECT);
     result.set_buf("content", RawBuf::trusted(block));
     result.set("isError", Raw::TRUE);

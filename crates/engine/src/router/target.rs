@@ -396,11 +396,7 @@ impl Target<'_> {
 
     /// The same by what the server lists now, once it is up: it may have been started since, and
     /// what it does not list could not be judged.
-    pub(super) fn check_listed(
-        &self,
-        pins: &Pins,
-        server: &ServerHandle,
-    ) -> Result<(), CallError> {
+    pub(super) fn check_listed(&self, pins: &Pins, server: &ServerHandle) -> Result<(), CallError> {
         if pins.is_open() || server.ready().is_none() {
             return Ok(());
         }

@@ -569,7 +569,10 @@ impl InFlight {
     }
 
     /// Waits for the response within the deadline; `Err` is the time waited.
-    pub(crate) async fn answer_within(mut self, deadline: Deadline) -> Result<Answer, Duration> {
+    pub(crate) async fn answer_within(
+        &mut self,
+        deadline: Deadline,
+    ) -> Result<Answer, Duration> {
         let begun = Instant::now();
         let mut until = begun + deadline.whole.min(deadline.quiet);
         loop {
@@ -601,7 +604,7 @@ impl InFlight {
         } else if self.admitted == Admitted::AsProbe {
             self.link.breaker.gave_up();
         }
-        self.link.cancel(&self, "timed out", keep_lane);
+        self.link.cancel(self, "timed out", keep_lane);
         Err(begun.elapsed())
     }
 }

@@ -191,7 +191,7 @@ async fn a_server_is_mute_until_it_says_something() {
     };
     assert!(call(&link).answer_within(hurried).await.is_err());
     assert!(!link.is_mute(), "a caller in a hurry proves nothing");
-    let heard_meanwhile = call(&link);
+    let mut heard_meanwhile = call(&link);
     link.line(Bytes::from_static(b"noise"));
     assert!(heard_meanwhile.answer_within(short).await.is_err());
     assert!(!link.is_mute());
@@ -407,7 +407,7 @@ async fn a_request_goes_to_the_one_call_it_can_be_tied_to() {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_call_stands_still_while_its_caller_is_asked() {
-    let (link, _receiver, call, _asked) = asking().await;
+    let (link, _receiver, mut call, _asked) = asking().await;
     let id = call.id;
     let second = Duration::from_secs(1);
     let deadline = Deadline {
