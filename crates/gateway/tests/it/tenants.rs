@@ -147,7 +147,10 @@ fn anothers(world: &World, route: &Route) -> String {
 }
 
 /// Returns the parameters of a method that is about something of a server.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the other methods need no params")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the other methods need no params"
+)]
 fn params(method: Method, server: &str) -> Value {
     // Both servers have the same resources; what nobody has stands for another's.
     let uri = match server {

@@ -11,11 +11,12 @@ use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
+use super::things::{self, Things};
 use crate::harness::{Answer, Connection, Gantry, LONG, Session, modern};
 use crate::rest::tokens::Issuer;
 
 /// Who asks.
-pub(super) const CALLERS: [&str; 13] = [
+pub(super) const CALLERS: [&str; 14] = [
     "none",
     "agent",
     "other agent",
@@ -23,6 +24,7 @@ pub(super) const CALLERS: [&str; 13] = [
     "operator",
     "approver",
     "admin",
+    "other admin",
     "installation",
     "revoked",
     "expired",
@@ -45,8 +47,10 @@ pub(super) enum Objects {
 pub(super) struct World {
     gantry: Gantry,
     keys: BTreeMap<&'static str, Option<String>>,
-    /// The id of a key of the other project.
-    others_key: String,
+    /// What the two projects have, and what nobody has.
+    own: Things,
+    others: Things,
+    nobodys: Things,
     sessions: Mutex<BTreeMap<&'static str, Session>>,
     requests: AtomicU32,
 }
@@ -87,25 +91,29 @@ fn outcome(answer: Answer) -> String {
     }
 }
 
-fn made(gantry: &Gantry, path: &str, body: &Value) -> Value {
+pub(super) fn made(gantry: &Gantry, path: &str, body: &Value) -> Value {
     let made = gantry.rest("POST", path, Some(body));
     assert_eq!(made.status, 201, "{path}: {}", made.text());
     made.json()
 }
 
 /// Makes a key and returns its id and its text.
-fn key(gantry: &Gantry, path: &str, body: &Value) -> (String, String) {
+pub(super) fn key(gantry: &Gantry, path: &str, body: &Value) -> (String, String) {
     let made = made(gantry, path, body);
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
     (text("id"), text("key"))
 }
 
-/// Makes an agent that may use everything, and a key for it.
-fn agent(gantry: &Gantry, project: &str, name: &str) -> (String, String) {
+/// Makes an agent that may use a server, and returns its key.
+fn agent(gantry: &Gantry, project: &str, name: &str, server: &str) -> String {
     let path = format!("/api/v1/projects/{project}/agents");
-    made(gantry, &path, &json!({"name": name, "grant": "all"}));
+    made(
+        gantry,
+        &path,
+        &json!({"name": name, "grant": [format!("{server}:*")]}),
+    );
     let path = format!("/api/v1/projects/{project}/keys");
-    key(gantry, &path, &json!({"kind": "agent", "agent": name}))
+    key(gantry, &path, &json!({"kind": "agent", "agent": name})).1
 }
 
 impl World {
@@ -137,8 +145,13 @@ impl World {
         assert_eq!(gantry.rest("DELETE", &path, None).status, 204);
         let soon = json!({"kind": "admin", "expires_in": 1});
         let expired = key(&gantry, "/api/v1/keys", &soon).1;
-        let (others_key, other_agent) = agent(&gantry, "other", "worker");
-        let suspended = agent(&gantry, "local", "stopped").1;
+        let other_agent = agent(&gantry, "other", "worker", "b");
+        let other_admin = key(
+            &gantry,
+            "/api/v1/projects/other/keys",
+            &json!({"kind": "admin"}),
+        );
+        let suspended = agent(&gantry, "local", "stopped", "a");
         let limits = json!({"calls_per_hour": 1});
         let limited = json!({"kind": "agent", "agent": "default", "limits": limits});
         let limited = key(&gantry, "/api/v1/keys", &limited).1;
@@ -151,6 +164,7 @@ impl World {
             ("operator", Some(role("operator"))),
             ("approver", Some(role("approver"))),
             ("admin", Some(role("admin"))),
+            ("other admin", Some(other_admin.1)),
             ("installation", Some(gantry.admin.clone())),
             ("revoked", Some(revoked_key)),
             ("expired", Some(expired)),
@@ -161,10 +175,17 @@ impl World {
         let body = json!({"kind": "agent", "name": "stopped"});
         let done = gantry.rest("POST", "/api/v1/suspensions", Some(&body));
         assert_eq!(done.status, 200, "{}", done.text());
+        let ready = || {
+            let server = gantry.rest("GET", "/api/v1/projects/other/mcp/servers/b", None);
+            server.json()["state"] == "ready"
+        };
+        assert!(eventually(LONG, ready).is_some());
         let world = Self {
             keys: keys.into_iter().collect(),
+            own: things::make(&gantry, "local", "a", "own"),
+            others: things::make(&gantry, "other", "b", "others"),
+            nobodys: things::nobodys(),
             gantry,
-            others_key,
             sessions: Mutex::default(),
             requests: AtomicU32::new(0),
         };
@@ -189,8 +210,10 @@ impl World {
         world
     }
 
-    /// Checks that what the other project has is still there and works.
+    /// Checks that what both projects have is still there, and that the other one works.
     pub(super) fn assert_untouched(&self) {
+        things::assert_kept(&self.gantry, "local", &self.own);
+        things::assert_kept(&self.gantry, "other", &self.others);
         let server = "/api/v1/projects/other/mcp/servers/b";
         let state = || self.gantry.rest("GET", server, None).json()["state"].take();
         let is_ready = eventually(LONG, || state() == "ready");
@@ -218,7 +241,7 @@ impl World {
         let body: &[u8] = match method {
             "POST" | "PUT" | "PATCH" => {
                 headers.push(("Content-Type", "application/json"));
-                b"{}"
+                body_of(path)
             }
             _ => b"",
         };
@@ -265,31 +288,31 @@ impl World {
 
     /// Fills the parameters of a route with what belongs to an owner, so that asking changes nothing.
     pub(super) fn filled(&self, path: &str, method: &str, objects: Objects) -> String {
-        let server = match (method, objects) {
-            ("GET", Objects::Own) => "a",
-            ("GET", Objects::Others) => "b",
+        match method {
+            "GET" => self.named(path, objects),
             // Whoever may change it is told that it is not there.
-            (_, Objects::Own | Objects::Others) | (_, Objects::Nobodys) => "nothing",
-        };
-        let path = path
-            .replace("{server}", server)
-            .replace("{agent}", "nobody");
-        self.rest_of(&path)
+            _ => self.named(path, Objects::Nobodys),
+        }
     }
 
-    /// Fills the parameters of a route with names of another project's things, or of nobody's.
+    /// Fills the parameters of a route with what belongs to an owner.
     pub(super) fn named(&self, path: &str, objects: Objects) -> String {
-        let [server, agent, key] = self.names(objects);
-        let path = path.replace("{server}", server);
-        let path = path.replace("{agent}", agent).replace("{key}", key);
-        self.rest_of(&path)
+        let things = self.things(objects).iter();
+        let path = things.fold(path.to_owned(), |path, (parameter, name)| {
+            path.replace(&format!("{{{parameter}}}"), name)
+        });
+        path.replace("{project}", "nobody")
+            .replace("{registry}", "registry.invalid")
+            .replace("{code}", "auth.no_key")
     }
 
-    /// Returns a text without those names.
+    /// Returns a text without the names of an owner's things.
     pub(super) fn without_names(&self, text: &str, objects: Objects) -> String {
-        let names = self.names(objects);
-        let text = names.iter().fold(text.to_owned(), |text, name| {
-            text.replace(&format!("`{name}`"), "`NAME`")
+        let names = self.things(objects).values();
+        let text = names.fold(text.to_owned(), |text, name| match name.len() {
+            // Every text has the letter.
+            1 => text.replace(&format!("`{name}`"), "`NAME`"),
+            _ => text.replace(name, "NAME"),
         });
         // A problem has an id of its own.
         let mut problem: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -302,24 +325,29 @@ impl World {
         }
     }
 
-    fn names(&self, objects: Objects) -> [&str; 3] {
+    fn things(&self, objects: Objects) -> &Things {
         match objects {
-            Objects::Others => ["b", "worker", &self.others_key],
-            Objects::Own | Objects::Nobodys => {
-                ["zz", "nobody", "key_00000000000000000000000000000000"]
-            }
+            Objects::Own => &self.own,
+            Objects::Others => &self.others,
+            Objects::Nobodys => &self.nobodys,
         }
     }
+}
 
-    fn rest_of(&self, path: &str) -> String {
-        path.replace("{key}", "key_00000000000000000000000000000000")
-            .replace("{call}", "call_00000000000000000000000000000000")
-            .replace("{project}", "nobody")
-            .replace("{grant}", "grant_00000000000000000000000000000000")
-            .replace("{group}", "nobody")
-            .replace("{registration}", "none")
-            .replace("{product}", "nobody")
-            .replace("{code}", "auth.no_key")
+/// Returns a body with which a request changes nothing: an empty one, unless that says too little, or
+/// too much.
+fn body_of(path: &str) -> &'static [u8] {
+    if path.ends_with("/audit/holds") {
+        // Nothing would be all calls.
+        br#"{"since": "never"}"#
+    } else if path.ends_with("/tools/call") {
+        br#"{"name": "b__echo", "arguments": {"text": "x"}}"#
+    } else if path.ends_with("/call") {
+        br#"{"method": "tools/list"}"#
+    } else if path.contains("/groups/") {
+        br#"{"servers": []}"#
+    } else {
+        b"{}"
     }
 }
 
