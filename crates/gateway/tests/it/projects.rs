@@ -283,7 +283,7 @@ fn no_answer_crosses_into_another_project_under_load() {
     }
 }
 
-// row 3.2: events, logs, metrics and acts
+// row 3.2, fault T8: events, logs, metrics, acts and the check of the audit
 #[test]
 fn what_is_observed_in_a_project_is_not_shown_in_another() {
     let folder = tempfile::tempdir().unwrap();
@@ -362,6 +362,21 @@ fn what_is_observed_in_a_project_is_not_shown_in_another() {
     assert_eq!(theirs["audit"]["writable"], true);
     assert_eq!(theirs["audit"]["journal_bytes"], 0);
     assert!(health(local)["audit"]["journal_bytes"].as_u64() > Some(0));
+    // How much others call is not told by a check of the audit either.
+    let checked = |tenant: &Tenant<'_>| tenant.admin("GET", "/api/v1/audit/verify", None).json();
+    assert!(
+        checked(local)["rows"].as_u64() >= Some(1),
+        "{}",
+        checked(local)
+    );
+    let theirs = checked(other);
+    let told =
+        ["sound", "rows", "blocks", "not_covered", "findings_total"].map(|name| &theirs[name]);
+    assert_eq!(
+        told,
+        [&json!(true), &json!(0), &json!(0), &json!(0), &json!(0)],
+        "{theirs}"
+    );
 }
 
 // row 3.2, fault T4: sessions, lists, subscriptions and streams
