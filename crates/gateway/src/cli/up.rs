@@ -91,6 +91,7 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
         store.map_err(|error| Failure::plain(Exit::Usage, "invalid `GANTRY_STORE`", &error))?;
     config.store = store.unwrap_or(config.store);
     if let Some(source) = options.master_key(settings, &context.environment) {
+        config.hidden_folders.extend(source.own_folder());
         let key = source.read(&context.environment);
         config.master_key = Some(key.map_err(|why| {
             Failure::new(Exit::Usage, format!("no master key from `{source}`: {why}"))

@@ -75,6 +75,17 @@ impl KeySource {
         }
     }
 
+    /// Returns the folder of the key's file if it has nothing else in it, so that it can be hidden
+    /// from servers without hiding anything that they need.
+    pub fn own_folder(&self) -> Option<PathBuf> {
+        let Self::File(path) = self else {
+            return None;
+        };
+        let folder = path.canonicalize().ok()?.parent()?.to_owned();
+        let entries = std::fs::read_dir(&folder).ok()?.take(2).count();
+        (entries == 1).then_some(folder)
+    }
+
     /// Reads the key; an error never shows any part of it.
     pub fn read(&self, environment: &Environment) -> Result<MasterKey, String> {
         let content = match self {
