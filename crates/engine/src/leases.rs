@@ -7,7 +7,8 @@
 //!
 //! In a store shared with other machines, any gateway may lose its connection to the store. There a
 //! lease is always renewed, and its holder sends calls only while the lease is certainly valid:
-//! [`Leases::may_run`] counts from before the renewal was sent, on a monotonic clock.
+//! [`Leases::may_run`] counts from before the renewal was sent, on a monotonic clock that goes on
+//! while the machine is suspended.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,6 +48,8 @@ pub(crate) struct Leases {
     /// maximum in a local store.
     until: AtomicU64,
     origin: Instant,
+    /// How long the machine had been up at `origin`, in seconds.
+    up: u64,
     /// Whether they are permanently released; locked while leases are taken or released.
     released: AsyncMutex<bool>,
 }
@@ -62,6 +65,7 @@ impl Leases {
             ends_at: Mutex::default(),
             until,
             origin: Instant::now(),
+            up: uptime(),
             released: AsyncMutex::new(false),
         }
     }
@@ -87,7 +91,7 @@ impl Leases {
         if *released {
             return;
         }
-        let before = Instant::now();
+        let before = self.elapsed();
         let taken = match self.store.take_leases(&self.project, LASTS).await {
             Ok(leases) => {
                 // The first leases are not renewed yet. Later ones are valid for longer than the
@@ -146,7 +150,7 @@ impl Leases {
             true => LASTS_ALONE,
             false => LASTS,
         };
-        let before = Instant::now();
+        let before = self.elapsed();
         self.store.renew_leases(lasts).await?;
         if self.store.is_remote() {
             self.learn(&self.store.leases(&self.project).await?);
@@ -162,20 +166,26 @@ impl Leases {
         if until == u64::MAX {
             return true;
         }
-        let now = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
         let holder = self.lock().get(&server).copied().flatten();
         now < until && self.other(holder).is_none()
     }
 
     /// Remembers until when leases are valid that were requested at `before`.
-    fn hold_from(&self, before: Instant, lasts: Duration) {
+    fn hold_from(&self, before: Duration, lasts: Duration) {
         if !self.store.is_remote() {
             return;
         }
         let end = before + lasts - MARGIN;
-        let until = end.saturating_duration_since(self.origin).as_millis();
-        let until = u64::try_from(until).unwrap_or(u64::MAX - 1);
+        let until = u64::try_from(end.as_millis()).unwrap_or(u64::MAX - 1);
         self.until.store(until, Ordering::Release);
+    }
+
+    /// Returns the time since `origin`. The monotonic clock stands still while the machine is
+    /// suspended, and other gateways do not; its uptime goes on, in whole seconds.
+    fn elapsed(&self) -> Duration {
+        let up = uptime().saturating_sub(self.up).saturating_sub(1);
+        self.origin.elapsed().max(Duration::from_secs(up))
     }
 
     /// Releases the leases to other gateways, once none of the servers runs here any more. Takes
@@ -207,4 +217,12 @@ impl Leases {
     fn lock(&self) -> MutexGuard<'_, HashMap<ServerId, Option<GatewayId>>> {
         self.known.lock()
     }
+}
+
+/// Returns how long the machine has been up, including the time it was suspended, in seconds.
+fn uptime() -> u64 {
+    #[cfg(target_os = "linux")]
+    return u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0);
+    #[cfg(not(target_os = "linux"))]
+    0
 }
