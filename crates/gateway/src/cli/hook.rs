@@ -84,7 +84,10 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
                 body["args"] = args.into();
             }
             let answer = client.put(&place(&wanted.name), &body).await?;
-            let said = format!("hook {} is asked on each {}", wanted.name, wanted.on);
+            let said = match answer["state"] == "pending" {
+                true => format!("waits for a second person as {}", text(&answer, "/id")),
+                false => format!("hook {} is asked on each {}", wanted.name, wanted.on),
+            };
             wanted.shown.done(screen, &answer, &said);
         }
         Action::Rm { name, shown } => {
