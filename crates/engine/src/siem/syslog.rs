@@ -29,7 +29,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Time limit of writing what is sent at once.
 const WRITE: Duration = Duration::from_secs(10);
 /// After which time a connection fails whose far end does not take what was written.
+#[cfg(target_os = "linux")]
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+/// How long to wait for the far end to answer the end of a connection.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// How long after it was written an event counts as not confirmed.
 pub(super) const UNCONFIRMED: Duration = Duration::from_secs(10);
 /// The longest datagram: what every receiver should take.
@@ -161,14 +164,12 @@ impl Syslog {
                     return false;
                 }
                 // Whoever answers the end with an end has read everything before it.
-                let mut rest = [0; 512];
-                loop {
-                    match stream.read(&mut rest).await {
-                        Ok(0) => return true,
-                        Ok(_) => {}
-                        Err(_) => return false,
-                    }
-                }
+                let answer = async {
+                    let mut rest = [0; 512];
+                    while stream.read(&mut rest).await? > 0 {}
+                    Ok::<_, io::Error>(())
+                };
+                matches!(timeout(FAREWELL, answer).await, Ok(Ok(())))
             }
         }
     }
