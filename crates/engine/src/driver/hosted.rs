@@ -12,6 +12,7 @@ mod shown;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::spec::{Bridge, EgressRule, Hosting, NetworkGrant, RemoteLaunch, ResourceLimits};
@@ -22,6 +23,7 @@ use gantry_sandbox::{
 use gantry_store::{Store, VolumeRow};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use self::control::HostedControl;
 use self::floor::{FloorError, check_report};
@@ -47,6 +49,8 @@ const MOST_SCRATCH: u64 = 256 << 20;
 const LEAST_SCRATCH: u64 = 8 << 20;
 /// The limit of open descriptors of each process.
 const NOFILE: u64 = 1024;
+/// How long a start waits for earlier ones.
+const LONGEST_TURN: Duration = Duration::from_secs(2);
 /// The default disk limit.
 const DISK_BYTES: u64 = 1 << 30;
 
@@ -58,7 +62,7 @@ pub(crate) struct Hosted {
     pub(super) options: HostedOptions,
     /// The store that allocates user ids, once it is open.
     store: OnceLock<Store>,
-    /// Limits how many servers start at once.
+    /// Limits how many servers start at once, for a moment.
     starts: Semaphore,
 }
 
@@ -262,7 +266,8 @@ impl Hosted {
         };
         // Checked before the program runs, and again in the report.
         command.floor = Floor::Whole;
-        let permit = self.starts.acquire().await.map_err(DriverError::new)?;
+        // A start that takes long, such as a guest's with little CPU, holds up no other for long.
+        let permit = timeout(LONGEST_TURN, self.starts.acquire()).await;
         let spawned = self.sandbox.spawn(&command).await;
         let spawned = spawned.map_err(|error| {
             let SpawnError::NotWhole { missing } = error else {
