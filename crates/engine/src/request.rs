@@ -73,7 +73,7 @@ pub struct Request<'a> {
     /// The caller's context: user, session, run.
     pub context: Context,
     /// The channel for progress, logs and requests while the call runs, if the caller has one.
-    pub client: Option<Client>,
+    pub client: Option<Box<Client>>,
     /// A shorter timeout than the server's own.
     pub timeout: Option<Duration>,
     /// Whether lists come from memory.

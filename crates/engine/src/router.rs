@@ -4,6 +4,7 @@
 //! point: [`Router::request`].
 
 mod answer;
+mod context;
 mod dispatch;
 mod held;
 mod hooked;
@@ -102,8 +103,8 @@ struct Call<'a> {
     limit: Limit,
     /// How long it waited for an approver, once one has allowed it.
     held: OnceLock<Duration>,
-    /// What the caller's grants say.
-    decision: Decision<'a>,
+    /// Whether the caller's grants ask for an approval, as far as its tool is known.
+    is_asked: bool,
     /// What it is measured by.
     measured: &'a Measured,
     /// The trace that the server is told of.
@@ -113,7 +114,8 @@ struct Call<'a> {
 impl Call<'_> {
     /// Returns its time limit; while it was held, its time did not run.
     fn limit(&self) -> Limit {
-        self.limit.after(self.held.get().copied().unwrap_or_default())
+        self.limit
+            .after(self.held.get().copied().unwrap_or_default())
     }
 }
 
@@ -146,7 +148,7 @@ impl Router {
         };
         let decision = measured.timed(Phase::Grant, || target.decide(caller));
         record.decided(decision);
-        let permit = match self.admit(caller, &target, &decision, &measured).await {
+        let permit = match self.admit(caller, &target, decision, &measured).await {
             Ok(permit) => permit,
             Err(error) => {
                 let refused = record.refuse(request, Some(&target), error);
@@ -154,7 +156,7 @@ impl Router {
             }
         };
         let limit = Limit::of(record.begun, request.timeout);
-        let client = client.map(|client| Arc::new(listening(client, caller, &target)));
+        let client = client.map(|client| Arc::new(listening(*client, caller, &target)));
         let call = Call {
             id: record.id(),
             caller,
@@ -163,7 +165,7 @@ impl Router {
             client,
             limit,
             held: OnceLock::new(),
-            decision,
+            is_asked: decision.verdict == Verdict::Ask,
             measured: &measured,
             trace: record.passed_trace(&request.context),
         };
@@ -245,9 +247,7 @@ impl Router {
 
     /// Returns whether something is to be done before a call is sent, which is rare.
     fn needs_preparing(&self, call: &Call<'_>, target: &Target<'_>) -> bool {
-        target.guessed().is_some()
-            || !self.hooks.is_empty()
-            || call.decision.verdict == Verdict::Ask
+        target.guessed().is_some() || !self.hooks.is_empty() || call.is_asked
     }
 
     /// Prepares a call: a tool that was not known yet is resolved again once its server is ready,
@@ -259,7 +259,7 @@ impl Router {
         target: &Target<'c>,
     ) -> Result<Option<Box<Target<'c>>>, CallError> {
         let mut prepared: Option<Box<Target<'c>>> = None;
-        let mut decision = call.decision;
+        let mut decision = target.decide(call.caller);
         if let Some(server) = target.guessed() {
             let starting = call.measured.during(Phase::Queue);
             self.link(call.caller, server, call.limit()).await?;
@@ -305,11 +305,11 @@ impl Router {
         &self,
         caller: &Caller,
         target: &Target<'_>,
-        decision: &Decision<'_>,
+        decision: Decision<'_>,
         measured: &Measured,
     ) -> Result<LimitPermit, CallError> {
         // What is not granted counts for nothing, and what is asked for too often is not checked.
-        guard::permit(caller, decision, &target.server_name(), &target.item)?;
+        guard::permit(caller, &decision, &target.server_name(), &target.item)?;
         let bytes = target
             .arguments()
             .map_or(0, |arguments| arguments.text().len());
@@ -317,7 +317,7 @@ impl Router {
             self.metrics.limited(exceeded.owner);
             CallError::Limited(exceeded)
         })?;
-        judge(caller, target, decision, measured).await?;
+        judge(caller, target, &decision, measured).await?;
         self.suspended.check(&target.server_name(), &target.item)?;
         target.check_approved(&self.pins)?;
         match &target.place {

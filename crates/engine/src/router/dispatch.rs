@@ -16,8 +16,8 @@ use gantry_model::spec::Source;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::target::{self, Target};
-use super::{Call, Router, answer};
+use super::target::Target;
+use super::{Call, Router, answer, context};
 use crate::audit::{Measured, Phase, Timing};
 use crate::error::CallError;
 use crate::request::{Client, Reply};
@@ -90,12 +90,13 @@ impl<'a> Dispatch<'a> {
         let route = self.route().await?;
         drop(waiting);
         self.router.check_current(self.call, self.target)?;
-        let mut again = None;
+        // Boxed, as it is rare.
+        let mut again: Option<Box<InputResponses>> = None;
         let mut visits = UrlVisits::default();
         let mut left = self.server.spec.calls.timeout_max;
         for round in 0..=ROUNDS {
             let begun = Instant::now();
-            let answer = self.send(&route, again.as_ref(), left).await?;
+            let answer = self.send(&route, again.as_deref(), left).await?;
             let (agent, session) = (
                 &self.call.caller.agent,
                 self.call.request.identity.session(),
@@ -126,7 +127,8 @@ impl<'a> Dispatch<'a> {
             let Some(needed) = needed else {
                 return Reply::read(answer, self.server, self.call.method, route.era);
             };
-            again = Some(Box::pin(self.forwarder(client).input_responses(needed, round)).await?);
+            let responses = Box::pin(self.forwarder(client).input_responses(needed, round)).await?;
+            again = Some(Box::new(responses));
         }
         Err(CallError::Protocol {
             server: self.server.name.clone(),
@@ -314,9 +316,9 @@ impl<'a> Dispatch<'a> {
             };
         }
         if self.server.spec.calls.pass_context {
-            target::pass_context(&mut params, &request.context, call.caller.users);
+            context::pass_context(&mut params, &request.context, call.caller.users);
         }
-        target::pass_trace(&mut params, request.params.meta, self.passed_trace());
+        context::pass_trace(&mut params, request.params.meta, self.passed_trace());
         if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
             params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));
         }

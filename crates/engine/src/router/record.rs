@@ -93,74 +93,77 @@ impl<'a> Record<'a> {
     }
 
     /// Records a request, runs it unless the caller's key ends first, and records the outcome.
-    pub(super) async fn carry_out<T>(
+    pub(super) fn carry_out<T>(
         self,
         request: &Request<'_>,
         target: &Target<'_>,
         output: impl FnOnce(&T) -> Output<'_>,
         work: Pin<&mut impl Future<Output = Result<T, CallError>>>,
-    ) -> Result<(CallId, T), CallFailure> {
+    ) -> impl Future<Output = Result<(CallId, T), CallFailure>> {
         let (id, router, caller) = (self.announced.id, self.router, self.caller);
-        // In a block of its own: what is borrowed in it does not take memory as long as the call.
-        let ticket = {
-            let (key, redactor) = (caller.key.to_string(), target.redactor());
-            let intent = self.intent(&key, request, Some(target), &redactor);
-            router.audit.intent(&intent).await
-        };
-        let mut ticket = ticket.map_err(|error| CallFailure {
-            call: None,
-            error: CallError::Audit(error),
-        })?;
-        ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
-        ticket.made_with(&caller.validity);
-        ticket.measured_by(self.measured);
-        self.announced.record();
-        let counted = router.metrics.begin(self.begun);
-        let ended = until_key_ends(caller, work).await;
-        // Fetched again: there may have been a sign-in meanwhile.
-        let ended = ended.map_err(|error| answer::hide(error, &target.redactor()));
-        let recording = {
-            let redactor = target.redactor();
-            let (status, code, error) = match &ended {
-                Ok(_) => (CallStatus::Ok, None, None),
-                Err(error) => describe(error),
+        // No async function, whose future would hold the record twice.
+        async move {
+            // In a block of its own: what is borrowed in it does not take memory as long as the call.
+            let ticket = {
+                let (key, redactor) = (caller.key.to_string(), target.redactor());
+                let intent = self.intent(&key, request, Some(target), &redactor);
+                router.audit.intent(&intent).await
             };
-            let error_kind = ended.as_ref().err().map(error_kind);
-            let output = ended.as_ref().map(output).unwrap_or_default();
-            let (status, code, error_kind) = match output.is_error {
-                true => {
-                    let code = RowCode::ToolError.code().into();
-                    (CallStatus::Error, Some(code), Some(ErrorKind::Tool))
+            let mut ticket = ticket.map_err(|error| CallFailure {
+                call: None,
+                error: CallError::Audit(error),
+            })?;
+            ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
+            ticket.made_with(&caller.validity);
+            ticket.measured_by(self.measured);
+            self.announced.record();
+            let counted = router.metrics.begin(self.begun);
+            let ended = until_key_ends(caller, work).await;
+            // Fetched again: there may have been a sign-in meanwhile.
+            let ended = ended.map_err(|error| answer::hide(error, &target.redactor()));
+            let recording = {
+                let redactor = target.redactor();
+                let (status, code, error) = match &ended {
+                    Ok(_) => (CallStatus::Ok, None, None),
+                    Err(error) => describe(error),
+                };
+                let error_kind = ended.as_ref().err().map(error_kind);
+                let output = ended.as_ref().map(output).unwrap_or_default();
+                let (status, code, error_kind) = match output.is_error {
+                    true => {
+                        let code = RowCode::ToolError.code().into();
+                        (CallStatus::Error, Some(code), Some(ErrorKind::Tool))
+                    }
+                    // It was passed on, and the row says what was wrong with it.
+                    false if output.warning.is_some() => (status, Some(OUTPUT.into()), error_kind),
+                    false => (status, code, error_kind),
+                };
+                if let (CallStatus::Refused, Some(code)) = (status, &code) {
+                    router.metrics.refused(code);
                 }
-                // It was passed on, and the row says what was wrong with it.
-                false if output.warning.is_some() => (status, Some(OUTPUT.into()), error_kind),
-                false => (status, code, error_kind),
+                if matches!(ended, Err(CallError::Panicked)) {
+                    router.metrics.panicked();
+                }
+                let outcome = Outcome {
+                    status,
+                    code: code.as_deref(),
+                    error: error.as_deref().or(output.warning),
+                    output: output.result,
+                    duration: counted.end(status),
+                    redactor: &redactor,
+                    measured: self.measured.read(),
+                    error_kind,
+                };
+                ticket.outcome(&outcome)
             };
-            if let (CallStatus::Refused, Some(code)) = (status, &code) {
-                router.metrics.refused(code);
+            recording.await;
+            match ended {
+                Ok(done) => Ok((id, done)),
+                Err(error) => Err(CallFailure {
+                    call: Some(id),
+                    error,
+                }),
             }
-            if matches!(ended, Err(CallError::Panicked)) {
-                router.metrics.panicked();
-            }
-            let outcome = Outcome {
-                status,
-                code: code.as_deref(),
-                error: error.as_deref().or(output.warning),
-                output: output.result,
-                duration: counted.end(status),
-                redactor: &redactor,
-                measured: self.measured.read(),
-                error_kind,
-            };
-            ticket.outcome(&outcome)
-        };
-        recording.await;
-        match ended {
-            Ok(done) => Ok((id, done)),
-            Err(error) => Err(CallFailure {
-                call: Some(id),
-                error,
-            }),
         }
     }
 

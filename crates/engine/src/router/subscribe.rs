@@ -44,7 +44,7 @@ impl Router {
         };
         let decision = target.decide(caller);
         record.decided(decision);
-        let admitted = self.admit(caller, &target, &decision, &measured).await;
+        let admitted = self.admit(caller, &target, decision, &measured).await;
         let admitted = admitted.and_then(|permit| {
             guard::asks(caller, &decision, &target.server_name(), &target.item)?;
             self.has_room(caller, &target)?;

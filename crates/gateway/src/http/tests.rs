@@ -132,7 +132,7 @@ async fn a_panic_while_a_key_is_judged_answers_500_and_lets_nobody_in() {
 /// The maximum size of a request's future, and of the engine's part of it, which is boxed
 /// separately. They are allocated, zeroed and moved for every call, so rarely needed parts have
 /// their own box.
-const FUTURE_BYTES: [usize; 2] = [3584, 5120];
+const FUTURE_BYTES: [usize; 2] = [3584, 4096];
 
 #[tokio::test]
 async fn the_futures_of_a_call_stay_small() {

@@ -66,7 +66,7 @@ impl Endpoint {
         (caller, scope): (&Caller, &Scope),
         asked: &Asked<'_>,
         context: Context,
-        client: Option<Client>,
+        client: Option<Box<Client>>,
     ) -> Result<Reply, CallFailure> {
         // Lists come from memory and need no cancellation.
         let owner = asked.owner.filter(|_| !asked.method.ends_with("/list"));

@@ -101,7 +101,7 @@ impl Endpoint {
         let called = Arc::clone(&call);
         let work = Box::pin(async move {
             let (asked, who) = (called.asked(), (&caller, &called.scope));
-            let work = endpoint.forward(who, &asked, context, Some(client));
+            let work = endpoint.forward(who, &asked, context, Some(Box::new(client)));
             // Its own slot, since the call may move to another task.
             match catch_panic(work).await {
                 Ok(outcome) => outcome,
