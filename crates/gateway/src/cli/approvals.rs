@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::CliContext;
@@ -62,11 +63,12 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         Action::Show { call } => {
             let answer = client.get(&place(call)).await?;
             screen.line(&pretty(&answer));
-            let shown = text(&answer, "/arguments").len();
-            if let Some(whole) = number(&answer, "/arguments_bytes")
-                && (shown as u64) < whole
-            {
-                screen.advise(&format!("the arguments are cut: {shown} of {whole} bytes are shown"));
+            // Beside the JSON, which is read by programs.
+            let shown = text(&answer, "/arguments");
+            if serde_json::from_str::<IgnoredAny>(&shown).is_err() {
+                let whole = number(&answer, "/arguments_bytes").unwrap_or_default();
+                let shown = shown.len();
+                screen.error_line(&format!("the arguments are cut: {shown} of {whole} bytes"));
             }
             return Ok(ExitCode::SUCCESS);
         }

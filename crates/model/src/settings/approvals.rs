@@ -62,11 +62,15 @@ mod tests {
     fn a_period_is_read_as_it_is_written_and_bounded() {
         for written in ["1s", "5m", "24h"] {
             let read: Period = serde_json::from_value(json!(written)).unwrap();
-            let again: Period = serde_json::from_value(serde_json::to_value(read).unwrap()).unwrap();
+            let again: Period =
+                serde_json::from_value(serde_json::to_value(read).unwrap()).unwrap();
             assert_eq!(read, again, "{written}");
         }
         for bad in [json!("999ms"), json!("25h"), json!("soon"), json!(-1)] {
-            assert!(serde_json::from_value::<Period>(bad.clone()).is_err(), "{bad}");
+            assert!(
+                serde_json::from_value::<Period>(bad.clone()).is_err(),
+                "{bad}"
+            );
         }
     }
 }
