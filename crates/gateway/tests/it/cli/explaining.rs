@@ -90,9 +90,9 @@ fn config_explain() {
         master_key  `data.key` in the data folder  default
         otlp  none  default
         otlp_headers  none  default
-    siem  none  default
-    siem_headers  none  default
-    siem_ca  the authorities that this machine trusts  default
+        siem  none  default
+        siem_headers  none  default
+        siem_ca  the authorities that this machine trusts  default
 
         a
         KEY  VALUE  FROM

@@ -329,13 +329,13 @@ fn a_name_is_looked_up_and_its_image_or_remote_runs() {
     );
     let refused = add(&["--from", &format!("{}/server.json", inward.url())]);
     assert!(
-        stderr(&refused).contains("not a public address"),
+        stderr(&refused).contains("private address"),
         "{}",
         stderr(&refused)
     );
     let refused = add(&["--from", "http://169.254.169.254/server.json"]);
     assert!(
-        stderr(&refused).contains("not a public address"),
+        stderr(&refused).contains("private address"),
         "{}",
         stderr(&refused)
     );
