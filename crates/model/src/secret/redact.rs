@@ -8,6 +8,7 @@ mod decoded;
 mod forms;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -122,7 +123,14 @@ impl Redactor {
             return None;
         }
         let quotes = Quotes::of(json);
-        let is_value = |range: &Range<usize>| !quotes.is_name(json, range.end);
+        // Asked once for each string: many values may be in one, before much white space.
+        let mut names = HashMap::new();
+        let is_value = |range: &Range<usize>| {
+            let end = quotes.after(range.end);
+            !*names
+                .entry(end)
+                .or_insert_with(|| quotes.is_name(json, end))
+        };
         let known = known.into_iter().filter(is_value);
         let in_string = |range: &Range<usize>| quotes.inside(range.start) && !quotes.any_in(range);
         let found = merged(known.chain(own).filter(in_string).collect());
@@ -284,18 +292,22 @@ impl Quotes {
     }
 
     fn inside(&self, place: usize) -> bool {
-        self.0.partition_point(|quote| *quote < place) % 2 == 1
+        self.after(place) % 2 == 1
     }
 
-    /// Returns whether the string at this position is the name of a member.
-    fn is_name(&self, json: &str, place: usize) -> bool {
-        let next = self.0.partition_point(|quote| *quote < place);
-        let after = self.0.get(next).and_then(|quote| json.get(quote + 1..));
+    /// Returns the number of the first quote from this position on.
+    fn after(&self, place: usize) -> usize {
+        self.0.partition_point(|quote| *quote < place)
+    }
+
+    /// Returns whether the string that ends with this quote is the name of a member.
+    fn is_name(&self, json: &str, end: usize) -> bool {
+        let after = self.0.get(end).and_then(|quote| json.get(quote + 1..));
         after.is_some_and(|after| after.trim_start().starts_with(':'))
     }
 
     fn any_in(&self, range: &Range<usize>) -> bool {
-        let next = self.0.partition_point(|quote| *quote < range.start);
+        let next = self.after(range.start);
         self.0.get(next).is_some_and(|quote| *quote < range.end)
     }
 }

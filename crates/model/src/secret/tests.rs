@@ -216,6 +216,17 @@ fn texts_with_escapes_and_lines_stay_as_they_are() {
     }
 }
 
+// A server that knows its secret keeps the gateway busy for no longer than any text of that length.
+#[test]
+fn many_values_before_much_white_space_are_found() {
+    let redactor = redactor(&["Zq8k4w-second"]);
+    let (many, space) = ("Zq8k4w-second ".repeat(20_000), " ".repeat(1 << 19));
+    let json = format!(r#"{{"a":"{many}"{space},"{many}"{space}:1}}"#);
+    let (clean, count) = redactor.redact_counted(&json).unwrap();
+    assert_eq!(count, 20_000);
+    assert_eq!(clean.matches("Zq8k4w-second").count(), 20_000, "names stay");
+}
+
 #[test]
 fn structure_that_looks_like_a_value_stays() {
     let redactor = redactor(&[r#"":"x","b"#, "[1,2,3]"]);
