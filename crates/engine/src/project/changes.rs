@@ -73,9 +73,13 @@ impl Project {
         self.complete(async move {
             let acts = &project.acts;
             let draft = Draft::new("server.register", spec.name.as_str());
-            let act = acts
-                .begin(&by, draft.after(acts.values.spec(&spec)))
-                .await?;
+            // What is refused shows no fingerprint, or values of the server that has this name could be
+            // guessed without changing it.
+            let after = match project.supervisor.find(spec.name.as_str()) {
+                None => acts.values.spec(&spec),
+                Some(_) => Values::asked(&spec),
+            };
+            let act = acts.begin(&by, draft.after(after)).await?;
             let handle = project.register_policed(&by, spec).await;
             act.end(&handle).await;
             if let Ok(handle) = &handle {
@@ -115,32 +119,45 @@ impl Project {
         self.complete(async move {
             let acts = &project.acts;
             let mut draft = Draft::new("server.replace", spec.name.as_str());
-            let after = acts.values.spec(&spec);
-            draft = match project.supervisor.find(spec.name.as_str()) {
+            let known = project.supervisor.find(spec.name.as_str());
+            let checked = project.may_replace(&by, &spec).await;
+            draft = match known.filter(|_| checked.is_ok()) {
                 Some(known) => {
-                    let (before, after) = difference(&acts.values.spec(&known.spec), &after);
+                    let before = acts.values.spec(&known.spec);
+                    let (before, after) = difference(&before, &acts.values.spec(&spec));
                     draft.before(before).after(after)
                 }
-                None => draft.after(after),
+                // Refused: see `register`.
+                None => draft.after(Values::asked(&spec)),
             };
             let act = acts.begin(&by, draft).await?;
-            let handle = project.replace_policed(&by, spec).await;
+            let handle = match checked {
+                Ok(spec) => project.replace_checked(&by, spec).await,
+                Err(refused) => Err(refused),
+            };
             act.end(&handle).await;
             handle.map(|handle| ServerView::of(&handle))
         })
         .await
     }
 
-    async fn replace_policed(
+    /// Returns the spec as the policy has it, if it may take the place of the server's.
+    async fn may_replace(&self, by: &Actor, spec: &ServerSpec) -> Result<ServerSpec, EngineError> {
+        self.not_of_product(spec.name.as_str()).await?;
+        let spec = self.policed(by, spec.clone())?;
+        spec.check()?;
+        if let Some(known) = self.supervisor.find(spec.name.as_str()) {
+            of_api(&known.spec)?;
+        }
+        Ok(spec)
+    }
+
+    async fn replace_checked(
         &self,
         by: &Actor,
         spec: ServerSpec,
     ) -> Result<Arc<ServerHandle>, EngineError> {
-        self.not_of_product(spec.name.as_str()).await?;
-        let spec = self.policed(by, spec)?;
-        spec.check()?;
-        if let Some(known) = self.supervisor.find(spec.name.as_str()) {
-            of_api(&known.spec)?;
+        if self.supervisor.find(spec.name.as_str()).is_some() {
             self.secrets_follow(by, &spec.name, Some(&spec)).await?;
         }
         self.supervisor.replace(spec).await

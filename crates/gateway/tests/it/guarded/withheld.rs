@@ -178,6 +178,14 @@ fn a_secret_is_not_guessed_by_its_fingerprint() {
     guarded.admin("POST", &format!("{SERVERS}/preview"), &guess("a"), 200);
     guarded.admin("POST", SERVERS, &guess("b"), 201);
     guarded.admin("POST", SERVERS, &guess("c"), 201);
+    // Neither by what is refused.
+    guarded.admin("POST", SERVERS, &guess("a"), 409);
+    let rules = json!({"registration.commands": ["/no/other"]});
+    let set = guarded
+        .gantry
+        .rest("PATCH", "/api/v1/settings", Some(&rules));
+    assert_eq!(set.status, 200, "{}", set.text());
+    guarded.admin("PUT", &format!("{SERVERS}/a"), &guess("a"), 403);
     let acts = guarded.admin("GET", "/api/v1/acts?limit=1000", &json!(null), 200);
     let items = acts["items"].as_array().unwrap();
     let about = |target: &str, act: &str| -> String {
@@ -191,6 +199,15 @@ fn a_secret_is_not_guessed_by_its_fingerprint() {
         prints(&previewed).is_empty() && previewed.contains("[redacted]"),
         "{previewed}"
     );
+    for act in ["server.register", "server.replace"] {
+        let mut found = items.iter().filter(|item| item["act"] == act);
+        let refused = found.find(|item| item["target"] == "a" && item["outcome"] == "refused");
+        let after = refused.unwrap()["after"].to_string();
+        assert!(
+            prints(&after).is_empty() && after.contains("[redacted]"),
+            "{act}: {after}"
+        );
+    }
     let (b, c) = (about("b", "server.register"), about("c", "server.register"));
     let (b, c) = (prints(&b), prints(&c));
     assert!(!b.is_empty() && b.iter().all(|print| !c.contains(print)));
