@@ -85,6 +85,8 @@ struct RowWriter {
     durability: Durability,
     /// The position that the database has.
     saved: Position,
+    /// Everything before this segment is imported for good.
+    kept_from: u64,
     on_saved: OnSaved,
 }
 
@@ -153,6 +155,7 @@ impl JournalImporter {
             journal: Arc::clone(&journal),
             durability,
             saved: position,
+            kept_from: position.segment,
             on_saved: OnSaved::Nobody(Vec::new()),
         };
         Self {
@@ -196,10 +199,10 @@ impl JournalImporter {
         self.settle_lost(&lost).await?;
         let settled = self.damage.settle(&self.keeper.store).await;
         settled.map_err(AuditError::Store)?;
-        match show {
-            RowPolicy::Ended => Ok(()),
-            RowPolicy::Open => self.store_open(|_| true).await,
+        if show == RowPolicy::Open {
+            self.store_open(|_| true).await?;
         }
+        self.keeper.forget().await
     }
 
     /// Leaves an empty journal if everything is imported and no call is open.
@@ -400,13 +403,11 @@ impl JournalImporter {
         }
         for (id, mark) in &joined.begun {
             if let Some(row) = chunk.intent(*mark) {
-                let (row, at) = (row.owned(), chunk.position(*mark));
-                let (stored, place) = (false, None);
                 let call = OpenCall {
-                    row,
-                    at,
-                    stored,
-                    place,
+                    row: row.owned(),
+                    at: chunk.position(*mark),
+                    stored: false,
+                    place: None,
                 };
                 self.open.insert(*id, call);
             }
@@ -419,6 +420,7 @@ impl JournalImporter {
             0
         };
         self.journal.imported(own);
+        self.keeper.forget().await?;
         // An open call must not keep a segment: a `running` row replaces its intent.
         let current = self.at.segment;
         self.store_open(|call| call.at.segment < current).await
@@ -498,24 +500,28 @@ impl RowWriter {
         drop(chain);
         let places = places.map_err(AuditError::Store)?;
         self.on_saved.tell(rows);
-        if self.durability == Durability::Disk && position.segment != self.saved.segment {
+        // Nothing is awaited from here on until the caller knows: a row must not be stored as new twice.
+        self.saved = position;
+        Ok(places)
+    }
+
+    /// Clears the segments whose rows are stored.
+    async fn forget(&mut self) -> Result<(), AuditError> {
+        let segment = self.saved.segment;
+        if self.durability == Durability::Disk && segment != self.kept_from {
             self.store.sync().await.map_err(AuditError::Store)?;
         }
-        self.saved = position;
-        self.journal.forget_before(position.segment);
-        Ok(places)
+        self.kept_from = segment;
+        self.journal.forget_before(segment);
+        Ok(())
     }
 
     /// Stores that everything before the position is imported and that nothing follows.
     async fn close(&mut self, position: Position) -> Result<(), AuditError> {
         let ended = self.store.end_journal_run(position.stored()).await;
         ended.map_err(AuditError::Store)?;
-        if self.durability == Durability::Disk {
-            self.store.sync().await.map_err(AuditError::Store)?;
-        }
         self.saved = position;
-        self.journal.forget_before(position.segment);
-        Ok(())
+        self.forget().await
     }
 }
 

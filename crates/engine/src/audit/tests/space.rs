@@ -305,3 +305,30 @@ async fn a_disk_that_cannot_be_written_refuses_calls_and_says_which_end_was_lost
     assert_eq!(rig.row(good).await.status, CallStatus::Ok);
     assert_eq!(rig.restarted().await.rows().await.len(), 3);
 }
+
+#[tokio::test]
+async fn rows_that_the_disk_has_not_confirmed_yet_are_no_new_ones() {
+    // fault D2: a reader of the file holds up the checkpoint that follows the rows of a segment.
+    let rig = Rig::new(AuditPolicy {
+        durability: Durability::Disk,
+        ..small()
+    })
+    .await;
+    rig.call().await;
+    rig.audit.import_now().await.unwrap();
+    let store = rig.audit.shared.store.clone();
+    let mut reader = store.audit_snapshot().await.unwrap();
+    reader.heads().await.unwrap();
+    let journal = &rig.audit.shared.journal;
+    let (first, mut calls) = (journal.tail().segment, 1);
+    while journal.tail().segment == first {
+        rig.call().await;
+        calls += 1;
+    }
+    rig.audit.import_now().await.unwrap_err();
+    drop(reader);
+    rig.audit.import_now().await.unwrap();
+    let report = rig.audit.verify(rig.folder.path(), 10).await.unwrap();
+    assert!(report.is_sound(), "{:#?}", report.findings);
+    assert_eq!(report.rows, calls);
+}
