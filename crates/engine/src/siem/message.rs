@@ -11,7 +11,7 @@ use super::record::{Field, Record};
 const FACILITY: u8 = 13;
 /// What is left out of an event that is too long, in this order.
 const OPTIONAL: [&str; 4] = ["after", "before", "detail", "error"];
-/// The longest text of an event that is too long even then, in characters.
+/// The longest text of an event that is too long even then, in bytes as it is sent.
 const SHORT: usize = 64;
 
 /// What all messages of this gateway have in common.
@@ -77,13 +77,29 @@ fn fitting(record: &Record, most: usize) -> String {
     if text.len() > most {
         for value in object.values_mut() {
             if let Value::String(long) = value {
-                *long = long.chars().take(SHORT).collect();
+                *long = beginning(long);
             }
         }
         object.insert("cut".to_owned(), true.into());
         text = ascii(&object);
     }
     text
+}
+
+/// Returns the longest beginning of a text that is sent in [`SHORT`] bytes.
+fn beginning(text: &str) -> String {
+    let mut left = SHORT;
+    let fits = |character: &char| {
+        let bytes = match character {
+            '"' | '\\' => 2,
+            ' '..='~' => 1,
+            _ => 6 * character.len_utf16(),
+        };
+        let rest = left.checked_sub(bytes);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    text.chars().take_while(fits).collect()
 }
 
 fn value(field: &Field) -> Value {
@@ -104,15 +120,16 @@ pub(super) fn rfc3339(at_ms: u64) -> String {
     at.map_or_else(|| "-".to_owned(), |at| format!("{at:.3}"))
 }
 
-/// Returns an object as JSON in ASCII: what is beyond can only be within texts, where it is escaped.
+/// Returns an object as JSON in printable ASCII: what is beyond can only be within texts, where it is
+/// escaped.
 fn ascii(object: &Map<String, Value>) -> String {
     let text = serde_json::to_string(object).unwrap_or_default();
-    if text.is_ascii() {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return text;
     }
     let mut escaped = String::with_capacity(text.len() * 2);
     for character in text.chars() {
-        if character.is_ascii() && character != '\u{7f}' {
+        if matches!(character, ' '..='~') {
             escaped.push(character);
         } else {
             for unit in character.encode_utf16(&mut [0; 2]) {
@@ -184,5 +201,29 @@ mod tests {
             (&true.into(), &Value::Null)
         );
         assert_eq!(event["id"], 7);
+    }
+
+    #[test]
+    fn no_text_of_a_caller_breaks_the_form_or_the_length() {
+        let written = |text: &str| {
+            let row = ActRow {
+                actor: text.into(),
+                key: text.into(),
+                project: text.into(),
+                via: text.into(),
+                act: text.into(),
+                target: text.into(),
+                address: Some(text.into()),
+                code: Some(text.into()),
+                ..ActRow::default()
+            };
+            Header::new().message(&Record::of_act(text, &row), 2048)
+        };
+        let odd = written("a\u{7f}\r\n<13>1 b");
+        assert!(odd.iter().all(|byte| matches!(byte, b' '..=b'~')));
+        for long in ["😀", "é", "\"", "\u{7f}", "x"] {
+            let message = written(&long.repeat(500));
+            assert!(message.len() <= 2048, "{long}: {}", message.len());
+        }
     }
 }
