@@ -30,6 +30,8 @@ use crate::request::{
 const LONGEST_SHOWN: usize = 16 << 10;
 /// How much of the arguments a client's person is shown.
 const LONGEST_ASKED: usize = 2 << 10;
+/// Ends arguments that are cut.
+const CUT: &str = " …";
 /// The name of the question to a client, and of its answer.
 const ALLOW: &str = "allow";
 
@@ -161,7 +163,6 @@ fn held_call(
     let arguments = target.arguments().map_or("{}", Raw::text);
     let shown = target.redactor().redact_json(arguments).into_owned();
     let shown = hidden::escape_json(&minify(&shown));
-    let end = shown.floor_char_boundary(LONGEST_SHOWN);
     HeldCall {
         call: call.id,
         agent: call.caller.agent.clone(),
@@ -171,12 +172,24 @@ fn held_call(
         item: target.item.to_string(),
         method: call.request.method.to_owned(),
         tool_version: target.schema_version().map(str::to_owned),
-        arguments: shown[..end].to_owned(),
+        arguments: beginning(&shown, LONGEST_SHOWN),
         arguments_bytes: arguments.len(),
         arguments_hash: arguments_hash(arguments),
         grant: decision.grant_id().map(|grant| grant.to_string()),
         since_ms: unix_ms(),
         until_ms: until_ms(within),
+    }
+}
+
+/// Returns the beginning of a text, which says if that is not all of it. How long the arguments are
+/// does not tell: escapes make what is shown of them longer.
+fn beginning(text: &str, longest: usize) -> String {
+    match text.len() <= longest {
+        true => text.to_owned(),
+        false => format!(
+            "{}{CUT}",
+            &text[..text.floor_char_boundary(longest - CUT.len())]
+        ),
     }
 }
 
@@ -189,15 +202,10 @@ async fn ask(client: &Client, held: &HeldCall, within: Duration) -> Option<bool>
         arguments,
         ..
     } = held;
-    let end = arguments.floor_char_boundary(LONGEST_ASKED);
-    let cut = if end < held.arguments_bytes {
-        " …"
-    } else {
-        ""
-    };
     let message = format!(
-        "Agent `{agent}` asks to use `{server}:{item}` with {}{cut}",
-        &arguments[..end]
+        "Agent `{agent}` asks to use `{server}:{}` with {}",
+        hidden::shown(item),
+        beginning(arguments, LONGEST_ASKED)
     );
     let params = json!({
         "message": message,

@@ -67,8 +67,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let shown = text(&answer, "/arguments");
             if serde_json::from_str::<IgnoredAny>(&shown).is_err() {
                 let whole = number(&answer, "/arguments_bytes").unwrap_or_default();
-                let shown = shown.len();
-                screen.error_line(&format!("the arguments are cut: {shown} of {whole} bytes"));
+                screen.error_line(&format!("the arguments are cut: they have {whole} bytes"));
             }
             return Ok(ExitCode::SUCCESS);
         }

@@ -46,6 +46,11 @@ fn a_client_that_can_be_asked_allows_or_refuses_its_call_once() {
             waiting
         };
         let accept = |allow: bool| move |_: &str| json!({"result": {"action": "accept", "content": {"allow": allow}}});
+        // Escapes make it longer than the arguments are, and what is left out is not concealed.
+        let waiting = asked(&"\u{202e}".repeat(400));
+        assert!(waiting.message.len() < 2200, "{}", waiting.message.len());
+        assert!(waiting.message.ends_with(" …"), "{}", waiting.message);
+        client.go_on_with(waiting, accept(true));
         let done = client.go_on_with(asked("yes"), accept(true));
         let said = &done.answer["result"]["content"][0]["text"];
         assert_eq!(said, "yes", "{:#}", done.answer);
@@ -75,9 +80,9 @@ fn a_client_that_can_be_asked_allows_or_refuses_its_call_once() {
     }
     let rows = gantry.audit_rows("tool=echo&status=refused");
     assert_eq!(rows.len(), 6, "{rows:?}");
-    let decided = gantry.events("a", "approval_decided", 10);
+    let decided = gantry.events("a", "approval_decided", 12);
     let by_client = decided.iter().filter(|said| said.contains("by its client"));
-    assert_eq!(by_client.count(), 6, "{decided:?}");
+    assert_eq!(by_client.count(), 8, "{decided:?}");
 }
 
 #[test]

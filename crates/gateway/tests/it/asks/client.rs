@@ -57,6 +57,8 @@ pub(super) struct Waiting {
     pub(super) requests: Vec<(Value, String)>,
     /// The state to come back with, in the stateless era.
     pub(super) state: Option<String>,
+    /// The text of the first question.
+    pub(super) message: String,
 }
 
 /// A call that has ended.
@@ -169,6 +171,7 @@ impl<'a> Client<'a> {
             mut begun,
             requests,
             state,
+            ..
         } = waiting;
         begun
             .asked
@@ -261,6 +264,7 @@ impl Begun {
                     begun: self,
                     requests,
                     state: None,
+                    message: text_of(&message["params"]),
                 });
             }
             if message.get("method").is_some() {
@@ -275,7 +279,12 @@ impl Begun {
                     words: self.words,
                 });
             }
-            let requests = result["inputRequests"].as_object().unwrap().iter();
+            let requests = result["inputRequests"].as_object().unwrap();
+            let first = requests
+                .values()
+                .next()
+                .map(|first| text_of(&first["params"]));
+            let requests = requests.iter();
             let requests = requests
                 .map(|(key, request)| (json!(key), request["method"].as_str().unwrap().to_owned()));
             let (requests, state) = (requests.collect(), result["requestState"].as_str());
@@ -284,6 +293,7 @@ impl Begun {
                 begun: self,
                 requests,
                 state,
+                message: first.unwrap_or_default(),
             });
         }
     }
@@ -327,4 +337,8 @@ impl Begun {
             self.text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
     }
+}
+
+fn text_of(params: &Value) -> String {
+    params["message"].as_str().unwrap_or_default().to_owned()
 }

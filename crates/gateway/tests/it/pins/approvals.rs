@@ -328,6 +328,7 @@ fn an_approver_sees_what_is_hidden_and_how_much_there_is() {
     assert!(said.contains("the arguments are cut"), "{said}");
     let one: Value = serde_json::from_slice(&one.stdout).unwrap();
     assert_eq!(one["arguments"], held["arguments"]);
+    assert!(shown.ends_with(" …"), "{}", &shown[shown.len() - 20..]);
     let done = gantry.cli(&["approvals", "allow", call]);
     assert!(done.status.success(), "{done:?}");
     assert_eq!(running.join().unwrap().status, 200);
