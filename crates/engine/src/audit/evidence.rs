@@ -11,7 +11,7 @@ mod head_file;
 mod key;
 mod verify;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use gantry_model::id::CallId;
@@ -44,6 +44,8 @@ pub(super) struct ChainWriter {
     /// Whether the end of the stored chain is unknown: nothing was read yet, or a write was
     /// interrupted.
     unsure: bool,
+    /// The rows of imports that were interrupted: the store may have them.
+    doubtful: HashSet<CallId>,
     salts: Salts,
     buffer: Vec<u8>,
 }
@@ -104,6 +106,7 @@ impl ChainWriter {
             file: HeadFile::new(head_file::path_in(data_folder)),
             head: (0, [0; 32]),
             unsure: true,
+            doubtful: HashSet::new(),
             salts: Salts { drawn: Vec::new() },
             buffer: Vec::new(),
         })
@@ -125,7 +128,9 @@ impl ChainWriter {
             self.store.import_calls::<&str>(&[], position).await?;
             return Ok(Vec::new());
         }
-        let may_repeat = batch.may_repeat || self.unsure;
+        let ids = || batch.rows.iter().map(|row| row.id);
+        let is_doubtful = ids().any(|id| self.doubtful.contains(&id));
+        let may_repeat = batch.may_repeat || self.unsure || is_doubtful;
         self.ensure().await?;
         let known = match may_repeat {
             true => self.known(batch.rows).await?,
@@ -163,14 +168,19 @@ impl ChainWriter {
         }
         if rows.is_empty() {
             self.store.import_calls::<&str>(&[], position).await?;
-            return Ok(places);
+        } else {
+            let (block, head) = self.seal(BlockKind::Import, String::new(), entries, removed);
+            self.unsure = true;
+            // Until it is known that they were written, even if the end of the chain is read meanwhile.
+            self.doubtful.extend(ids());
+            self.store
+                .import_chained(&rows, position, (&block, &head))
+                .await?;
+            self.appended(&head);
         }
-        let (block, head) = self.seal(BlockKind::Import, String::new(), entries, removed);
-        self.unsure = true;
-        self.store
-            .import_chained(&rows, position, (&block, &head))
-            .await?;
-        self.appended(&head);
+        for id in ids() {
+            self.doubtful.remove(&id);
+        }
         Ok(places)
     }
 

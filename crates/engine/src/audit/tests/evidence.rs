@@ -1,10 +1,14 @@
 //! The chain fits whatever happens to the rows: kills, replays, open calls, retention, holds.
 
+use std::collections::VecDeque;
+
 use gantry_store::{HoldRow, Store};
 
 use super::*;
 
 const DAY: u64 = 86_400_000;
+/// More than an import waits for.
+const WAITS: u32 = 20;
 
 async fn check(rig: &Rig) -> Verification {
     let report = rig.audit.verify(rig.folder.path(), 10).await.unwrap();
@@ -41,14 +45,54 @@ async fn the_chain_fits_after_kills_and_open_calls() {
 #[tokio::test]
 async fn a_reader_that_leaves_in_the_middle_leaves_no_call_twice_in_the_chain() {
     let rig = Rig::new(small()).await;
-    for number in 0..200 {
+    // Two readers, one after the other: each gives up wherever it waits, also between the commit and what
+    // follows it.
+    for (first, second) in
+        (0..WAITS).flat_map(|first| (0..WAITS).map(move |second| (first, second)))
+    {
         rig.call().await;
-        // Given up at any moment, also between the commit and what follows it.
-        let patience = Duration::from_micros(number % 40 * 50);
-        drop(tokio::time::timeout(patience, rig.audit.import_now()).await);
+        for waits in [first, second] {
+            leaving_after(waits, rig.audit.import_now()).await;
+        }
     }
     let report = check(&rig).await;
-    assert_eq!(report.rows, 200);
+    assert_eq!(report.rows, u64::from(WAITS * WAITS));
+}
+
+/// Drops a future when it has waited so many times.
+async fn leaving_after(waits: u32, future: impl Future) {
+    let (mut future, mut left) = (std::pin::pin!(future), waits);
+    std::future::poll_fn(|context| {
+        let is_ready = left == 0 || future.as_mut().poll(context).is_ready();
+        left = left.saturating_sub(1);
+        match is_ready {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+}
+
+// fault D2: also what one gave up after its commit, and the next one before it had looked.
+#[tokio::test]
+async fn readers_that_leave_leave_no_open_call_twice_in_the_chain() {
+    let rig = Rig::new(small()).await;
+    let mut open = VecDeque::new();
+    for number in 0..400 {
+        open.push_back(rig.begin().await);
+        if let Some(ended) = open.pop_front().filter(|_| number % 4 != 0) {
+            ended.outcome(&ok()).await;
+        }
+        let patience = Duration::from_micros(number % 40 * 50);
+        let show = match number % 3 {
+            0 => RowPolicy::Ended,
+            _ => RowPolicy::Open,
+        };
+        drop(tokio::time::timeout(patience, rig.audit.import(show)).await);
+    }
+    drop(open);
+    let report = check(&rig).await;
+    assert_eq!(report.rows, 400);
 }
 
 async fn call_of(rig: &Rig, user: &str, at_ms: u64) -> CallId {
