@@ -51,8 +51,8 @@ use crate::project::Project;
 use crate::request::{Announced, ClientIdentity, Reply, Request, Scope};
 use crate::schema::CheckPermits;
 use crate::server::topics::{Subscription, UpdateCallback};
-use crate::telemetry::GatewayMetrics;
 use crate::siem::Siem;
+use crate::telemetry::GatewayMetrics;
 use crate::tokens::Tokens;
 use crate::traces::Traces;
 use crate::view::HealthStatus;
@@ -187,7 +187,10 @@ impl Engine {
             events.report(&native, EventKind::JournalDamaged, damage.to_string());
         });
         machine.tracker.spawn(watching);
-        let storing = machine.audit.clone().store_rounds(machine.stop_tasks.clone());
+        let storing = machine
+            .audit
+            .clone()
+            .store_rounds(machine.stop_tasks.clone());
         machine.tracker.spawn(storing);
         let projects = HashMap::from([(default.name().clone(), Arc::clone(&default))]);
         let engine = Self {
@@ -330,14 +333,15 @@ impl Engine {
             return;
         }
         info!("stopping");
-        let stop = self.begin_stop().await;
         let policy = machine.config.stop;
         let kill_at = Instant::now() + policy.kill_after;
         machine.kill_at.send_replace(Some(kill_at));
+        // At once, however long the store takes to record the stop.
         machine.draining.cancel();
         machine.requests.close();
-        let waiting = machine.requests.wait();
-        if tokio::time::timeout(policy.drain, waiting).await.is_err() {
+        let waiting = tokio::time::timeout(policy.drain, machine.requests.wait());
+        let (stop, waited) = tokio::join!(self.begin_stop(), waiting);
+        if waited.is_err() {
             warn!(
                 calls = machine.requests.len(),
                 "calls are still under way and will be cut off"
