@@ -6,9 +6,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use gantry_testkit::procs;
 use gantry_testkit::wait::eventually;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{Gantry, LONG};
@@ -16,8 +14,6 @@ use super::{Gantry, LONG};
 /// A tracer; it detaches with this value.
 pub(crate) struct Tracer {
     child: Child,
-    /// The gateway's process.
-    traced: u32,
     folder: TempDir,
 }
 
@@ -47,24 +43,17 @@ impl Tracer {
             .stderr(File::create(&said).unwrap())
             .spawn()
             .expect("strace is installed: `.ci/needs` brings it");
-        let tracer = Self {
-            child,
-            traced: gantry.pid,
-            folder,
-        };
+        let tracer = Self { child, folder };
         let said = || fs::read_to_string(&said).unwrap_or_default();
         let is_attached = eventually(LONG, || said().contains(" attached"));
         assert!(is_attached.is_some(), "{}", said());
         tracer
     }
 
-    /// Detaches. If the gateway has ended, so does the tracer, by itself: told to detach from who is dying it
-    /// would wait for ever.
+    /// Detaches by its death, as the kernel does it. Told to detach, it would wait for ever for a gateway that is
+    /// dying or that makes a process at this moment.
     pub(crate) fn stop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid.filter(|_| procs::alive(self.traced)) {
-            kill_process(pid, Signal::TERM).ok();
-        }
+        self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
