@@ -219,7 +219,10 @@ impl SqliteStore {
             tracing::error!(error = %source, "the disk did not confirm the database");
             self.writer.set_unconfirmed();
         }
-        StoreError::from_sqlite(&self.path, what, source)
+        let error = StoreError::from_sqlite(&self.path, what, source);
+        self.writer
+            .set_held(matches!(error, StoreError::Locked { .. }));
+        error
     }
 }
 

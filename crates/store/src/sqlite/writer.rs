@@ -39,6 +39,8 @@ pub(crate) struct Writer {
     unconfirmed: watch::Sender<bool>,
     /// Whether the last turn failed.
     failed: AtomicBool,
+    /// Whether the last failure was that another process holds the file.
+    held: AtomicBool,
 }
 
 struct Slot {
@@ -57,6 +59,7 @@ pub(crate) struct WriteTurn<'a> {
     connector: &'a Connector,
     slot: MutexGuard<'a, Slot>,
     failed: &'a AtomicBool,
+    held: &'a AtomicBool,
     _place: SemaphorePermit<'a>,
 }
 
@@ -77,7 +80,13 @@ impl Writer {
             gone: AtomicBool::new(false),
             unconfirmed: watch::Sender::new(false),
             failed: AtomicBool::new(false),
+            held: AtomicBool::new(false),
         }
+    }
+
+    /// Notes whether another process holds the file: whoever waits for a turn in vain is told so.
+    pub(crate) fn set_held(&self, is_held: bool) {
+        self.held.store(is_held, Ordering::Relaxed);
     }
 
     /// Refuses every turn while the file is missing.
@@ -119,7 +128,7 @@ impl Writer {
             Durability::Process => self.slot.lock().await,
             Durability::Power => timeout(self.longest_wait(), self.slot.lock())
                 .await
-                .map_err(|_| busy())?,
+                .map_err(|_| self.waited(what))?,
         };
         if slot.closed {
             return Err(busy());
@@ -129,13 +138,28 @@ impl Writer {
             connector: &self.connector,
             slot,
             failed: &self.failed,
+            held: &self.held,
             _place: place,
         };
         let mended = turn.mend().await;
         turn.slot.suspect = true;
+        if matches!(mended, Err(StoreError::Locked { .. })) {
+            self.set_held(true);
+        }
         mended?;
         turn.set(durability).await?;
         Ok(turn)
+    }
+
+    /// Returns why the turn did not come in time.
+    fn waited(&self, what: &'static str) -> StoreError {
+        match self.held.load(Ordering::Relaxed) {
+            true => StoreError::Locked {
+                database: self.connector.path().display().to_string(),
+                holder: "another process".to_owned(),
+            },
+            false => StoreError::Busy { what },
+        }
     }
 
     fn longest_wait(&self) -> Duration {
@@ -178,6 +202,7 @@ impl WriteTurn<'_> {
     /// Ends the turn: nothing is left open.
     pub(crate) fn done(mut self) {
         self.slot.suspect = false;
+        self.held.store(false, Ordering::Relaxed);
     }
 
     /// Cleans up after a turn that did not end normally.
