@@ -25,9 +25,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 pub(crate) use self::authority::Target;
-pub(crate) use self::token_store::Intermediary;
 pub use self::error::SignInError;
 pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInTrust, SignInView};
+pub(crate) use self::token_store::Intermediary;
 pub use self::vault::key::{MasterKey, VaultError};
 pub use self::vault::rekey::Rekeyed;
 pub(crate) use self::vault::rekey::{forget_all, rekey};

@@ -26,9 +26,9 @@ use crate::http_client::Clients;
 use crate::image_store::Images;
 use crate::random::random;
 use crate::schema::CheckPermits;
+use crate::siem::Siem;
 use crate::telemetry::{ExportHealth, GatewayFigures, GatewayMetrics};
 use crate::tokens::Tokens;
-use crate::siem::Siem;
 use crate::traces::Traces;
 use crate::view::HealthStatus;
 

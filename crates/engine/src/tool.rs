@@ -64,11 +64,7 @@ impl Tool {
     }
 
     /// Checks a listed definition with this hash, and compiles its schemas.
-    pub(crate) fn admit_listed(
-        raw: Raw<'_>,
-        hash: String,
-        longest: usize,
-    ) -> Result<Self, String> {
+    pub(crate) fn admit_listed(raw: Raw<'_>, hash: String, longest: usize) -> Result<Self, String> {
         let tool = Self::judge(raw, hash, longest)?;
         tool.input(true);
         if tool.has_output {

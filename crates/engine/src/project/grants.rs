@@ -82,7 +82,10 @@ impl Project {
             let draft = Draft::new("grant.add", principal.to_string())
                 .after(json!({"to": principal.to_string(), "grant": grant.pattern()}));
             let act = project.acts.begin(&by, draft).await?;
-            let added = match project.policed_grants(&by, std::slice::from_ref(&grant)).await {
+            let added = match project
+                .policed_grants(&by, std::slice::from_ref(&grant))
+                .await
+            {
                 Ok(()) => project.access.add_grant(principal, &grant).await,
                 Err(refused) => Err(refused),
             };

@@ -181,7 +181,11 @@ impl Sets {
     /// not decide.
     fn recorded(&self, row: &CallRow) -> Option<&'static str> {
         // An approved call has the outcome of any other: that it was asked for says its grant.
-        let grant = row.details.grant.as_deref().and_then(|grant| grant.parse().ok());
+        let grant = row
+            .details
+            .grant
+            .as_deref()
+            .and_then(|grant| grant.parse().ok());
         let was_asked = grant.is_some_and(|grant| self.asking.contains(&grant));
         match (row.status, row.code.as_deref()) {
             (_, Some("grant.unbound" | "grant.denied" | "grant.arguments")) => Some("deny"),

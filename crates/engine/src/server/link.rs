@@ -569,10 +569,7 @@ impl InFlight {
     }
 
     /// Waits for the response within the deadline; `Err` is the time waited.
-    pub(crate) async fn answer_within(
-        &mut self,
-        deadline: Deadline,
-    ) -> Result<Answer, Duration> {
+    pub(crate) async fn answer_within(&mut self, deadline: Deadline) -> Result<Answer, Duration> {
         let begun = Instant::now();
         let mut until = begun + deadline.whole.min(deadline.quiet);
         loop {
