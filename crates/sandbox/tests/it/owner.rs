@@ -3,9 +3,11 @@
 //! As an ordinary test it does nothing: it acts only when its argument names a job.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use crate::denied::{self, Denied};
 use crate::harness::{RUNAWAYS, hosted, line, marker, sandbox, script};
@@ -84,7 +86,7 @@ impl Owner {
         words.push(binary.to_str().unwrap());
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
-        let mut process = command
+        command
             .args([
                 "owner::process",
                 "--exact",
@@ -95,9 +97,8 @@ impl Owner {
             // What a killed owner leaves is removed with its copy.
             .env("TMPDIR", directory.path())
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        let mut process = spawn(&mut command);
         let (mut marker, mut server, mut report) = (String::new(), 0, Vec::new());
         for line in BufReader::new(process.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
@@ -216,4 +217,19 @@ fn process() {
         println!("up");
         spawned.tree.wait().await;
     });
+}
+
+/// Starts a program that was written a moment ago. Another test's child that is about to be executed may have
+/// it open for writing until then, so that it is busy.
+fn spawn(command: &mut Command) -> Child {
+    let mut tries = 0;
+    loop {
+        match command.spawn() {
+            Err(busy) if busy.kind() == ErrorKind::ExecutableFileBusy && tries < 100 => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(10));
+            }
+            started => return started.unwrap(),
+        }
+    }
 }
