@@ -107,7 +107,7 @@ struct Call<'a> {
     is_asked: bool,
     /// What it is measured by.
     measured: &'a Measured,
-    /// The trace that the server is told of.
+    /// The trace that is passed on to the server.
     trace: Option<TraceHeaders>,
 }
 

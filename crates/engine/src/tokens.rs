@@ -342,7 +342,7 @@ impl Tokens {
                 true => end_of(&verified.project, &verified.agent),
             };
             let Some(end) = end else {
-                // One that has ended is judged anew when it comes again.
+                // An ended one is checked again with its next request.
                 return verified.validity.end_reason().is_none();
             };
             verified.validity.end(end);

@@ -244,7 +244,7 @@ impl Hooks {
     }
 }
 
-/// What a hook is told of a call.
+/// What a hook receives about a call.
 #[derive(Debug, Clone, Copy)]
 pub struct HookInput<'a> {
     /// The hook's name.

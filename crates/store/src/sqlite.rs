@@ -36,7 +36,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// waits for it, and the journal keeps rows that could not be imported.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The largest file that is written anew beside a gateway that starts.
+/// The largest file that is rewritten beside a gateway that starts.
 const REWRITTEN: i64 = 256 << 20;
 
 /// An open SQLite file.
@@ -186,10 +186,10 @@ impl SqliteStore {
         }
     }
 
-    /// Writes the file anew, without what pages that are free, or partly so, have left of former values;
+    /// Rewrites the file, without what pages that are free, or partly so, have left of former values;
     /// false if it is too large for that. What an earlier release removed was not overwritten.
     pub(crate) async fn rewrite(&self) -> Result<bool, StoreError> {
-        const WHAT: &str = "write the file anew";
+        const WHAT: &str = "rewrite the file";
         let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
         let rewritten = async {
             let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;

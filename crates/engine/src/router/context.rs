@@ -1,4 +1,4 @@
-//! What a server is told of who calls: the caller's context and the trace of the call. Entry points:
+//! What is passed on to a server about a call: the caller's context and the trace of the call. Entry points:
 //! [`pass_context`] and [`pass_trace`].
 
 use gantry_model::caller::{Context, UserTrust};

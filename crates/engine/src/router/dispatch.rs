@@ -332,7 +332,7 @@ impl<'a> Dispatch<'a> {
         params
     }
 
-    /// Returns the trace as the server is told of it, if it is.
+    /// Returns the trace that is passed on to the server, if any.
     fn passed_trace(&self) -> Option<&TraceHeaders> {
         let trace = self.call.trace.as_ref();
         trace.filter(|_| self.server.spec.calls.pass_context)

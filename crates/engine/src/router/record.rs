@@ -80,7 +80,7 @@ impl<'a> Record<'a> {
         self.announced.id
     }
 
-    /// Returns the trace that the call's server is told of: the caller's, or the one that the call begins if its
+    /// Returns the trace that is passed on to the server: the caller's, or the one that the call begins if its
     /// span is exported. The call's own span is above what the server does.
     pub(super) fn passed_trace(&self, context: &Context) -> Option<TraceHeaders> {
         let id = self.announced.id;

@@ -156,7 +156,7 @@ impl<T> FairQueue<T> {
         call
     }
 
-    /// Takes the next call, whoever's it is.
+    /// Takes the next call of any agent.
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.pop_if(|_| true)
     }

@@ -31,7 +31,7 @@ impl Supervisor {
     /// Takes what was stored in clear out of the pages that it was removed from, too.
     async fn clean(&self) {
         match self.store.rewrite().await {
-            Ok(true) => info!("the database was written anew, without values in clear"),
+            Ok(true) => info!("rewrote the database without values in clear"),
             Ok(false) => warn!(
                 "values that were stored in clear may be left in free pages of the database; vacuum it"
             ),

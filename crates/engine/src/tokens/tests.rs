@@ -252,7 +252,7 @@ fn what_a_token_runs_ends_with_it_and_with_its_agent() {
     let second = tokens.verify(&token).unwrap();
     tokens.sweep(unix_ms(), &|_, _| Some(KeyEnd::Revoked));
     assert_eq!(second.validity.end_reason(), Some(KeyEnd::Revoked));
-    // One that ended is judged anew: its agent may have been resumed.
+    // An ended one is checked again: its agent may have been resumed.
     let third = tokens.verify(&token).unwrap();
     third.validity.end(KeyEnd::Suspended);
     let fourth = tokens.verify(&token).unwrap();

@@ -262,7 +262,7 @@ pub(super) async fn list(
 /// Creates a key. Its text is in this response and nowhere else.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody, responses(
     (status = 201, description = "The key, with its text.", body = NewKeyView),
-    (status = 403, description = "`auth.role`: the role is above that of whoever asks."),
+    (status = 403, description = "`auth.role`: the role is above that of the caller."),
 ))]
 pub(super) async fn create(
     In(project): In,
@@ -314,7 +314,7 @@ pub(super) async fn one(In(project): In, Named(key): Named) -> Result<Response, 
 #[utoipa::path(patch, path = "/api/v1/keys/{key}", tag = "keys",
     params(("key" = String, Path, description = "Its id.")), request_body = KeyPatch, responses(
     (status = 200, description = "The key after the change.", body = KeyView),
-    (status = 403, description = "`auth.role`: its role is above that of whoever asks."),
+    (status = 403, description = "`auth.role`: its role is above that of the caller."),
     (status = 404, description = "`key.unknown`: there is no valid key of that id."),
 ))]
 pub(super) async fn change(
@@ -343,7 +343,7 @@ pub(super) async fn change(
 #[utoipa::path(post, path = "/api/v1/keys/{key}/rotate", tag = "keys",
     params(("key" = String, Path, description = "Its id.")), request_body(content = Option<RotateBody>, description = "May be left out."), responses(
     (status = 201, description = "The new key, with its text, and the old one.", body = NewKeyView),
-    (status = 403, description = "`auth.role`: its role is above that of whoever asks."),
+    (status = 403, description = "`auth.role`: its role is above that of the caller."),
     (status = 404, description = "`key.unknown`: there is no valid key of that id."),
     (status = 409, description = "`key.rotated`: it was rotated already; `key.last_admin`: the new key would \
         end, and it is the last admin key that does not."),
@@ -370,7 +370,7 @@ pub(super) async fn rotate(
 #[utoipa::path(delete, path = "/api/v1/keys/{key}", tag = "keys",
     params(("key" = String, Path, description = "Its id.")), responses(
     (status = 204, description = "The key is revoked."),
-    (status = 403, description = "`auth.role`: its role is above that of whoever asks."),
+    (status = 403, description = "`auth.role`: its role is above that of the caller."),
     (status = 409, description = "`key.last_admin`: it is the last non-expiring admin key."),
 ))]
 pub(super) async fn revoke(
@@ -403,7 +403,7 @@ fn sources(texts: &[String]) -> Result<Vec<AddressRange>, Problem> {
     ranges.collect()
 }
 
-/// Refuses ranges by which whoever asks would lock out their own key: they could not undo it.
+/// Refuses ranges that would lock out the caller's own key: the caller could not undo it.
 fn keeps_own_way_in(actor: &Actor, id: KeyId, ranges: &[AddressRange]) -> Result<(), Problem> {
     let Some(address) = actor.address().filter(|_| actor.acts_with(id)) else {
         return Ok(());

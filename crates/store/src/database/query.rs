@@ -86,7 +86,7 @@ impl<'q> Query<'q> {
     pub(super) fn for_sqlite(&self) -> sqlx::query::Query<'_, Sqlite, SqliteArguments> {
         let begun = match &self.text {
             Cow::Borrowed(text) => sqlx::query(*text),
-            // Assembled anew each time, so it is not cached as a prepared statement.
+            // Assembled for each call, so it is not cached as a prepared statement.
             Cow::Owned(text) => sqlx::query(AssertSqlSafe(text.as_str())).persistent(false),
         };
         self.values.iter().fold(begun, |query, value| match value {

@@ -1,7 +1,7 @@
 //! Statements over leases. Run by `store::leases`.
 
 /// Takes every registered server of a project that is free, that an earlier start of this gateway
-/// held, or whose lease expired before `$5`. The generation increases by one, whoever held it. A
+/// held, or whose lease expired before `$5`. The generation increases by one, also with the same holder. A
 /// server whose name is used by a file of this gateway is left to the others.
 pub(crate) const TAKE: &str = "INSERT INTO kb.mcp_server_leases AS old \
      (project_id, server_id, gateway, boot, generation, until_at) \
