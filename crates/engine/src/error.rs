@@ -513,10 +513,10 @@ impl Diagnose for CallError {
             }
             Self::Forbidden { why, .. } => Some(why.hint().into()),
             Self::Quarantined { server, item, .. } => Some(format!(
-                "go on without it; an approver decides: `gantry tools diff {server}:{item}`"
+                "continue without it; an approver decides: `gantry tools diff {server}:{item}`"
             )),
             Self::ApprovalRefused { .. } => {
-                Some("do not try it again; go on without it".into())
+                Some("do not retry; continue without it".into())
             }
             Self::ApprovalExpired { .. } => {
                 Some("ask a person to look at `gantry approvals ls`, and call again".into())
@@ -524,10 +524,10 @@ impl Diagnose for CallError {
             Self::ApprovalStale { .. } => Some("list the tools again, and call again".into()),
             Self::TooManyApprovals { .. } => Some("wait until some are decided".into()),
             Self::HookRefused { .. } => {
-                Some("change what it objects to, or go on without it".into())
+                Some("change what it objects to, or continue without it".into())
             }
             Self::HookFailed { .. } => {
-                Some("an administrator can mend or remove the hook: `gantry hook ls`".into())
+                Some("an administrator can fix or remove the hook: `gantry hook ls`".into())
             }
             Self::Arguments { .. } => Some("correct the named fields and call again".into()),
             Self::Busy {
@@ -540,7 +540,7 @@ impl Diagnose for CallError {
             // Models read these two: whether and when to retry, and what else to do. row 3.4
             Self::Timeout { .. } => Some(
                 "the server may still be working; retry only if the tool is safe to repeat, otherwise \
-                 go on without it"
+                 continue without it"
                     .into(),
             ),
             Self::Exited { .. } => {
@@ -554,12 +554,12 @@ impl Diagnose for CallError {
                     None => "when it runs again",
                 };
                 Some(format!(
-                    "retry {when}, or go on without it; {}",
+                    "retry {when}, or continue without it; {}",
                     more_about(server)
                 ))
             }
             Self::NotReading { server } => Some(format!(
-                "retry later, or go on without it; {}",
+                "retry later, or continue without it; {}",
                 more_about(server)
             )),
             Self::Remote { error, .. } => error.hint(),
@@ -570,16 +570,16 @@ impl Diagnose for CallError {
                 Some("answer or give up one of them first".into())
             }
             Self::TooManySubscriptions { .. } => {
-                Some("end subscriptions that nobody needs, or listen to what lies above them".into())
+                Some("end subscriptions that are not needed, or subscribe to a common parent".into())
             }
             Self::Audit(error) => error.hint(),
             Self::Undelivered { .. } => Some(
-                "the call was made; read answers as they come, or ask for less at a time".into(),
+                "the call was made; read responses as they arrive, or request less at a time".into(),
             ),
             Self::Suspended { .. }
             | Self::KeyEnded {
                 end: KeyEnd::Suspended,
-            } => Some("an administrator can resume it; go on without it".into()),
+            } => Some("an administrator can resume it; continue without it".into()),
             Self::KeyEnded { .. } => Some("ask an administrator for a new key".into()),
             Self::Unanswered { .. }
             | Self::Declined { .. }

@@ -305,5 +305,5 @@ fn advice(error: &CallError) -> Option<String> {
         error,
         CallError::Remote { .. } | CallError::Down { .. } | CallError::NotReading { .. }
     );
-    passes.then(|| "try again later, or go on without it".to_owned())
+    passes.then(|| "try again later, or continue without it".to_owned())
 }

@@ -274,7 +274,7 @@ impl Siem {
             let (target, dropped) = (&self.shown, self.dropped.load(Ordering::Relaxed));
             warn!(
                 target,
-                error, dropped, "audit records cannot be pushed; calls go on"
+                error, dropped, "audit records cannot be pushed; calls continue"
             );
         }
     }

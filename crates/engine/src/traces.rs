@@ -235,7 +235,7 @@ impl Traces {
             let (endpoint, dropped) = (self.sender.target.shown(), self.dropped());
             warn!(
                 endpoint,
-                error, dropped, "traces cannot be exported; calls go on"
+                error, dropped, "traces cannot be exported; calls continue"
             );
         }
     }

@@ -154,7 +154,7 @@ fn next(response: &Response, url: &Url) -> Result<Url, FetchError> {
     let place = place.and_then(|place| place.to_str().ok());
     let place = place.ok_or_else(|| refused("nowhere".to_owned()))?;
     let next = url.join(place);
-    let next = next.map_err(|_| refused(format!("to `{}`, which is no URL", shown(place))))?;
+    let next = next.map_err(|_| refused(format!("to `{}`, which is not a URL", shown(place))))?;
     let leaves_tls = url.scheme() == "https" && next.scheme() != "https";
     if leaves_tls || !matches!(next.scheme(), "http" | "https") {
         return Err(refused(format!(

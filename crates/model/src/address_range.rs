@@ -23,7 +23,7 @@ pub struct AddressRange {
 pub enum AddressRangeError {
     /// It is not an address and a number of bits.
     #[error(
-        "`{text}` is no range of addresses, such as `192.0.2.0/24`, `2001:db8::/32` or `192.0.2.7`"
+        "`{text}` is not an address range such as `192.0.2.0/24`, `2001:db8::/32` or `192.0.2.7`"
     )]
     Syntax {
         /// What was given, cut.

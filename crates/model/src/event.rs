@@ -43,7 +43,7 @@ pub enum EventKind {
     Disconnected,
     /// It will be started again after a backoff.
     BackingOff,
-    /// It crashes or fails repeatedly. Told once, until it is well again.
+    /// It crashes or fails repeatedly. Reported once, until it recovers.
     HealthWarning,
     /// It runs but does not respond.
     Unresponsive,

@@ -181,7 +181,7 @@ fn check_url(url: &str) -> Result<(), String> {
     match host {
         Some(host) if host.contains('@') => Err("`url` has credentials in it".to_owned()),
         Some(host) if !host.is_empty() => Ok(()),
-        _ => Err("`url` is no http or https URL".to_owned()),
+        _ => Err("`url` is not an http or https URL".to_owned()),
     }
 }
 

@@ -115,7 +115,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "registration.approve",
         values: "a list of `local`, `allow_shell`, `allow_env`, `all_grants`",
-        doc: "What needs the approval of somebody else than who asks for it: servers in the profile \
+        doc: "What needs a second person's approval: servers in the profile \
               `local`, `allow_shell`, `allow_env`, and grants on everything (`*`).",
         field: |settings| &mut settings.registration.approve,
     },
@@ -158,7 +158,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "keys.max_lifetime",
         values: "a time such as `720h`, or null",
         doc: "How long a key may be valid at most. It holds for keys that are made or rotated from then \
-              on: one without an end of its own gets this one, and a longer time is refused.",
+              on: one without an expiry gets this one, and a longer time is refused.",
         field: |settings| &mut settings.keys.max_lifetime,
     },
     Setting {

@@ -77,7 +77,7 @@ impl fmt::Display for Shape {
 
 /// The error of an unknown format name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no shape of tools")]
+#[error("`{text}` is not a tool format")]
 pub struct ShapeNameError {
     text: String,
 }

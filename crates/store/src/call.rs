@@ -184,7 +184,7 @@ impl fmt::Display for CallStatus {
 
 /// The error of an unknown status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no status of a call")]
+#[error("`{0}` is not a call status")]
 pub struct StatusError(String);
 
 impl FromStr for CallStatus {

@@ -372,7 +372,7 @@ impl Diagnose for StoreError {
                 path.display()
             )),
             Self::Unreachable { .. } => Some(
-                "is the server running, and does it accept connections from here? Calls go on \
+                "is the server running, and does it accept connections from here? Calls continue \
                  meanwhile and are recorded in the journal"
                     .to_owned(),
             ),

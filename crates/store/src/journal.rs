@@ -111,7 +111,7 @@ impl fmt::Display for JournalDamage {
 
 /// The error of an unknown kind of damage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no kind of damage")]
+#[error("`{0}` is not a kind of damage")]
 pub struct DamageKindError(String);
 
 impl FromStr for DamageKind {

@@ -20,7 +20,7 @@ fn check(request: &Value) -> Result<(), String> {
         let name = tool["name"].as_str().unwrap_or_default();
         let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > 128 || !name.chars().all(legal) {
-            return Err(format!("`{name}` is no name of a tool"));
+            return Err(format!("`{name}` is not a tool name"));
         }
         if tool["input_schema"]["type"] != "object" {
             return Err(format!("`{name}` has no schema of an object"));

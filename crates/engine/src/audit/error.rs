@@ -136,7 +136,8 @@ impl Diagnose for AuditError {
                 path.display()
             ),
             Self::NotStored { .. } => {
-                "bring the database back; with `audit = \"os\"` calls go on without it".to_owned()
+                "bring the database back; with `audit = \"os\"` calls continue without it"
+                    .to_owned()
             }
             Self::Key { path, .. } => format!(
                 "bring `{}` back from a backup, readable by its owner only; if it is lost, remove the file: \
@@ -144,7 +145,7 @@ impl Diagnose for AuditError {
                 path.display()
             ),
             Self::Store(error) => format!(
-                "calls go on, and the journal keeps their rows until the database takes them{}",
+                "calls continue, and the journal keeps their rows until the database takes them{}",
                 error
                     .hint()
                     .map_or_else(String::new, |hint| format!("; {hint}"))

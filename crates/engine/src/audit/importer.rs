@@ -553,7 +553,7 @@ fn orphan(known: Option<&CallRow>, id: CallId, at: Position) -> Option<CallRow<&
         }
         None => {
             // The intent was damaged. An incomplete row is better than none.
-            tracing::warn!(call = %id, "a call's beginning is missing in the audit journal");
+            tracing::warn!(call = %id, "the start of a call is missing in the audit journal");
             Some(nameless(id, at))
         }
     }

@@ -279,7 +279,7 @@ impl Diagnose for AdminError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::RoleAbove { .. } => Some("ask whoever manages the installation".into()),
+            Self::RoleAbove { .. } => Some("use a key with the role `installation`".into()),
             Self::SuspendedAbove { role } => {
                 Some(format!("ask somebody with the role `{role}`"))
             }
@@ -289,7 +289,7 @@ impl Diagnose for AdminError {
                 Some("register it, and have somebody else approve it".into())
             }
             Self::PolicyOfInstallation => {
-                Some("ask whoever manages the installation to change `registration.*`".into())
+                Some("use a key with the role `installation` to change `registration.*`".into())
             }
             Self::TooManyPending => {
                 Some("`gantry registration ls` lists them; approve or refuse some".into())
@@ -301,7 +301,7 @@ impl Diagnose for AdminError {
             }
             Self::OwnRegistration { .. } => {
                 Some(
-                    "have an approver approve it; whoever manages the installation makes one with `gantry \
+                    "have an approver approve it; a key with the role `installation` makes one with `gantry \
                      key new --admin --role approver`"
                         .into(),
                 )

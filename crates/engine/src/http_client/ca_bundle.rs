@@ -26,7 +26,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 pub(super) enum CaFileError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     Special,
     #[error("it is over 1 MiB")]
     TooLong,

@@ -34,7 +34,7 @@ impl NativeTool {
                     .map_err(|error| format!("the arguments cannot be used: {error}"))?;
                 let answer = handler(arguments, call).await?;
                 let answer = serde_json::to_value(answer)
-                    .map_err(|error| format!("the result cannot be told: {error}"))?;
+                    .map_err(|error| format!("the result cannot be serialized: {error}"))?;
                 Ok(output(answer))
             }
         })

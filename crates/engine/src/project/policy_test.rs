@@ -269,7 +269,7 @@ fn decided(
         ReadOnlyHint::NotKnown => {
             let (one, two) = (decide(ReadOnlyHint::ReadOnly), decide(ReadOnlyHint::Writes));
             if one.verdict.as_str() != two.verdict.as_str() {
-                let why = "nobody knows what the tool says of itself";
+                let why = "the tool's annotations are not known";
                 return (Verdict::Undecided, why.to_owned());
             }
             two

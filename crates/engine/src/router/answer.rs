@@ -61,7 +61,7 @@ impl Reply {
         };
         let raw = readable(&result);
         if !raw.is_object() {
-            return Err(protocol("its result is no object".into()));
+            return Err(protocol("its result is not an object".into()));
         }
         let (mut is_error, mut is_odd) = (false, false);
         for member in raw.members() {

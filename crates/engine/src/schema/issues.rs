@@ -69,7 +69,7 @@ fn whole(message: &str) -> Issue {
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "the library's own words do for the rest, whatever it will be"
+    reason = "the library's own words do for the rest"
 )]
 fn tell(error: &ValidationError<'_>, instance: Option<&Value>) -> Issue {
     let given = || instance.map_or_else(|| kind_of(error.instance()).to_owned(), given);

@@ -25,7 +25,7 @@ pub enum SecretError {
         why: &'static str,
     },
     /// The origin cannot be used.
-    #[error("`{url}` is no URL of http or https with a host")]
+    #[error("`{url}` is not an http or https URL with a host")]
     Origin {
         /// The given URL.
         url: String,

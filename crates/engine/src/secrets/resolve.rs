@@ -127,7 +127,7 @@ fn objection(binding: &SecretBinding, spec: &ServerSpec, place: &SecretPlace) ->
     let again = "set it again for this server (`gantry secret set NAME --server SERVER`), or have it \
                  approved with `gantry secret bind`";
     Some(match &binding.destination {
-        None => format!("it was bound before there was such a server; {again}"),
+        None => format!("it was bound before the server existed; {again}"),
         Some(_) => format!(
             "the server was changed since the secret was bound to it (command, arguments, image, URL, \
              proxy, headers or environment), or removed; {again}"

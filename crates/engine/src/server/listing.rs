@@ -87,7 +87,7 @@ pub(crate) enum ListingError {
         method: &'static str,
         failure: Failure,
     },
-    #[error("its answer to `{method}` is no list: {source}")]
+    #[error("its response to `{method}` is not a list: {source}")]
     Shape {
         method: &'static str,
         source: ShapeError,
@@ -551,7 +551,7 @@ fn refused(method: &'static str, error: &[u8]) -> ListingError {
 /// Describes why there is no response.
 pub(crate) fn describe(failure: &Failure) -> String {
     match failure {
-        Failure::Protocol(detail) => format!("what it sent is no answer: {detail}"),
+        Failure::Protocol(detail) => format!("it sent an invalid response: {detail}"),
         Failure::TooLarge(limit) => format!("its answer is over {} MiB", limit >> 20),
         Failure::Undelivered(full) => full.to_string(),
         Failure::Exited(how) => how.clone(),

@@ -25,7 +25,7 @@ use crate::http::shown;
 
 /// How many ranges of addresses a key may have.
 const MOST_SOURCES: usize = 64;
-/// How long a rotated key goes on if nothing is said.
+/// How long a rotated key stays valid by default.
 const OVERLAP: Duration = Duration::from_secs(24 * 3600);
 
 /// Returns the routes, for administrators only.
@@ -86,7 +86,7 @@ pub(super) struct KeyPatch {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RotateBody {
-    /// How long the old key goes on beside the new one; by default a day.
+    /// How long the old key stays valid; by default a day.
     #[schema(example = "24h")]
     overlap: Option<Period>,
 }

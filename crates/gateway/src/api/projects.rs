@@ -205,7 +205,7 @@ pub(super) async fn change(
 /// secrets and settings are removed. The record of its calls and acts is kept.
 #[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Its name.")), responses(
-    (status = 204, description = "The project is gone."),
+    (status = 204, description = "The project was removed."),
     (status = 404, description = "`project.unknown`: there is none."),
     (status = 409, description = "`project.of_folder`: the data folder's own project stays."),
 ))]

@@ -174,11 +174,11 @@ pub(super) async fn one(In(project): In, Named(id): Named) -> Result<Response, P
     Ok(json(StatusCode::OK, &RegistrationView::of(row)))
 }
 
-/// Approves a registration that somebody else asked for, and carries it out.
+/// Approves somebody else's registration, and carries it out.
 #[utoipa::path(post, path = "/api/v1/registrations/{registration}/approve", tag = "registrations",
     params(("registration" = String, Path, description = "Its id.")), responses(
     (status = 200, description = "It is approved and done.", body = RegistrationView),
-    (status = 403, description = "`registration.own`: whoever asked cannot approve."),
+    (status = 403, description = "`registration.own`: the requester cannot approve it."),
     (status = 404, description = "`registration.unknown`: there is none."),
     (status = 409, description = "`registration.decided`: it does not wait any more."),
 ))]

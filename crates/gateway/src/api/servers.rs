@@ -203,7 +203,7 @@ pub(super) async fn replace(
     (status = 200, description = "The server after the change.", body = ServerStatusView),
     (status = 404, description = "`server.unknown`: there is none."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file; change that. \
-        `secret.asked_again`: the change leads values elsewhere that it does not give."),
+        `secret.asked_again`: the change would send stored values to another destination; give them again."),
 ))]
 pub(super) async fn change(
     State(api): State<Api>,
@@ -248,7 +248,7 @@ fn asked_again(
     }
     let names: Vec<String> = carried.iter().map(|place| format!("`{place}`")).collect();
     Err(Problem::new("secret.asked_again").with_detail(format!(
-        "the change leads the values of {} elsewhere: give them again in the same request",
+        "the change would send the values of {} to another destination: give them again in the same request",
         names.join(", ")
     )))
 }

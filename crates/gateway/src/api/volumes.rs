@@ -77,7 +77,7 @@ pub(super) async fn back_up(
 
 /// Removes a volume that no instance uses, with everything in it.
 #[utoipa::path(delete, path = "/api/v1/volumes", tag = "volumes", params(Volume), responses(
-    (status = 204, description = "It is gone."),
+    (status = 204, description = "It was removed."),
     (status = 404, description = "`volume.unknown`: there is none."),
     (status = 409, description = "`volume.in_use`: its server runs."),
 ))]

@@ -45,7 +45,7 @@ enum Action {
     Key(AsJson),
     /// Export recorded calls, newest first
     Export(Box<record::Export>),
-    /// Keep calls whatever their age, and from being erased
+    /// Keep calls regardless of age, and protect them from erasure
     Hold(Box<record::Hold>),
     /// List the holds
     Holds(AsJson),

@@ -275,7 +275,7 @@ impl Task<'_> {
             screen.line(&diff::painted(&difference, screen));
         } else {
             screen.line(&format!(
-                "`{name}` is gone from `{path}`{}",
+                "`{name}` was removed from `{path}`{}",
                 beside(copy.as_ref())
             ));
         }

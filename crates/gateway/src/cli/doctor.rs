@@ -212,7 +212,7 @@ fn database(health: &Value) -> Option<Finding> {
             format!("cannot be written: {error}"),
         )
         .advise(format!(
-            "calls go on, {waiting} records wait in the journal"
+            "calls continue, {waiting} records wait in the journal"
         ))
     })
 }

@@ -35,7 +35,7 @@ enum Action {
     New(New),
     /// Change a key; what is not given stays as it is
     Set(Set),
-    /// Create a key in the place of another, which goes on for a while; the text is shown only now
+    /// Replace a key; the old one stays valid for a while. The new text is shown only now
     Rotate(Rotate),
     /// Revoke a key immediately
     Revoke {
@@ -100,7 +100,7 @@ struct Set {
 struct Rotate {
     /// The key's id, as `gantry key ls` shows it
     key: String,
-    /// How long the old key goes on beside the new one
+    /// How long the old key stays valid
     #[arg(long, value_name = "TIME", default_value = "24h")]
     overlap: String,
     #[command(flatten)]

@@ -19,7 +19,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins to wait.
+    /// Starts waiting.
     pub(super) fn new(screen: &Screen) -> Self {
         Self {
             turns: screen.is_terminal() && io::stderr().is_terminal(),

@@ -20,7 +20,7 @@ use super::images::pulling::work;
 pub(super) struct Options {
     /// The server, by name or id
     server: String,
-    /// Pull its image first, and take it if it changed under its tag; the server goes on meanwhile
+    /// Pull its image first, and take it if it changed under its tag; the server keeps running meanwhile
     #[arg(long)]
     pull: bool,
     /// Do not wait until it is ready

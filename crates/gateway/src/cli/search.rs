@@ -33,7 +33,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(1..=500))]
     limit: u64,
-    /// Go on where an earlier search ended, as it said
+    /// Continue an earlier search: the cursor that it printed
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
     /// Print JSON

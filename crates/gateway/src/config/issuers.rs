@@ -132,7 +132,7 @@ pub fn read(path: &Path) -> Result<Vec<IssuerConfig>, IssuersError> {
 fn checked(issuer: Issuer) -> Result<IssuerConfig, String> {
     let url = url::Url::parse(&issuer.url).map_err(|error| format!("`url`: {error}"))?;
     if !matches!(url.scheme(), "https" | "http") {
-        return Err("`url` must begin with `https://`".to_owned());
+        return Err("`url` must start with `https://`".to_owned());
     }
     if issuer.audience.is_empty() {
         return Err("`audience` must not be empty: tokens for others would be accepted".to_owned());

@@ -293,7 +293,9 @@ impl OtlpChoice {
         if let Some((text, name)) = said("TIMEOUT") {
             match text.parse::<u64>() {
                 Ok(ms @ 1..=600_000) => target.timeout = Duration::from_millis(ms),
-                Ok(_) | Err(_) => left_out(&name, "it is no number of milliseconds up to 600000"),
+                Ok(_) | Err(_) => {
+                    left_out(&name, "it is not a number of milliseconds up to 600000")
+                }
             }
         }
         target.gzip = said("COMPRESSION").is_some_and(|(text, _)| text == "gzip");
@@ -330,7 +332,7 @@ fn resource(environment: &Environment) -> (Option<String>, Headers) {
                 service.get_or_insert(value);
             }
             Some(attribute) => attributes.push(attribute),
-            None => left_out(env::OTEL_RESOURCE_ATTRIBUTES, "it is no list of pairs"),
+            None => left_out(env::OTEL_RESOURCE_ATTRIBUTES, "it is not a list of pairs"),
         }
     }
     (service, attributes)

@@ -223,7 +223,7 @@ fn a_call_that_needs_more_asks_for_it_in_addition() {
     sign_in(&gantry);
     let refused = gantry.call("safe__administer", json!({}));
     assert_eq!(failure(&refused), "sign_in.scope", "{refused:#}");
-    // The server is not down for that, and other calls go on.
+    // The server is not down for that, and other calls continue.
     assert_eq!(gantry.status("safe")["state"], "ready");
     scopes(&gantry.call("safe__whoami", json!({})));
     let missing = &gantry.status("safe")["sign_in"]["missing_scopes"];

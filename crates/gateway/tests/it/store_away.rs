@@ -29,7 +29,7 @@ fn calls(gantry: &Gantry, count: usize) {
     }
 }
 
-// fault D1: calls go on, no row is lost, health says so and heals by itself.
+// fault D1: calls continue, no row is lost, health says so and heals by itself.
 #[test]
 fn calls_go_on_while_postgresql_is_away_and_no_row_is_lost() {
     let database = PgDatabase::new();

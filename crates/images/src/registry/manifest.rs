@@ -119,7 +119,7 @@ impl Session {
         let nested = || {
             Invalid::new(
                 &what,
-                "the index leads to another index, which is not supported",
+                "the index refers to another index, which is not supported",
             )
         };
         if entry.is_index() {

@@ -219,7 +219,7 @@ fn written(value: Option<Raw<'_>>) -> Result<RawBuf, Unreadable> {
     match jsonrpc::validate(&text, &Limits::default()) {
         Ok(_) => object("arguments", Some(Raw::trusted(&text))),
         Err(error) => Err(Unreadable {
-            why: format!("`arguments` is no valid JSON: {error}"),
+            why: format!("`arguments` is not valid JSON: {error}"),
             given: RawBuf::string(&text),
         }),
     }

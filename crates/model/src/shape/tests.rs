@@ -359,5 +359,5 @@ fn shapes_are_known_by_name() {
         assert_eq!(shape.as_str().parse(), Ok(shape));
     }
     let error = "claude".parse::<Shape>().unwrap_err();
-    assert_eq!(error.to_string(), "`claude` is no shape of tools");
+    assert_eq!(error.to_string(), "`claude` is not a tool format");
 }

@@ -67,14 +67,14 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "tools.include",
         Kind::Texts,
-        "Only tools that one of these names; `*` stands for any run of characters.",
+        "Only tools that match one of these patterns; `*` matches any characters.",
         |spec| plain(&mut spec.tools.include),
     )
     .absent("all"),
     option(
         "tools.exclude",
         Kind::Texts,
-        "None of these tools, whatever `tools.include` says.",
+        "Never tools that match one of these patterns, even if `tools.include` does.",
         |spec| plain(&mut spec.tools.exclude),
     )
     .absent("none"),

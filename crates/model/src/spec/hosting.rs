@@ -261,7 +261,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "published_port",
         Kind::Whole(1, 65_535),
-        "A port of 127.0.0.1 that leads there as well. Grants and audit do not apply to it.",
+        "A port of 127.0.0.1 that is forwarded to `port`. Grants and audit do not apply to it.",
         |spec| plain(&mut hosting(spec)?.published_port),
     )
     .absent("none"),

@@ -62,7 +62,8 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     match Written::deserialize(deserializer)? {
         Written::Milliseconds(ms) => Ok(Duration::from_millis(ms)),
         Written::Text(text) => parse(&text).ok_or_else(|| {
-            let what = format!("`{text}` is no duration; write for example `500ms`, `30s` or `2m`");
+            let what =
+                format!("`{text}` is not a duration; write for example `500ms`, `30s` or `2m`");
             serde::de::Error::custom(what)
         }),
     }

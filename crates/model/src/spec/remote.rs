@@ -245,7 +245,7 @@ fn check_header(name: &str, value: &str) -> Result<(), RemoteError> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_own = |own: &str| name.eq_ignore_ascii_case(own);
     let why = if name.is_empty() || name.len() > 128 || !name.bytes().all(is_token) {
-        "it is no name of a header"
+        "it is not a header name"
     } else if OWN_HEADERS.iter().any(|own| is_own(own)) || is_mirrored(name) {
         "Gantry writes it itself"
     } else if value.len() > LONGEST_VALUE {
@@ -292,7 +292,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "headers",
         Kind::Pairs,
-        "Headers that go with every request to it and to nobody else. Values are never shown.",
+        "Headers sent with every request to it, and to no other server. Values are never shown.",
         |spec| plain(&mut remote(spec)?.headers),
     ),
     option(

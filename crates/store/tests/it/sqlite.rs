@@ -251,7 +251,7 @@ async fn a_database_of_somebody_else_is_refused() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let error = opened(&path).await.unwrap_err();
     assert!(
-        error.to_string().contains("it is no database of Gantry"),
+        error.to_string().contains("it is not a Gantry database"),
         "{error}"
     );
     load(&path, "INSERT INTO t VALUES (2)").await;

@@ -58,7 +58,7 @@ impl Peer {
         if let Some(journal) = &self.journal
             && let Err(error) = journal.record(entry)
         {
-            // A test that counts on the journal must not go on without it.
+            // A test that counts on the journal must not continue without it.
             stop(&format!("evilpeer: cannot write the journal: {error}\n"), 3);
         }
     }

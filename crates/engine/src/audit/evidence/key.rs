@@ -90,7 +90,7 @@ impl SigningKey {
     fn of(pkcs8: &[u8]) -> io::Result<Self> {
         let odd = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let pair = Ed25519KeyPair::from_pkcs8(pkcs8)
-            .map_err(|error| odd(format!("it is no Ed25519 key: {error}")))?;
+            .map_err(|error| odd(format!("it is not an Ed25519 key: {error}")))?;
         let public = PublicKey::new(pair.public_key().as_ref())
             .ok_or_else(|| odd("its public half has not 32 bytes".to_owned()))?;
         Ok(Self { pair, public })

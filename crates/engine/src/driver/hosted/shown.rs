@@ -48,7 +48,9 @@ pub(super) fn isolation(
         isolation.set(Promise {
             name: "published_port",
             state: PromiseState::NotEnforced,
-            detail: format!("{address} leads to the server; grants and audit do not apply there"),
+            detail: format!(
+                "{address} is forwarded to the server; grants and audit do not apply to it"
+            ),
         });
     }
     isolation

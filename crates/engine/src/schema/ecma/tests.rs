@@ -149,7 +149,7 @@ fn is_backtracked(pattern: &str, text: &str) -> bool {
 fn what_is_ambiguous_or_wrong_is_told() {
     for (pattern, part) in [
         ("(a", "a group does not end"),
-        ("a)", "did not begin"),
+        ("a)", "unmatched"),
         ("[a", "a class does not end"),
         ("*a", "nothing to repeat"),
         ("a**", "nothing to repeat"),

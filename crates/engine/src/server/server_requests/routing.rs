@@ -170,7 +170,7 @@ impl Link {
             }
             // Between calls, the only session of the link.
             None => {
-                let nobody = "there is no one call or session that this could be for";
+                let nobody = "it cannot be attributed to one call or session";
                 let client = self.only_session().ok_or(nobody)?;
                 if !client.capabilities.may_be_asked(method, request.params) {
                     return Err(UNDECLARED);
@@ -184,7 +184,7 @@ impl Link {
             asks: Some(asks),
         }) = self.pending.caller_channel(call)
         else {
-            return Err("there is no one call that this could be for");
+            return Err("it cannot be attributed to one call");
         };
         if !client.capabilities.may_be_asked(method, request.params) {
             return Err(UNDECLARED);

@@ -467,7 +467,7 @@ impl Diagnose for HttpError {
             Self::Limited { .. } => "call again later, or do without it",
             Self::Status { .. } => "does `url` have the right path, such as `/mcp` or `/sse`?",
             Self::Content { .. } => "is this the URL of an MCP server, and not of its web page?",
-            Self::Redirect { .. } => "write the URL that it leads to into `url`, if you trust it",
+            Self::Redirect { .. } => "set `url` to the redirect target, if you trust it",
             Self::SignIn { hint, .. } => return hint.clone(),
             Self::Session { .. } => return None,
             Self::Setup { .. } => "look at `url`, `proxy` and `ca_file` of the server",

@@ -304,7 +304,8 @@ impl Remote {
 
     /// Resolves a URL given by the server, which must have the same origin. fault H4
     pub(crate) fn place(&self, named: &str) -> Result<Url, HttpError> {
-        let unusable = || HttpError::session(&self.origin, "it names a place that is no URL");
+        let unusable =
+            || HttpError::session(&self.origin, "it names an endpoint that is not a URL");
         let place = self.url.join(named).map_err(|_| unusable())?;
         if !place.username().is_empty() || place.password().is_some() {
             return Err(unusable());

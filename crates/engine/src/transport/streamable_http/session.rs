@@ -1,5 +1,5 @@
 //! The state of a session of the handshake era, the headers that every request carries for it, and
-//! how it is re-initialised when the server has forgotten it. faults H9, H10
+//! how it is re-initialised when the server no longer knows it. faults H9, H10
 
 use std::sync::Arc;
 
@@ -167,7 +167,7 @@ impl<R: Replies> Session<R> {
             (greeting, state.greeted.clone(), state.version)
         };
         let gone = |why: &str| HttpError::session(&self.remote.origin, why);
-        let greeting = greeting.ok_or_else(|| gone("the server has forgotten it"))?;
+        let greeting = greeting.ok_or_else(|| gone("the server no longer knows it"))?;
         let mut asking = self.asking(&greeting);
         asking.within = Some(UNAWAITED);
         let response = self.remote.send(&asking).await?;
@@ -177,8 +177,10 @@ impl<R: Replies> Session<R> {
         // Not used by others before the handshake is complete.
         let id = self.given(&response)?;
         let answer = tokio::time::timeout(UNAWAITED, self.first_answer(response)).await;
-        let answer = answer.map_err(|_| gone("the server does not answer a new greeting"))??;
-        let chosen = agreed(&answer).ok_or_else(|| gone("the server refuses a new greeting"))?;
+        let answer =
+            answer.map_err(|_| gone("the server does not answer a new `initialize`"))??;
+        let chosen =
+            agreed(&answer).ok_or_else(|| gone("the server refuses a new `initialize`"))?;
         if Some(chosen) != version {
             return Err(gone("the server speaks another version now"));
         }

@@ -1,4 +1,4 @@
-//! What a model is told of a call that failed: enough to repair it, or to go on without it.
+//! What a model is told of a call that failed: enough to repair it, or to continue without it.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn arguments_that_do_not_fit_name_the_field() {
     let told = results[0]["content"].as_str().unwrap();
     assert!(
         told.starts_with(
-            "Error: arguments of `one__add` cannot be read: `arguments` is no valid JSON"
+            "Error: arguments of `one__add` cannot be read: `arguments` is not valid JSON"
         ),
         "{told}"
     );

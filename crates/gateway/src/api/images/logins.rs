@@ -77,7 +77,7 @@ pub(in crate::api) async fn list(In(project): In) -> Result<Response, Problem> {
 #[utoipa::path(put, path = "/api/v1/images/logins/{registry}", tag = "images", request_body = Login,
     params(("registry" = String, Path, description = "The registry, such as `ghcr.io`.")), responses(
     (status = 200, description = "They are kept.", body = LoginView),
-    (status = 422, description = "`image.login`: it is no registry, or they cannot be sent."),
+    (status = 422, description = "`image.login`: it is not a registry, or they cannot be sent."),
 ))]
 pub(in crate::api) async fn log_in(
     In(project): In,

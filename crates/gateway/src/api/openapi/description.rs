@@ -30,7 +30,7 @@ pub(super) fn generated() -> String {
         description = "Runs, connects and guards MCP servers for AI agents.\n\nEvery route but the \
             public ones takes a key as `Authorization: Bearer KEY`, or, from a page of the gateway, a session \
             cookie and `X-Gantry-Session`. Refusals and failures are problem \
-            documents (RFC 9457) with a stable `code`; `type` leads to the page about it. Lists come \
+            documents (RFC 9457) with a stable `code`; `type` links to the page about it. Lists come \
             in pages: `next_cursor` of one page is `cursor` of the next."
     ),
     paths(

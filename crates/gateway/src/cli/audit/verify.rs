@@ -78,8 +78,13 @@ async fn of_gateway(context: &CliContext) -> Result<Value, Failure> {
     while let Some(piece) = transfer.piece().await? {
         answer.extend_from_slice(&piece);
     }
-    serde_json::from_slice(&answer)
-        .map_err(|error| Failure::plain(Exit::Failed, "the gateway's answer is no JSON", &error))
+    serde_json::from_slice(&answer).map_err(|error| {
+        Failure::plain(
+            Exit::Failed,
+            "the response of the gateway is not JSON",
+            &error,
+        )
+    })
 }
 
 /// Verifies a given store, with the key and the mark of the data folder if there are any.

@@ -29,7 +29,7 @@ fn advice(name: &str, detail: &str, is_restricted: bool) -> Option<String> {
         ),
         "gvisor" => Some("install a newer `runsc`".to_owned()),
         "firecracker" | "e2b" => {
-            Some("there is no driver for it yet; `auto` goes on to the next rung".to_owned())
+            Some("there is no driver for it yet; `auto` tries the next rung".to_owned())
         }
         _ => None,
     }

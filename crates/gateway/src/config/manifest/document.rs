@@ -255,7 +255,7 @@ fn repository_url(value: &Value, findings: &mut Findings) -> Option<String> {
         !folder.starts_with('/') && !folder.split(['/', '\\']).any(|part| part == "..")
     };
     if folder.is_some_and(|folder| !is_clean(&folder)) {
-        reader.wrong("subfolder", "leads out of the repository");
+        reader.wrong("subfolder", "points outside of the repository");
     }
     reader.end();
     url

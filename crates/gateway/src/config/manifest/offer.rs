@@ -135,7 +135,7 @@ fn offered_remote(remote: &Remote) -> Offered<'_> {
     let shown: String = url.chars().take(120).collect();
     let mut wrong = Vec::new();
     if !url.starts_with("https://") && !url.starts_with("http://") && !url.starts_with('{') {
-        let why = "must begin with `https://`";
+        let why = "must start with `https://`";
         wrong.push(Wrong::new(format!("{}.url", remote.at), why));
     }
     let authority = url.split_once("://").map_or("", |(_, rest)| rest);
@@ -259,7 +259,7 @@ impl Offer<'_> {
                 .chain(&package.package_arguments);
             if arguments.any(|argument| argument.input.is_secret) {
                 notes.push(
-                    "a secret is an argument of the command: whoever sees the processes of this machine can \
+                    "a secret is an argument of the command: every user who can list processes can \
                      read it"
                         .to_owned(),
                 );

@@ -66,7 +66,7 @@ pub static SETTINGS: &[Setting] = &[
         "`joined`",
         "`joined`: clients of `/mcp` get the instructions of the servers they may use, each \
          under its server's name, up to 4 KiB of one and 32 KiB of all; `none`: they are not. At \
-         `/mcp/servers/{name}` a server's own are told as they are.",
+         `/mcp/servers/{name}` a server's own are passed on unchanged.",
     ),
     setting(
         "startup",
@@ -130,9 +130,9 @@ pub static SETTINGS: &[Setting] = &[
         Form::Whole(1, CONNECTIONS as u64),
         "`5120`",
         "How many connections one address (IPv6: one /64) may hold; the next one is answered 503. There \
-         are 10,240 in all. The last eighth is for addresses with fewer than 64, and a newcomer for \
-         whom there is no place gets that of an idle connection of the address that has the most; with \
-         10240 nothing is reserved. Behind a proxy, and on loopback, everybody has one address.",
+         are 10,240 in all. The last eighth is for addresses with fewer than 64. When all are taken, an \
+         idle connection of the address with the most is closed for a new one. With 10240 nothing is \
+         reserved. Behind a proxy, and on loopback, all clients share one address.",
     ),
     setting(
         "answer_memory",

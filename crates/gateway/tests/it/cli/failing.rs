@@ -222,7 +222,7 @@ fn what_the_gateway_refuses_exits_with_1_and_names_the_reason() {
         --- stderr
         error: server `down` is down: backing off 60s: 1 failure within 60s: ended during the handshake: exit code 7; next try in [duration]
           because: code `server.down`
-        hint: retry after its next try, or go on without it; `gantry status down` and `gantry logs down` say more
+        hint: retry after its next try, or continue without it; `gantry status down` and `gantry logs down` say more
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &["status", "nobody"]), @"

@@ -82,7 +82,7 @@ fn assert_told(gantry: &Gantry, kind: &str) -> Value {
         .iter()
         .filter(|event| event["kind"] == "journal_damaged");
     assert_eq!(damaged.count(), 1, "{events:#?}");
-    // Calls go on.
+    // Calls continue.
     assert!(echo(&mut gantry.connect(), gantry, "still"));
     damage[0].clone()
 }

@@ -1,4 +1,4 @@
-//! A database that another program holds: calls go on, the health says why it is degraded, whoever
+//! A database that another program holds: calls continue, the health says why it is degraded, whoever
 //! administers is told at once, and a server can still be restarted.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn a_locked_database_degrades_the_health_and_stops_neither_calls_nor_restarts() 
         "{told:#}"
     );
     assert!(
-        reason.contains("is held by another process; calls go on"),
+        reason.contains("is held by another process; calls continue"),
         "{told:#}"
     );
     assert_eq!(healthz(&gantry), (200, "degraded".to_owned()));

@@ -45,7 +45,7 @@ fn a_line_without_end_is_cut_and_its_calls_fail_within_a_second() {
         })
     });
     assert!(took <= SECOND, "{took:?}");
-    let how = "wrote a line over 8 MiB that is no message";
+    let how = "wrote a line over 8 MiB that is not a message";
     for reply in &replies {
         let message = format!("server `evil` exited during the call ({how})");
         reply.fails(-31502, &message, "server.exited");
@@ -73,7 +73,7 @@ fn a_line_without_end_in_the_handshake_is_told_as_the_reason() {
     let status = rig.gantry.wait_state(EVIL, "failed", LONG);
     let reason = status["reason"].as_str().unwrap();
     assert!(
-        reason.ends_with("wrote a line over 8 MiB that is no message"),
+        reason.ends_with("wrote a line over 8 MiB that is not a message"),
         "{reason}"
     );
     let gone = procs::wait_gone("flooder-start-s2", SECOND);

@@ -229,7 +229,7 @@ fn a_server_that_echoes_is_no_server() {
     for server in [EVIL, "cat"] {
         let status = rig.gantry.wait_state(server, "failed", LONG);
         let reason = status["reason"].as_str().unwrap();
-        let why = "echoes what it is sent (`server/discover`), so it is no MCP server";
+        let why = "echoes what it is sent (`server/discover`), so it is not an MCP server";
         assert!(reason.contains(why), "{reason}");
         let replies = rig.at_once_on(server, CALLS, "echo", echo);
         all_within(&replies, SECOND);

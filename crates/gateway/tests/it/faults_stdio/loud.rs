@@ -56,7 +56,7 @@ fn more_than_a_mebibyte_of_noise_a_second_ends_the_server() {
     let peer = Evilpeer::new().name("flooder-s1").fault("noise=flood");
     let watch = Stopwatch::start();
     let rig = Rig::cold(&peer, &stays_down());
-    let wrote = "wrote over 1 MiB a second to stdout that is no message";
+    let wrote = "wrote over 1 MiB a second to stdout that is not a message";
     let told = |status: &Value| {
         status["reason"]
             .as_str()

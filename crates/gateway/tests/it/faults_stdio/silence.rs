@@ -93,7 +93,7 @@ fn after_three_calls_in_a_row_without_a_sign_of_life_nobody_waits_any_more() {
         // row 3.4
         assert_eq!(
             reply.answer["error"]["data"]["hint"],
-            "retry after its next try, or go on without it; `gantry status evil` and `gantry logs evil` \
+            "retry after its next try, or continue without it; `gantry status evil` and `gantry logs evil` \
              say more"
         );
     }

@@ -16,7 +16,7 @@ fn a_file_of_certificates_is_a_plain_file() {
         assert_eq!(made.status, 201, "{}", made.text());
         let status = gantry.wait_state(name, "failed", LONG);
         let reason = status["reason"].as_str().unwrap();
-        let told = "`ca_file` cannot be read: it is no regular file";
+        let told = "`ca_file` cannot be read: it is not a regular file";
         assert!(reason.contains(told), "{reason}");
     }
     // Others were not held up by it.

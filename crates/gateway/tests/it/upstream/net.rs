@@ -245,7 +245,7 @@ fn no_event_names_a_private_address_to_post_to() {
     let (_gantry, reasons) = reasons(&space, (0..cases.len()).map(entry).collect());
     for (case, reason) in cases.iter().zip(&reasons) {
         let told = match case.url.contains('@') {
-            true => reason.contains("it names a place that is no URL"),
+            true => reason.contains("it names an endpoint that is not a URL"),
             false => reason.contains("` refused"),
         };
         assert!(told, "{case:?}: {reason}");

@@ -18,7 +18,7 @@ const OWN_PATHS: [&str; 3] = ["/proc", "/sys", "/dev"];
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostingError {
     /// The image reference is malformed.
-    #[error("`image` is `{image}`, which is no image reference: {why}")]
+    #[error("`image` is `{image}`, which is not an image reference: {why}")]
     Image {
         /// The reference, escaped and truncated.
         image: String,
@@ -71,7 +71,7 @@ pub enum HostingError {
         field: &'static str,
     },
     /// The path of the endpoint is malformed.
-    #[error("`http_path` is `{path}`, which is no path of a URL")]
+    #[error("`http_path` is `{path}`, which is not a URL path")]
     Path {
         /// The path, escaped and truncated.
         path: String,
@@ -251,7 +251,7 @@ fn check_volume(path: &Path, others: &[std::path::PathBuf]) -> Result<(), &'stat
         return Err("the root itself cannot be a volume");
     }
     if OWN_PATHS.iter().any(|own| path.starts_with(own)) {
-        return Err("it lies where the isolation has files of its own");
+        return Err("the isolation uses this path for its own files");
     }
     match others
         .iter()
@@ -266,7 +266,7 @@ fn check_volume(path: &Path, others: &[std::path::PathBuf]) -> Result<(), &'stat
 fn check_inside(path: &Path) -> Result<(), &'static str> {
     let text = path.to_string_lossy();
     if !path.is_absolute() {
-        return Err("it is no absolute path");
+        return Err("it is not an absolute path");
     }
     if text.len() > 1024 {
         return Err("it is longer than 1,024 characters");
@@ -343,12 +343,12 @@ mod tests {
         volumes[1]: volume `/data/x` is not allowed: it overlaps another volume
         volumes[0]: volume `/etc:/host:rw` is not allowed: it names a place outside, or options
         volumes[0]: volume `/a/../etc` is not allowed: it has `.` or `..` in it
-        volumes[0]: volume `data` is not allowed: it is no absolute path
-        volumes[0]: volume `/proc/x` is not allowed: it lies where the isolation has files of its own
+        volumes[0]: volume `data` is not allowed: it is not an absolute path
+        volumes[0]: volume `/proc/x` is not allowed: the isolation uses this path for its own files
         volumes[0]: volume `/var/run/docker.sock:/x` is not allowed: it names a place outside, or options
-        image: `image` is `--privileged`, which is no image reference: it looks like a flag
+        image: `image` is `--privileged`, which is not an image reference: it looks like a flag
         user: `user` is `--root`, allowed is `name`, `uid` or `uid:gid`
-        cwd: `cwd` is `app`: it is no absolute path
+        cwd: `cwd` is `app`: it is not an absolute path
         provider: `provider` is `process`, which runs commands, and this is an image
         "
         );
@@ -372,7 +372,7 @@ mod tests {
         stdio_bridge: `stdio_bridge` is `false` and `port` is missing
         port: `port` is for servers over HTTP, and `stdio_bridge` is `true` or `port` is missing
         published_port: `published_port` is for servers over HTTP, and `stdio_bridge` is `true` or `port` is missing
-        http_path: `http_path` is `mcp`, which is no path of a URL
+        http_path: `http_path` is `mcp`, which is not a URL path
         "
         );
     }

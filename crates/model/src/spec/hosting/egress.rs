@@ -81,7 +81,7 @@ impl FromStr for EgressRule {
             .parse::<u16>()
             .ok()
             .filter(|port| *port > 0 && is_digits);
-        let port = port.ok_or_else(|| refused("the port is no number from 1 to 65,535"))?;
+        let port = port.ok_or_else(|| refused("the port is not a number from 1 to 65,535"))?;
         let inside = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
@@ -102,7 +102,7 @@ impl FromStr for EgressRule {
                 && !label.ends_with('-')
         };
         if host.len() > LONGEST || !name.split('.').all(is_label) {
-            return Err(refused("the host is no name and no address"));
+            return Err(refused("the host is neither a name nor an address"));
         }
         // Some resolvers read `0x7f.1` and `127.1` as addresses, others as names.
         let is_number = |label: &str| {

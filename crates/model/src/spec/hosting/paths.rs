@@ -41,7 +41,7 @@ pub enum WritableError {
         guarded: String,
     },
     /// It is not absolute.
-    #[error("`{0}` is no absolute path")]
+    #[error("`{0}` is not an absolute path")]
     Relative(String),
 }
 

@@ -39,7 +39,7 @@ pub(in crate::spec) fn check_reference(text: &str) -> Result<(), &'static str> {
         _ => (None, path),
     };
     if registry.is_some_and(|registry| !is_registry(registry)) {
-        return Err("its registry is no host name");
+        return Err("its registry is not a host name");
     }
     let components = repository.split('/');
     if repository.is_empty() || !components.clone().all(is_component) {

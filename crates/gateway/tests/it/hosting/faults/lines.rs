@@ -208,7 +208,7 @@ fn framing(exited: impl Fn(&'static str) -> Ends) -> Vec<Row> {
         Row::new(
             "S2",
             "flood-noline=trigger",
-            exited("wrote a line over 8 MiB that is no message"),
+            exited("wrote a line over 8 MiB that is not a message"),
         )
         .once("trigger", json!({}))
         .members(stays_down())
