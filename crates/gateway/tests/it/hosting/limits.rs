@@ -142,14 +142,19 @@ fn a_processor_hog_stays_near_its_share() {
             .each_ref()
             .map(|(_, hog)| (hog.cpu_seconds(), hog.throttled()));
         let begun = Stopwatch::start();
-        // Two seconds in which they are let run.
+        // Two seconds in which they are let run, and as long as a busy machine needs to let them.
         eventually(2 * SECOND, || false);
+        let ran = || {
+            let mut used = hogs.iter().zip(before);
+            used.all(|((_, hog), (seconds, _))| hog.cpu_seconds() - seconds > 0.1)
+        };
+        eventually(20 * SECOND, ran).expect("a processor hog does not run");
         for ((rung, hog), (seconds, throttled)) in hogs.iter().zip(before) {
             let share = (hog.cpu_seconds() - seconds) / begun.elapsed().as_secs_f64();
             let held = hog.throttled() - throttled;
             eprintln!("{rung}: {share:.3} of a core, throttled {held} times");
             // A busy machine gives it less, and then nobody has to hold it.
-            assert!((0.05..=SHARE * 1.15).contains(&share), "{rung}: {share}");
+            assert!(share <= SHARE * 1.15, "{rung}: {share}");
             assert!(
                 share < SHARE * 0.8 || held > 0,
                 "{rung}: {share}, held {held} times"
