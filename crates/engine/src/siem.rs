@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use gantry_model::diagnose::chain;
 use gantry_store::{Store, StoreError};
-use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -37,15 +36,13 @@ use self::syslog::{Syslog, UNCONFIRMED};
 use crate::http_client::Clients;
 use crate::otlp::{OtlpTarget, SendError};
 use crate::random::jitter;
-use crate::telemetry::ExportHealth;
+use crate::telemetry::{ExportHealth, ExportTrouble};
 
 /// How long to wait for new events at most: acts wake nobody.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The initial and the maximum pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
-/// The minimum interval of log messages about failures.
-const TELL_EVERY: Duration = Duration::from_secs(60);
 /// How often the rows that wait are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
@@ -65,17 +62,8 @@ pub(crate) struct Siem {
     sent: AtomicU64,
     dropped: AtomicU64,
     waiting: AtomicU64,
-    trouble: Mutex<Trouble>,
+    trouble: ExportTrouble,
     worker: AsyncMutex<Worker>,
-}
-
-#[derive(Default)]
-struct Trouble {
-    error: Option<String>,
-    /// When a failure was last logged.
-    told: Option<Instant>,
-    /// Whether a failure was logged, and its end was not.
-    is_announced: bool,
 }
 
 /// Where events go.
@@ -151,7 +139,7 @@ impl Siem {
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
-            trouble: Mutex::default(),
+            trouble: ExportTrouble::default(),
             worker: AsyncMutex::new(worker),
         })
     }
@@ -265,12 +253,7 @@ impl Siem {
     }
 
     fn trouble(&self, error: &str) {
-        let mut trouble = self.trouble.lock();
-        trouble.error = Some(error.to_owned());
-        let is_due = trouble.told.is_none_or(|told| told.elapsed() >= TELL_EVERY);
-        if is_due {
-            trouble.told = Some(Instant::now());
-            trouble.is_announced = true;
+        if self.trouble.failed(error) {
             let (target, dropped) = (&self.shown, self.dropped.load(Ordering::Relaxed));
             warn!(
                 target,
@@ -280,9 +263,7 @@ impl Siem {
     }
 
     fn recovered(&self) {
-        let mut trouble = self.trouble.lock();
-        trouble.error = None;
-        if std::mem::take(&mut trouble.is_announced) {
+        if self.trouble.recovered() {
             let (target, dropped) = (&self.shown, self.dropped.load(Ordering::Relaxed));
             info!(target, dropped, "audit records are pushed again");
         }
@@ -296,7 +277,7 @@ impl Siem {
             sent: self.sent.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             waiting: self.waiting.load(Ordering::Relaxed),
-            error: self.trouble.lock().error.clone(),
+            error: self.trouble.error(),
         }
     }
 }

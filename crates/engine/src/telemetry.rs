@@ -4,6 +4,7 @@
 //! [`Metrics::begin`] and [`Metrics::render`]; [docs/metrics.md](../../../docs/metrics.md) lists them.
 
 mod servers;
+mod trouble;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::servers::ServerFigures;
 use self::servers::ServerMetrics;
+pub(crate) use self::trouble::ExportTrouble;
 
 type Label = [(&'static str, String); 1];
 type ExportLabels = [(&'static str, String); 2];

@@ -25,7 +25,7 @@ use self::queue::{Batch, SpanQueue};
 use crate::http_client::Clients;
 use crate::otlp::{Attribute, OtlpTarget, SendError, Sender, Signal, Value};
 use crate::random::jitter;
-use crate::telemetry::ExportHealth;
+use crate::telemetry::{ExportHealth, ExportTrouble};
 
 /// How long spans are collected before they are sent.
 const GATHER: Duration = Duration::from_millis(500);
@@ -34,8 +34,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 /// How many attempts are made for a batch before it is dropped.
 const TRIES: u32 = 8;
-/// The minimum interval of log messages about failures.
-const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// The endpoint of spans, and the attributes of this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,18 +66,9 @@ pub(crate) struct Traces {
     sent: AtomicU64,
     /// Spans that were rejected by the endpoint, or dropped after all attempts.
     lost: AtomicU64,
-    trouble: Mutex<Trouble>,
+    trouble: ExportTrouble,
     /// The last known settings of projects: rows may arrive after their project was unloaded.
     levels: Mutex<HashMap<Box<str>, TraceExport>>,
-}
-
-#[derive(Default)]
-struct Trouble {
-    error: Option<String>,
-    /// When a failure was last logged.
-    told: Option<Instant>,
-    /// Whether a failure was logged, and its end was not.
-    is_announced: bool,
 }
 
 impl Traces {
@@ -104,7 +93,7 @@ impl Traces {
             wake: Notify::new(),
             sent: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            trouble: Mutex::default(),
+            trouble: ExportTrouble::default(),
             levels: Mutex::default(),
         }
     }
@@ -226,12 +215,7 @@ impl Traces {
     }
 
     fn failed(&self, error: &str) {
-        let mut trouble = self.trouble.lock();
-        trouble.error = Some(error.to_owned());
-        let is_due = trouble.told.is_none_or(|told| told.elapsed() >= TELL_EVERY);
-        if is_due {
-            trouble.told = Some(Instant::now());
-            trouble.is_announced = true;
+        if self.trouble.failed(error) {
             let (endpoint, dropped) = (self.sender.target.shown(), self.dropped());
             warn!(
                 endpoint,
@@ -241,9 +225,7 @@ impl Traces {
     }
 
     fn recovered(&self) {
-        let mut trouble = self.trouble.lock();
-        trouble.error = None;
-        if std::mem::take(&mut trouble.is_announced) {
+        if self.trouble.recovered() {
             let (endpoint, dropped) = (self.sender.target.shown(), self.dropped());
             info!(endpoint, dropped, "traces are exported again");
         }
@@ -275,7 +257,7 @@ impl Traces {
             sent: self.sent.load(Ordering::Relaxed),
             dropped: self.dropped(),
             waiting: self.queue.lock().len() as u64,
-            error: self.trouble.lock().error.clone(),
+            error: self.trouble.error(),
         }
     }
 }

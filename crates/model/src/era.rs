@@ -64,8 +64,6 @@ impl ProtocolVersion {
     pub const LATEST: Self = Self::V2026_07_28;
     /// The newest version that begins with `initialize`.
     pub const LATEST_HANDSHAKE: Self = Self::V2025_11_25;
-    /// The version of an HTTP client of the handshake era that sends no version header.
-    pub const ASSUMED: Self = Self::V2025_03_26;
     /// The versions a request may name in its own metadata, newest first.
     pub const STATELESS: [Self; 1] = [Self::V2026_07_28];
 

@@ -23,7 +23,10 @@ pub use notification::{Cancelled, Progress};
 pub use params::Params;
 pub use tool::{LONGEST_TOOL_NAME, TaskSupport, ToolDef, ToolNameFault, check_tool_name};
 
+use std::borrow::Cow;
+
 use crate::diagnose::{Diagnose, Fault};
+use crate::jsonrpc::{Raw, RequestId};
 
 /// Why params or a result do not have the shape that their method requires.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +58,20 @@ impl Diagnose for ShapeError {
     fn fault(&self) -> Fault {
         Fault::Client
     }
+}
+
+fn text<'a>(member: &'static str, value: Raw<'a>) -> Result<Cow<'a, str>, ShapeError> {
+    value.string().ok_or(ShapeError::Wrong {
+        member,
+        expected: "a string",
+    })
+}
+
+fn request_id<'a>(member: &'static str, value: Raw<'a>) -> Result<RequestId<'a>, ShapeError> {
+    RequestId::read(value).ok_or(ShapeError::Wrong {
+        member,
+        expected: "a string or a number",
+    })
 }
 
 #[cfg(test)]

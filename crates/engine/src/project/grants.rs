@@ -150,20 +150,7 @@ impl Project {
         by: impl Into<Actor>,
         group: ServerGroup,
     ) -> Result<GroupView, EngineError> {
-        let (by, project) = (by.into(), Arc::clone(self));
-        self.complete(async move {
-            let draft = Draft::new("group.create", group.name.as_str()).after(members(&group));
-            let act = project.acts.begin(&by, draft).await?;
-            let created = match project.policed_group(&by, &group) {
-                Ok(()) => project.access.create_group(&group).await,
-                Err(refused) => Err(refused),
-            };
-            project.regranted();
-            act.end(&created).await;
-            created?;
-            project.group(group.name.as_str()).await
-        })
-        .await
+        self.put_group(by.into(), group, false).await
     }
 
     /// Replaces the members of a group; grants on it apply to the new members from now on.
@@ -172,20 +159,34 @@ impl Project {
         by: impl Into<Actor>,
         group: ServerGroup,
     ) -> Result<GroupView, EngineError> {
-        let (by, project) = (by.into(), Arc::clone(self));
+        self.put_group(by.into(), group, true).await
+    }
+
+    async fn put_group(
+        self: &Arc<Self>,
+        by: Actor,
+        group: ServerGroup,
+        exists: bool,
+    ) -> Result<GroupView, EngineError> {
+        let project = Arc::clone(self);
         self.complete(async move {
-            let mut draft = Draft::new("group.change", group.name.as_str()).after(members(&group));
-            let before = project.group(group.name.as_str()).await.ok();
-            draft.before = before.map(|before| json!({"servers": before.servers}));
+            let name = group.name.as_str();
+            let act = if exists { "group.change" } else { "group.create" };
+            let mut draft = Draft::new(act, name).after(members(&group));
+            if exists {
+                let before = project.group(name).await.ok();
+                draft.before = before.map(|before| json!({"servers": before.servers}));
+            }
             let act = project.acts.begin(&by, draft).await?;
-            let changed = match project.policed_group(&by, &group) {
-                Ok(()) => project.access.change_group(&group).await,
+            let put = match project.policed_group(&by, &group) {
+                Ok(()) if exists => project.access.change_group(&group).await,
+                Ok(()) => project.access.create_group(&group).await,
                 Err(refused) => Err(refused),
             };
             project.regranted();
-            act.end(&changed).await;
-            changed?;
-            project.group(group.name.as_str()).await
+            act.end(&put).await;
+            put?;
+            project.group(name).await
         })
         .await
     }

@@ -127,7 +127,7 @@ impl<'a> Record<'a> {
                     Ok(_) => (CallStatus::Ok, None, None),
                     Err(error) => describe(error),
                 };
-                let error_kind = ended.as_ref().err().map(error_kind);
+                let error_kind = ended.as_ref().err().map(|error| class(error).1);
                 let output = ended.as_ref().map(output).unwrap_or_default();
                 let (status, code, error_kind) = match output.is_error {
                     true => {
@@ -205,7 +205,7 @@ impl<'a> Record<'a> {
                 .end(CallStatus::Refused),
             redactor: &redactor,
             measured: self.measured.read(),
-            error_kind: Some(error_kind(&error)),
+            error_kind: Some(class(&error).1),
         };
         match self.router.audit.refusal(&intent, &outcome).await {
             Ok(true) => {
@@ -291,96 +291,65 @@ impl<'a> AskedFor<'a> {
 
 /// Describes a failure for the audit.
 fn describe(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
-    let status = if matches!(
-        error,
-        CallError::Timeout { .. } | CallError::Unanswered { .. }
-    ) {
-        CallStatus::Timeout
-    } else if matches!(error, CallError::Cancelled | CallError::KeyEnded { .. }) {
-        CallStatus::Cancelled
-    } else if is_refusal(error) {
-        CallStatus::Refused
-    } else {
-        CallStatus::Error
-    };
     let code = if let CallError::Rpc { code, .. } = error {
         code.to_string()
     } else {
         error.code().to_owned()
     };
-    (status, Some(code), Some(error.to_string()))
+    (class(error).0, Some(code), Some(error.to_string()))
 }
 
-/// Tells whose error it was.
-fn error_kind(error: &CallError) -> ErrorKind {
+/// Returns the status of a call that failed, and whose error it was. A call is `refused` if it was
+/// never sent because it is not allowed or there is no room.
+fn class(error: &CallError) -> (CallStatus, ErrorKind) {
     match error {
-        CallError::Rpc { .. } => ErrorKind::JsonRpc,
-        CallError::Arguments { .. } | CallError::Output { .. } | CallError::BadParams { .. } => {
-            ErrorKind::Schema
+        CallError::Rpc { .. } => (CallStatus::Error, ErrorKind::JsonRpc),
+        CallError::Output { .. } => (CallStatus::Error, ErrorKind::Schema),
+        CallError::Arguments { .. } | CallError::BadParams { .. } => {
+            (CallStatus::Refused, ErrorKind::Schema)
         }
         CallError::UnknownTool { .. }
-        | CallError::UnknownItem { .. }
         | CallError::UnknownServer { .. }
-        | CallError::UnknownMethod { .. }
         | CallError::Unbound { .. }
         | CallError::Forbidden { .. }
-        | CallError::Suspended { .. }
         | CallError::Quarantined { .. }
-        | CallError::HookRefused { .. }
-        | CallError::HookFailed { .. }
+        | CallError::HookRefused {
+            point: HookPoint::Request,
+            ..
+        }
+        | CallError::HookFailed {
+            point: HookPoint::Request,
+            ..
+        }
         | CallError::Limited(_)
         | CallError::ApprovalRefused { .. }
         | CallError::ApprovalExpired { .. }
         | CallError::ApprovalStale { .. }
         | CallError::TooManyApprovals { .. }
         | CallError::Busy { .. }
+        | CallError::TooManySubscriptions { .. } => (CallStatus::Refused, ErrorKind::Policy),
+        CallError::UnknownItem { .. }
+        | CallError::UnknownMethod { .. }
+        | CallError::Suspended { .. }
+        | CallError::HookRefused { .. }
+        | CallError::HookFailed { .. }
         | CallError::TooManyHeld { .. }
-        | CallError::TooMuchHeld { .. }
-        | CallError::TooManySubscriptions { .. }
-        | CallError::KeyEnded { .. } => ErrorKind::Policy,
+        | CallError::TooMuchHeld { .. } => (CallStatus::Error, ErrorKind::Policy),
+        CallError::KeyEnded { .. } => (CallStatus::Cancelled, ErrorKind::Policy),
+        CallError::Timeout { .. } => (CallStatus::Timeout, ErrorKind::Transport),
         CallError::Down { .. }
-        | CallError::Timeout { .. }
         | CallError::Exited { .. }
         | CallError::Protocol { .. }
         | CallError::Remote { .. }
         | CallError::NotReading { .. }
         | CallError::ResponseTooLarge { .. }
-        | CallError::ResultTooLong { .. } => ErrorKind::Transport,
-        CallError::Cancelled | CallError::Declined { .. } | CallError::Unanswered { .. } => {
-            ErrorKind::Caller
-        }
+        | CallError::ResultTooLong { .. } => (CallStatus::Error, ErrorKind::Transport),
+        CallError::Cancelled => (CallStatus::Cancelled, ErrorKind::Caller),
+        CallError::Unanswered { .. } => (CallStatus::Timeout, ErrorKind::Caller),
+        CallError::Declined { .. } => (CallStatus::Error, ErrorKind::Caller),
         CallError::Undelivered { .. }
         | CallError::Audit(_)
         | CallError::Stopping
-        | CallError::Panicked => ErrorKind::Gateway,
+        | CallError::Panicked => (CallStatus::Error, ErrorKind::Gateway),
     }
-}
-
-/// Returns whether a recorded call was never sent, because it is not allowed or there is no room.
-fn is_refusal(error: &CallError) -> bool {
-    matches!(
-        error,
-        CallError::Busy { .. }
-            | CallError::Limited(_)
-            | CallError::TooManySubscriptions { .. }
-            | CallError::UnknownTool { .. }
-            | CallError::UnknownServer { .. }
-            | CallError::Unbound { .. }
-            | CallError::Forbidden { .. }
-            | CallError::Quarantined { .. }
-            | CallError::ApprovalRefused { .. }
-            | CallError::ApprovalExpired { .. }
-            | CallError::ApprovalStale { .. }
-            | CallError::TooManyApprovals { .. }
-            | CallError::HookRefused {
-                point: HookPoint::Request,
-                ..
-            }
-            | CallError::HookFailed {
-                point: HookPoint::Request,
-                ..
-            }
-            | CallError::Arguments { .. }
-            | CallError::BadParams { .. }
-    )
 }

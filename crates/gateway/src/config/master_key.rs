@@ -2,6 +2,7 @@
 //! as one of a key manager. Entry points: [`KeySource`] and [`KeySource::read`].
 
 use std::fmt;
+use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -103,8 +104,9 @@ impl KeySource {
     }
 }
 
-fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+/// Opens a file that only its owner may read.
+pub(super) fn open_private(path: &Path) -> Result<File, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
     let mode = file.metadata().map_err(|error| error.to_string())?.mode();
     if mode & 0o077 != 0 {
         let path = path.display();
@@ -112,6 +114,11 @@ fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
             "others than its owner can read it; run `chmod 600 {path}`"
         ));
     }
+    Ok(file)
+}
+
+fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let file = open_private(path)?;
     let mut content = Zeroizing::new(Vec::new());
     let read = file.take(LONGEST).read_to_end(&mut content);
     read.map_err(|error| error.to_string())?;

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use gantry_engine::{OtlpEncoding, OtlpTarget, TracesConfig};
 use url::Url;
 
 use super::env::{self, Environment};
+use super::master_key::open_private;
 
 /// The longest file of headers.
 const LONGEST: u64 = 64 << 10;
@@ -133,14 +133,7 @@ impl HeaderSource {
 }
 
 fn read_file(path: &Path) -> Result<String, String> {
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mode = file.metadata().map_err(|error| error.to_string())?.mode();
-    if mode & 0o077 != 0 {
-        let path = path.display();
-        return Err(format!(
-            "others than its owner can read it; run `chmod 600 {path}`"
-        ));
-    }
+    let file = open_private(path)?;
     let mut text = String::new();
     let read = file.take(LONGEST).read_to_string(&mut text);
     read.map_err(|error| error.to_string())?;

@@ -32,11 +32,7 @@ impl<'a> CallParams<'a> {
         for member in params.into_iter().flat_map(Raw::members) {
             let value = member.value;
             if member.is("name") {
-                let wrong = ShapeError::Wrong {
-                    member: "name",
-                    expected: "a string",
-                };
-                name = Some(value.string().ok_or(wrong)?);
+                name = Some(super::text("name", value)?);
             } else if member.is("arguments") {
                 arguments = Some(object("arguments", value)?);
             } else if member.is("_meta") {
@@ -49,10 +45,7 @@ impl<'a> CallParams<'a> {
         }
         let progress_token = match meta.and_then(|meta| meta.get("progressToken")) {
             None => None,
-            Some(token) => Some(RequestId::read(token).ok_or(ShapeError::Wrong {
-                member: "progressToken",
-                expected: "a string or a number",
-            })?),
+            Some(token) => Some(super::request_id("progressToken", token)?),
         };
         Ok(Self {
             name: name.ok_or(ShapeError::Missing { member: "name" })?,
@@ -125,15 +118,11 @@ impl<'a> CallResult<'a> {
             } else if member.is("content") {
                 view.content = Some(value);
             } else if member.is("resultType") {
-                let wrong = ShapeError::Wrong {
-                    member: "resultType",
-                    expected: "a string",
-                };
-                let text = value.string().ok_or(wrong)?;
-                view.result_type = match text.as_ref() {
+                let kind = super::text("resultType", value)?;
+                view.result_type = match kind.as_ref() {
                     "complete" => ResultType::Complete,
                     "input_required" => ResultType::InputRequired,
-                    _ => ResultType::Other(text),
+                    _ => ResultType::Other(kind),
                 };
             }
         }

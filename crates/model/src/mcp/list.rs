@@ -84,10 +84,7 @@ impl ListKind {
         }
         let member = self.key();
         let value = item.get(member).ok_or(ShapeError::Missing { member })?;
-        value.string().ok_or(ShapeError::Wrong {
-            member,
-            expected: "a string",
-        })
+        super::text(member, value)
     }
 }
 
@@ -110,10 +107,7 @@ impl<'a> Page<'a> {
             if member.is(kind.member()) {
                 items = Some(member.value);
             } else if member.is("nextCursor") && !member.value.is_null() {
-                next_cursor = Some(member.value.string().ok_or(ShapeError::Wrong {
-                    member: "nextCursor",
-                    expected: "a string",
-                })?);
+                next_cursor = Some(super::text("nextCursor", member.value)?);
             }
         }
         let items = items.ok_or(ShapeError::Missing {

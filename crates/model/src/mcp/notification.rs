@@ -61,8 +61,5 @@ impl<'a> Cancelled<'a> {
 
 fn id<'a>(member: &'static str, params: Raw<'a>) -> Result<RequestId<'a>, ShapeError> {
     let value = params.get(member).ok_or(ShapeError::Missing { member })?;
-    RequestId::read(value).ok_or(ShapeError::Wrong {
-        member,
-        expected: "a string or a number",
-    })
+    super::request_id(member, value)
 }

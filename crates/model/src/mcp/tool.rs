@@ -55,11 +55,7 @@ impl<'a> ToolDef<'a> {
         for member in raw.members() {
             let value = member.value;
             if member.is("name") {
-                let wrong = ShapeError::Wrong {
-                    member: "name",
-                    expected: "a string",
-                };
-                name = Some(value.string().ok_or(wrong)?);
+                name = Some(super::text("name", value)?);
             } else if member.is("title") {
                 title = value.string();
             } else if member.is("description") {
