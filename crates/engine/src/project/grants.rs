@@ -171,7 +171,11 @@ impl Project {
         let project = Arc::clone(self);
         self.complete(async move {
             let name = group.name.as_str();
-            let act = if exists { "group.change" } else { "group.create" };
+            let act = if exists {
+                "group.change"
+            } else {
+                "group.create"
+            };
             let mut draft = Draft::new(act, name).after(members(&group));
             if exists {
                 let before = project.group(name).await.ok();
