@@ -255,7 +255,7 @@ impl Access {
         self.callers.set(callers.iter().filter(may_call).count());
     }
 
-    /// Returns what keys, agents and the project may use, as it is at any time.
+    /// Returns the limits of keys, agents and the project; the handle always has the current ones.
     pub(crate) fn limits(&self) -> Arc<CallLimits> {
         Arc::clone(&self.limits)
     }

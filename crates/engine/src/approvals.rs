@@ -2,9 +2,9 @@
 //! allowed or refused once, and refused when their time is over.
 //!
 //! A held call is in memory only. It is on record already, as one row; after a crash the row becomes `unknown`
-//! like that of any call that was cut off, and nothing was sent. Whoever drops the future that waits takes the
-//! call away. Whether a call was decided in time is settled under one lock, so that nobody is told of a
-//! decision that did not count. How many calls and bytes are held is bounded by agent and by project. Entry
+//! like that of any call that was cut off, and nothing was sent. Dropping the future that waits
+//! withdraws the call. Whether a call was decided in time is settled under one lock, so that an approver is
+//! never told of a decision that did not count. How many calls and bytes are held is bounded by agent and by project. Entry
 //! points: [`Approvals::hold`] and [`Approvals::decide`].
 
 use std::collections::BTreeMap;

@@ -253,7 +253,7 @@ struct AuditState {
     places: Places,
     import_error: Mutex<Option<String>>,
     store_error: Mutex<Option<String>>,
-    /// Whether calls that end from now on were cut off by the gateway.
+    /// Whether the gateway is cutting off calls: those that end now are recorded as such.
     cutting_off: AtomicBool,
     retention: Mutex<Retention>,
     /// What projects keep of bodies that chose something.

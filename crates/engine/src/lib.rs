@@ -1,5 +1,5 @@
 //! What runs in Gantry: servers, their links and lifecycles, the catalog of what they offer, who
-//! may use what, and the record of every call. This file is the library's only door.
+//! may use what, and the record of every call. This file is its only public interface.
 //!
 //! ```text
 //! Engine â Project â router â catalog (views, schemas) â guard â audit â server::handle â link â transport

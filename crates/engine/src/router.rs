@@ -245,7 +245,7 @@ impl Router {
         reply.charge(&self.answers, &call.caller.agent, target)
     }
 
-    /// Returns whether something is to be done before a call is sent, which is rare.
+    /// Returns whether hooks or an approval come before a call is sent, which is rare.
     fn needs_preparing(&self, call: &Call<'_>, target: &Target<'_>) -> bool {
         target.guessed().is_some() || !self.hooks.is_empty() || call.is_asked
     }

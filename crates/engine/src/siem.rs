@@ -38,7 +38,7 @@ use crate::otlp::{OtlpTarget, SendError};
 use crate::random::jitter;
 use crate::telemetry::{ExportHealth, ExportTrouble};
 
-/// How long to wait for new events at most: acts wake nobody.
+/// How long to wait for new events at most: new acts do not wake the task.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The initial and the maximum pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! Content hooks of a project: a command or an HTTP endpoint that sees requests or results on their way and
 //! may refuse or replace them.
 //!
-//! What a hook is told and what it may answer is here; running it is the engine's. Pure. Entry points:
+//! The input and the possible answers of a hook are defined here; the engine runs it. Pure. Entry points:
 //! [`Hooks`], [`HookInput::to_json`] and [`HookVerdict::read`].
 
 use std::collections::BTreeMap;

@@ -139,7 +139,7 @@ impl Bucket {
         }
     }
 
-    /// If the bucket is empty, returns when it no longer will be.
+    /// Fails if the bucket is empty, with the time until it is not.
     pub fn check(&self, now: Duration) -> Result<(), Duration> {
         let latest = nanoseconds(now).saturating_add(self.period);
         let full_at = self.full_at.load(Ordering::Relaxed);

@@ -92,9 +92,9 @@ struct RowWriter {
 
 /// The hook for stored rows.
 pub(super) enum OnSaved {
-    /// Nobody does yet: they are kept for who will, up to a bound.
+    /// There is none yet: rows are kept for it, up to a bound.
     Nobody(Vec<CallRow>),
-    /// The hook does.
+    /// The hook that is called.
     Hook(Box<SavedHook>),
 }
 

@@ -35,9 +35,9 @@ pub(super) struct Rounds {
 /// What rounds have done.
 #[derive(Debug, Clone, Default)]
 struct Round {
-    /// Whoever asked up to this one is stored.
+    /// Requests up to this one are stored.
     stored: u64,
-    /// Whoever asked up to this one was tried.
+    /// Requests up to this one were tried.
     tried: u64,
     /// Why the last round failed.
     why: Option<Arc<str>>,

@@ -1,5 +1,5 @@
-//! The state of a server's sign-in while the gateway runs: what every request reads, and what one
-//! exchange with the authorization server at a time uses. Sends nothing. Entry points:
+//! The state of a server's sign-in while the gateway runs: the current token, which every request
+//! reads, and the exchange with the authorization server, one at a time. Sends nothing. Entry points:
 //! [`SignInSession`] and [`AuthorityDialog`].
 
 use gantry_model::secret::SecretText;

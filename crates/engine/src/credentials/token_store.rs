@@ -33,7 +33,7 @@ pub(super) struct StoredTokens {
     pub(super) intermediary: Option<Intermediary>,
 }
 
-/// Who sees the requests to a server besides the server: its proxy, and whoever has a certificate of
+/// Who sees the requests to a server besides the server: its proxy, and holders of certificates of
 /// an additional authority.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Intermediary {

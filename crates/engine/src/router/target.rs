@@ -248,8 +248,7 @@ impl Router {
         }
     }
 
-    /// Resolves a completion: it belongs to the prompt or the template that its type names, since
-    /// the server uses that.
+    /// Resolves a completion: its `ref` names the prompt or the template that it is for.
     fn completion<'a>(
         &self,
         caller: &Caller,

@@ -163,7 +163,7 @@ impl Syslog {
                 if stream.shutdown().await.is_err() {
                     return false;
                 }
-                // Whoever answers the end with an end has read everything before it.
+                // A receiver that closes its side in response has read everything before.
                 let answer = async {
                     let mut rest = [0; 512];
                     while stream.read(&mut rest).await? > 0 {}

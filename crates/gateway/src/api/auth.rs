@@ -123,8 +123,8 @@ pub(super) struct CallbackQuery {
     error_description: Option<String>,
 }
 
-/// Handles the redirect from an authorization server, once, and shows the result. Needs no key: only
-/// whoever requested the link knows its `state`.
+/// Handles the redirect from an authorization server, once, and shows the result. Needs no key:
+/// the `state` is known only to who requested the link.
 #[utoipa::path(get, path = "/oauth/callback", tag = "about", operation_id = "sign_in_callback", params(CallbackQuery),
     responses(
     (status = 200, description = "Signed in: a page that says so.", body = String, content_type = "text/html"),

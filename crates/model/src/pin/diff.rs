@@ -96,7 +96,7 @@ fn compare(path: &str, old: Option<Raw<'_>>, new: Option<Raw<'_>>, found: &mut V
     });
 }
 
-/// Returns JSON text as it can be looked at: cut, and with what is invisible written as an escape.
+/// Returns JSON text for display: truncated, and with invisible characters as escapes.
 fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(MOST_SHOWN));
     for character in text.chars() {

@@ -25,7 +25,7 @@ pub struct RegistrationPolicy {
     pub urls: Option<Patterns>,
     /// The weakest isolation that a server here may have.
     pub isolation_floor: Option<Rung>,
-    /// What needs the approval of somebody else than who asks for it.
+    /// What needs a second person's approval.
     pub approve: Vec<Sensitive>,
 }
 

@@ -20,7 +20,7 @@ pub(crate) const OF_SERVER: &str = "SELECT server_name, at, kind, detail, id \
      FROM kb.mcp_server_events WHERE project_id = $1 AND id < $3 AND server_name = $4 \
      ORDER BY id DESC LIMIT $2";
 
-/// The next events after one, for whoever follows them.
+/// The next events after one, for streams.
 pub(crate) const NEXT_OF_PROJECT: &str = "SELECT server_name, at, kind, detail, id \
      FROM kb.mcp_server_events WHERE project_id = $1 AND id > $3 ORDER BY id LIMIT $2";
 

@@ -4,7 +4,7 @@ pub(crate) const PUT: &str = "INSERT INTO kb.mcp_bindings \
      (project_id, id, principal_kind, principal, effect, server, item, alias, conditions, created_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
-/// The same grant of the same principal, whatever its alias.
+/// The same grant of the same principal, with any alias.
 pub(crate) const FIND: &str = "SELECT id FROM kb.mcp_bindings \
      WHERE project_id = $1 AND principal_kind = $2 AND principal = $3 AND effect = $4 \
      AND server = $5 AND item = $6 AND conditions IS NOT DISTINCT FROM $7";

@@ -14,7 +14,7 @@ pub(crate) const REVOKE: &str =
 pub(crate) const REPLACE: &str = "UPDATE kb.mcp_api_keys \
      SET label = $2, expires_at = $3, sources = $4, limits = $5 WHERE id = $1 AND revoked_at IS NULL";
 
-/// A key that is gone meanwhile was used by nobody.
+/// Does nothing for a key that was removed meanwhile.
 pub(crate) const NOTE_USE: &str = "INSERT INTO kb.mcp_key_uses AS old (key_id, used_at, used_from) \
      SELECT id, CAST($2 AS BIGINT), CAST($3 AS TEXT) FROM kb.mcp_api_keys WHERE id = $1 \
      ON CONFLICT (key_id) DO UPDATE SET used_at = excluded.used_at, used_from = excluded.used_from \

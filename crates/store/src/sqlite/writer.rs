@@ -84,7 +84,7 @@ impl Writer {
         }
     }
 
-    /// Notes whether another process holds the file: whoever waits for a turn in vain is told so.
+    /// Notes whether another process holds the file: the error of a wait for a turn says so.
     pub(crate) fn set_held(&self, is_held: bool) {
         self.held.store(is_held, Ordering::Relaxed);
     }
