@@ -305,7 +305,7 @@ impl Listing {
                 self.refused += left;
             }
             let why = format!(
-                "there are {left} more than the {} that are taken",
+                "there are {left} more than the limit of {}",
                 limits.tools
             );
             self.exclude(method.to_owned(), why);

@@ -33,7 +33,7 @@ pub(super) struct HookView {
     /// Its name.
     #[schema(example = "mask-mail")]
     name: String,
-    /// What it sees: `request` or `result`.
+    /// Whether it sees requests or results: `request` or `result`.
     #[schema(example = "result")]
     on: &'static str,
     /// The program that is run for each call.

@@ -39,7 +39,7 @@ const WHAT: &str = "Gantry runs, connects and guards MCP servers for AI agents."
 /// Links.
 const PLACES: [(&str, &str); 5] = [
     ("/mcp", "the MCP endpoint, for clients with an agent's key"),
-    ("/healthz", "status: whether calls are taken"),
+    ("/healthz", "status: whether calls are accepted"),
     (
         "/api/v1/docs",
         "docs: the REST API, for programs and administrators",

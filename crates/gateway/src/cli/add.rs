@@ -37,7 +37,7 @@ pub(super) struct Options {
     /// The name that clients see [default with `--from`: the last part of the manifest's name]
     #[arg(required_unless_present = "source")]
     name: Option<ServerName>,
-    /// Where a remote server is
+    /// The URL of a remote server
     #[arg(value_name = "URL", required_unless_present_any = ["command", "image", "source"],
         conflicts_with_all = ["command", "env", "cwd", "profile"], value_parser = web_address)]
     address: Option<String>,
@@ -63,16 +63,16 @@ pub(super) struct Options {
     /// Its isolation profile: `local` as a program of your own, `hosted` sandboxed, no network
     #[arg(long, value_enum, default_value_t = ProfileFlag::Local)]
     profile: ProfileFlag,
-    /// When it is started: with the gateway, or on first use
+    /// Start it with the gateway (eager), or on first use (lazy)
     #[arg(long, value_enum, default_value_t = StartFlag::Eager)]
     start: StartFlag,
-    /// What it is for
+    /// A description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// How many calls it may run concurrently
+    /// The number of concurrent calls
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
-    /// How long a call may take
+    /// Time limit of a call
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     /// Grant everything it offers to this agent; may be given several times
@@ -81,7 +81,7 @@ pub(super) struct Options {
     /// Do not wait until it is ready
     #[arg(long)]
     no_wait: bool,
-    /// How long it may take to be ready [default: 90s, 15m for an image]
+    /// Time limit until it is ready [default: 90s, 15m for an image]
     #[arg(long, value_name = "TIME", value_parser = time_span)]
     wait: Option<Duration>,
     /// Print JSON

@@ -68,7 +68,7 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct Acts {
-    /// How many
+    /// Maximum number of acts
     #[arg(long, short = 'n', default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Only acts of this name, such as `agent.change`; `agent.*` for a prefix

@@ -39,7 +39,7 @@ pub(super) struct Options {
     /// Do not wait: print the id for `gantry calls ID`
     #[arg(long = "async")]
     later: bool,
-    /// How long the call may take
+    /// Time limit of the call
     #[arg(long, value_name = "TIME", value_parser = time_span)]
     timeout: Option<Duration>,
     /// The tool, as `server__tool` or `server:tool`, and its arguments: `gantry call TOOL --help`

@@ -39,7 +39,7 @@ enum Action {
 struct Definition {
     /// Its name
     name: String,
-    /// What it sees
+    /// Whether it sees requests or results
     #[arg(long, value_parser = ["request", "result"])]
     on: String,
     /// The URL to post to
@@ -48,10 +48,10 @@ struct Definition {
     /// Only for these tools, as `server:tool` with `*`
     #[arg(long = "tool", value_name = "PATTERN")]
     tools: Vec<String>,
-    /// How long it may take
+    /// Time limit
     #[arg(long, default_value = "2s")]
     timeout: String,
-    /// What happens if it fails
+    /// On failure: refuse the call, or pass it
     #[arg(long, default_value = "refuse", value_parser = ["refuse", "pass"])]
     on_failure: String,
     #[command(flatten)]

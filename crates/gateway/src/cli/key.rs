@@ -54,10 +54,10 @@ struct New {
     /// Create an admin key instead
     #[arg(long)]
     admin: bool,
-    /// What an admin key may do: `installation`, `admin`, `operator`, `approver` or `auditor`
+    /// The role of an admin key: `installation`, `admin`, `operator`, `approver` or `auditor`
     #[arg(long, requires = "admin", value_name = "ROLE")]
     role: Option<String>,
-    /// Whom an admin key identifies [default: `admin`, or the role of approvers and auditors]
+    /// The name of the administrator [default: `admin`, or the role of approvers and auditors]
     #[arg(long, requires = "admin", value_name = "NAME")]
     name: Option<String>,
     /// A label

@@ -15,7 +15,7 @@ pub(super) struct LimitFlags {
     /// How many bytes of arguments and results it may use, such as `10MB/m` or `1GB/h`; may be given for both
     #[arg(long, value_name = "BYTES/PERIOD")]
     bytes: Vec<String>,
-    /// How many calls it may have under way
+    /// Limit of concurrent calls
     #[arg(long, value_name = "CALLS")]
     concurrency: Option<u32>,
 }

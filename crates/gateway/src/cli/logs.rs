@@ -25,7 +25,7 @@ pub(super) struct Options {
     /// Number of last lines
     #[arg(short = 'n', long, alias = "lines", default_value_t = 200)]
     limit: u32,
-    /// What one start of it wrote, by its number as `gantry status SERVER` shows it
+    /// Only the output of one start, by its number in `gantry status SERVER`
     #[arg(long, value_name = "N", conflicts_with_all = ["follow", "since"])]
     attempt: Option<u64>,
     /// Follow the log until Ctrl-C

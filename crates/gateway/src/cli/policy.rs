@@ -52,7 +52,7 @@ struct Test {
     /// Leave out a grant, by its id; may be given several times
     #[arg(long, value_name = "ID")]
     remove: Vec<String>,
-    /// How many of the newest calls are tried
+    /// Maximum number of newest calls to replay
     #[arg(long, value_name = "N", default_value_t = 1000)]
     last: u32,
     /// Only calls of the last days, such as `7d`

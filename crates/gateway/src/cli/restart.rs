@@ -26,7 +26,7 @@ pub(super) struct Options {
     /// Do not wait until it is ready
     #[arg(long)]
     no_wait: bool,
-    /// How long it may take
+    /// Time limit
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time_span)]
     wait: Duration,
     /// Print JSON

@@ -23,13 +23,13 @@ const MOST_PAGES: usize = 20;
 /// Arguments of `gantry search`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// What the name has, and then also the title or description
+    /// Words to search for: the longest in names, the others in names, titles and descriptions
     #[arg(required = true, value_name = "WORD")]
     words: Vec<String>,
     /// The URL of the MCP registry [default: `GANTRY_MCP_REGISTRY`, then `mcp_registry` of `[gateway]`]
     #[arg(long, value_name = "URL")]
     registry: Option<String>,
-    /// How many servers are shown at most
+    /// Maximum number of servers shown
     #[arg(long, value_name = "N", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(1..=500))]
     limit: u64,

@@ -32,7 +32,7 @@ enum Kind {
 /// Arguments of `gantry suspend` and `gantry resume`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// What kind of thing it is
+    /// The kind of what is suspended
     kind: Kind,
     /// Its name; none for the project
     name: Option<String>,

@@ -85,7 +85,7 @@ pub(super) fn limit_reports(
             value: value?,
             state: promise.map_or(PromiseState::NotEnforced, |promise| promise.state),
             detail: promise.map_or_else(
-                || "the host says nothing of it".to_owned(),
+                || "not known on this host".to_owned(),
                 |promise| promise.detail.clone(),
             ),
         })

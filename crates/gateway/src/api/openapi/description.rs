@@ -204,7 +204,7 @@ fn complete(path: &str, operation: &mut Operation) {
         refusals.insert("413", "`http.body_too_large`: the body is over 4 MiB.");
         refusals.insert(
             "415",
-            "`http.content_type`: only `application/json` is taken.",
+            "`http.content_type`: only `application/json` is accepted.",
         );
         refusals.insert(
             "422",

@@ -84,7 +84,7 @@ pub(in crate::api) struct StepView {
 
 /// Explains whether an agent may use a tool now, and which grant, filter or server decides it.
 #[utoipa::path(get, path = "/api/v1/tools/why", tag = "tools", params(WhyAsked), responses(
-    (status = 200, description = "The answer, whichever it is.", body = WhyView),
+    (status = 200, description = "Whether the call would be allowed, and why.", body = WhyView),
     (status = 404, description = "`agent.unknown`, `server.unknown` or `tool.unknown`."),
 ))]
 pub(in crate::api) async fn why(

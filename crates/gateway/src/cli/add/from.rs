@@ -37,7 +37,7 @@ pub(in crate::cli) struct From {
     #[arg(long = "from", value_name = "FILE|URL|NAME[@VERSION]",
         conflicts_with_all = ["address", "command", "image"])]
     pub(super) source: Option<String>,
-    /// What to run it from [default: the best that works here]
+    /// Which kind of package to use [default: the best that works here]
     #[arg(long, value_enum, requires = "source")]
     package: Option<PackageFlag>,
     /// An argument, or a variable in one; may be given several times

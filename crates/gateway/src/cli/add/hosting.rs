@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Hosted servers")]
 pub(in crate::cli) struct Hosting {
-    /// The image to run; what stands after `--` are its arguments
+    /// The image to run; its arguments follow after `--`
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["address", "profile"])]
     pub(super) image: Option<String>,
     /// The entry point in the place of the image's; may be given several times, one word each
@@ -18,31 +18,31 @@ pub(in crate::cli) struct Hosting {
         allow_hyphen_values = true
     )]
     entrypoint: Vec<String>,
-    /// Who it runs as inside: `name`, `uid` or `uid:gid`
+    /// The user inside the image: `name`, `uid` or `uid:gid`
     #[arg(long, value_name = "USER", requires = "image")]
     user: Option<String>,
-    /// When the registry is asked for the image
+    /// When to pull the image
     #[arg(long, value_enum, requires = "image")]
     pull: Option<PullFlag>,
-    /// A path inside that keeps its content; may be given several times
+    /// A path inside whose content is kept; may be given several times
     #[arg(long, value_name = "PATH", conflicts_with = "address")]
     volume: Vec<String>,
-    /// Processor cores it may use, such as `0.5`
+    /// Limit of CPU cores, such as `0.5`
     #[arg(long, value_name = "CORES", conflicts_with = "address")]
     cpu: Option<String>,
-    /// Memory it may use, such as `512M`
+    /// Memory limit, such as `512M`
     #[arg(long, value_name = "SIZE", conflicts_with = "address")]
     memory: Option<String>,
-    /// What it may write, such as `1G`
+    /// Disk limit, such as `1G`
     #[arg(long, value_name = "SIZE", conflicts_with = "address")]
     disk: Option<String>,
-    /// Processes and threads it may have
+    /// Limit of processes and threads
     #[arg(long, value_name = "N", conflicts_with = "address")]
     pids: Option<u64>,
     /// A host and port that it may connect to; may be given several times
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["address", "network"])]
     egress: Vec<String>,
-    /// What it may reach: nothing, or everything
+    /// Network access: none, or full
     #[arg(long, value_enum, conflicts_with = "address")]
     network: Option<NetworkFlag>,
     /// The port inside at which it answers over HTTP, instead of stdin and stdout

@@ -108,7 +108,7 @@ impl<'t> Reader<'t> {
             true => Ok(()),
             false => Err(self.wrong(
                 &span,
-                "anchors, aliases and tags are not taken",
+                "anchors, aliases and tags are not supported",
                 "write the value itself, wherever it is needed",
             )),
         };
@@ -175,7 +175,7 @@ impl<'t> Reader<'t> {
                 return Err(self.wrong(&key.span, "a key must be a text", "put it into quotes"));
             };
             if name == "<<" {
-                let said = "merge keys are not taken";
+                let said = "merge keys are not supported";
                 return Err(self.wrong(&key_span, said, "write the members themselves"));
             }
             if table.members.iter().any(|member| member.key == name) {
