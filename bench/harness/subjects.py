@@ -13,6 +13,8 @@ from pathlib import Path
 
 BACKEND = "backend"  # the program's name, by which its processes are known
 PATIENCE = 60  # seconds for a start, in which 50 servers may have to come up
+# What every backend is given and gives away in each result; empty unless `bench/run --secrets` says so.
+SECRETS: dict[str, str] = {}
 
 
 class Failed(Exception):
@@ -21,13 +23,14 @@ class Failed(Exception):
 
 def child(programs: Path, tools: int = 1, vice: str = "") -> list[str]:
     """The command of a backend; with a vice it is a bad neighbour."""
+    vice = vice or ("leak" if SECRETS else "")
     return [str(programs / BACKEND), str(tools), *([vice] if vice else [])]
 
 
 def backend(programs: Path, tools: int = 1, vice: str = "") -> dict:
     """The entry of a backend."""
     command, *arguments = child(programs, tools, vice)
-    return {"command": command, "args": arguments}
+    return {"command": command, "args": arguments, **({"env": SECRETS} if SECRETS else {})}
 
 
 def load(programs: Path, target: dict, plan: dict, **how) -> dict:
@@ -186,12 +189,20 @@ class Gantry(Served):
         admin = {"admin_key": str(keys / "admin.key")} if audit else {}
         return {"http": {"port": self.port, "key": str(keys / "agent.key"), **admin}}
 
-    def ask(self, path: str) -> dict:
+    def takes_out(self, secrets) -> None:
+        """Fails unless a result comes without what its server gave away."""
+        call = {"method": "tools/call", "params": {"name": "echo", "arguments": {"text": "x"}}}
+        result = json.dumps(self.ask("/api/v1/mcp/servers/b0/call", call))
+        if "environment" not in result or any(secret in result for secret in secrets):
+            raise Failed(f"secrets are not taken out: {result[:300]}")
+
+    def ask(self, path: str, body: dict | None = None) -> dict:
         """What it answers its administrator."""
         key = (self.folder / "data/keys/admin.key").read_text().strip()
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
+            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
             response = connection.getresponse()
             body = response.read()
         except (OSError, http.client.HTTPException) as error:
