@@ -16,7 +16,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{list, number, text, time};
+use super::format::{list, number, text, time, words};
 use super::limits::{self, LimitFlags};
 
 /// Arguments of `gantry agent`.
@@ -202,7 +202,7 @@ fn may_use(agent: &Value) -> String {
 fn narrowed(agent: &Value) -> String {
     let mut may = String::new();
     for (word, pointer) in [("only", "/tools/include"), ("but not", "/tools/exclude")] {
-        let patterns = words(agent, pointer);
+        let patterns = words(agent, pointer, " ");
         if !patterns.is_empty() {
             may.push_str(&format!(", {word} {patterns}"));
         }

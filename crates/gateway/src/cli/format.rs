@@ -81,6 +81,12 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Joins the texts of a list.
+pub(super) fn words(value: &Value, pointer: &str, between: &str) -> String {
+    let words = list(value, pointer).iter().map(|word| text(word, ""));
+    words.collect::<Vec<_>>().join(between)
+}
+
 /// Formats a time in UTC.
 pub(super) fn time(unix_ms: u64) -> String {
     let moment = i64::try_from(unix_ms)

@@ -10,7 +10,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{list, text};
+use super::format::{text, words};
 
 /// Arguments of `gantry group`.
 #[derive(Debug, Args)]
@@ -80,18 +80,12 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-fn members(group: &Value) -> String {
-    let members: Vec<String> = list(group, "/servers")
-        .iter()
-        .map(|server| text(server, ""))
-        .collect();
-    members.join(" ")
-}
-
 fn said(group: &Value) -> String {
-    format!("@{} is {}", text(group, "/name"), members(group))
+    let members = words(group, "/servers", " ");
+    format!("@{} is {members}", text(group, "/name"))
 }
 
 fn row(group: &Value) -> Vec<String> {
-    vec![format!("@{}", text(group, "/name")), members(group)]
+    let name = format!("@{}", text(group, "/name"));
+    vec![name, words(group, "/servers", " ")]
 }

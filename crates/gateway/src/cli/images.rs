@@ -17,7 +17,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::{Role, working_folder};
-use super::format::{bytes, list, number, pretty, text, time};
+use super::format::{bytes, list, number, pretty, text, time, words};
 use super::screen::Screen;
 
 use self::login::PasswordFrom;
@@ -215,16 +215,12 @@ fn row(image: &Value) -> Vec<String> {
     if !changed.is_empty() {
         digest = format!("{digest} (tag is {} now)", short(&changed));
     }
-    let servers: Vec<String> = list(image, "/servers")
-        .iter()
-        .map(|name| text(name, ""))
-        .collect();
     vec![
         text(image, "/image"),
         digest,
         bytes(number(image, "/bytes").unwrap_or_default()),
         list(image, "/layers").len().to_string(),
         number(image, "/pulled_ms").map_or_else(String::new, time),
-        servers.join(", "),
+        words(image, "/servers", ", "),
     ]
 }

@@ -16,7 +16,7 @@ use super::as_json::AsJson;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{list, pretty, text};
+use super::format::{list, pretty, text, words};
 use super::prompt;
 use super::screen::Screen;
 
@@ -204,14 +204,10 @@ fn indented(value: &Value) -> String {
 }
 
 fn row(product: &Value) -> Vec<String> {
-    let servers: Vec<String> = list(product, "/servers")
-        .iter()
-        .map(|name| text(name, ""))
-        .collect();
     vec![
         text(product, "/name"),
         text(product, "/version"),
-        servers.join(" "),
+        words(product, "/servers", " "),
         text(product, "/sha256"),
     ]
 }

@@ -14,7 +14,7 @@ use super::client::Client;
 use super::failure::Failure;
 use super::find::Role;
 use super::follow::Follow;
-use super::format::{bytes, duration, list, number, pretty, text, time};
+use super::format::{bytes, duration, list, number, pretty, text, time, words};
 use super::screen::Screen;
 use super::unchecked_tools;
 use super::up::NOTICE;
@@ -226,22 +226,15 @@ fn one(server: &Value, screen: &Screen) {
             "; ",
         ),
     );
-    let arguments: Vec<String> = list(server, "/spec/args")
-        .iter()
-        .map(|word| text(word, ""))
-        .collect();
+    let arguments = words(server, "/spec/args", " ");
     field(
         "command",
-        joined([text(server, "/command"), arguments.join(" ")], " "),
+        joined([text(server, "/command"), arguments], " "),
     );
     for (label, value) in hosting::fields(server) {
         field(label, value);
     }
-    let names: Vec<String> = list(server, "/spec/env")
-        .iter()
-        .map(|name| text(name, ""))
-        .collect();
-    field("env", names.join(" "));
+    field("env", words(server, "/spec/env", " "));
     field(
         "url",
         joined([text(server, "/url"), text(server, "/transport")], ", ")
@@ -249,11 +242,7 @@ fn one(server: &Value, screen: &Screen) {
             .to_owned(),
     );
     field("proxy", text(server, "/spec/proxy"));
-    let names: Vec<String> = list(server, "/spec/headers")
-        .iter()
-        .map(|name| text(name, ""))
-        .collect();
-    field("headers", names.join(" "));
+    field("headers", words(server, "/spec/headers", " "));
     field(
         "sign-in",
         joined(

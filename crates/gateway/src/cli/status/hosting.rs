@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::cli::format::{bytes, list, number, text, time};
+use crate::cli::format::{bytes, list, number, text, time, words};
 
 /// Returns labels and values, in the order in which they are shown.
 pub(super) fn fields(server: &Value) -> Vec<(&'static str, String)> {
@@ -45,9 +45,7 @@ pub(super) fn fields(server: &Value) -> Vec<(&'static str, String)> {
     fields.push(("network", network));
     let published = joined(server, "/hosting/published", "/hosting/published_warning");
     fields.push(("published", published));
-    let volumes = list(server, "/hosting/volumes").iter();
-    let volumes: Vec<String> = volumes.map(|path| text(path, "")).collect();
-    fields.push(("volumes", volumes.join(", ")));
+    fields.push(("volumes", words(server, "/hosting/volumes", ", ")));
     for limit in list(server, "/hosting/limits") {
         let value = limit
             .get("value")
