@@ -43,6 +43,7 @@ pub use self::sweep::Pruned;
 
 pub(crate) use self::cost::{Budget, Waited};
 pub(crate) use self::held::HeldLayer;
+pub use self::scratch::remove_tree_by;
 pub(crate) use self::scratch::{Scratch, each_name, remove_tree};
 
 use self::held::Description;

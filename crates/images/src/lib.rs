@@ -34,7 +34,7 @@ pub use self::credentials::{Credentials, CredentialsError};
 pub use self::digest::Digest;
 pub use self::error::{ImageError, Responsible};
 pub use self::import::ImportProgress;
-pub use self::layers::{LayerError, Pruned};
+pub use self::layers::{LayerError, Pruned, remove_tree_by};
 pub use self::platform::Platform;
 pub use self::pull::{LayerProgress, Progress, PullRequest};
 pub use self::record::{ImageRecord, Layer};

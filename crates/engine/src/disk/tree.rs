@@ -2,16 +2,17 @@
 //! with a stack and a number of open files that do not grow with the depth. The server may change
 //! them meanwhile.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use gantry_images::remove_tree_by;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, fstat, openat,
-    openat2, readlinkat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, chmodat, fstat, openat, openat2,
+    readlinkat, statat,
 };
 use rustix::io::Errno;
 
@@ -26,8 +27,7 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Removes a folder with its content, if it exists: nested folders are moved up before they are
-/// emptied. The folder must not be in use.
+/// Removes a folder with its content, if it exists. The folder must not be in use.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -36,50 +36,16 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         opened => opened?,
     };
-    let name = CString::new(name.as_bytes())?;
-    let top = match own_folder(parent.as_fd(), &name) {
-        Err(Errno::NOENT) => return Ok(()),
-        opened => opened?,
-    };
-    let mut moved = 0;
-    loop {
-        let mut folders = false;
-        each_name(top.as_fd(), |name, kind| {
-            if kind == FileType::Directory {
-                folders = true;
-                lift(top.as_fd(), name, &mut moved)
-            } else {
-                unlinkat(&top, name, AtFlags::empty())
-            }
-        })?;
-        if !folders {
-            break;
-        }
+    // Opened here, so that a folder that vanishes later is an error.
+    match own_folder(parent.as_fd(), name.as_bytes()) {
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(remove_tree_by(parent.as_fd(), name.as_bytes(), own_folder)?),
     }
-    Ok(unlinkat(parent, &name, AtFlags::REMOVEDIR)?)
-}
-
-/// Empties and removes a folder of `top`; its subfolders are moved to `top`.
-fn lift(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), Errno> {
-    let folder = own_folder(top, name)?;
-    each_name(folder.as_fd(), |inner, kind| {
-        if kind != FileType::Directory {
-            return unlinkat(&folder, inner, AtFlags::empty());
-        }
-        loop {
-            *moved += 1;
-            let there = format!("moved-{moved}");
-            match renameat_with(&folder, inner, top, &there, RenameFlags::NOREPLACE) {
-                Err(Errno::EXIST) => {}
-                done => return done,
-            }
-        }
-    })?;
-    unlinkat(top, name, AtFlags::REMOVEDIR)
 }
 
 /// Opens a folder, even one whose permissions a server of the same user has removed.
-fn own_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+fn own_folder(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let is_closed = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
         FileType::from_raw_mode(found.st_mode) == FileType::Directory
             && found.st_mode & 0o700 != 0o700
@@ -88,26 +54,6 @@ fn own_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
         chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
     }
     openat(parent, name, FOLDER, Mode::empty())
-}
-
-fn each_name(
-    folder: BorrowedFd<'_>,
-    mut each: impl FnMut(&CStr, FileType) -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    for entry in Dir::read_from(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if is_own(name) {
-            continue;
-        }
-        let mut kind = entry.file_type();
-        if kind == FileType::Unknown {
-            let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            kind = FileType::from_raw_mode(found.st_mode);
-        }
-        each(name, kind)?;
-    }
-    Ok(())
 }
 
 fn is_own(name: &CStr) -> bool {

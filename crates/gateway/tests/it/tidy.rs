@@ -176,6 +176,7 @@ fn few_modules_name_the_sandbox_and_the_images() {
     let drivers = ["driver/process", "driver/hosted", "driver/image"];
     let keepers = [
         "driver/image",
+        "disk/tree",
         "image_store",
         "project/images",
         "error/engine",

@@ -138,17 +138,27 @@ fn next_name() -> String {
     format!("{:x}-{count:x}", std::process::id())
 }
 
-/// Removes a folder with all its content, at any depth: nested folders are moved to the top before
-/// they are emptied, so that neither the open folders nor the stack grow with the depth.
 pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    let top = open_folder(parent, name)?;
+    remove_tree_by(parent, name, open_folder)
+}
+
+/// Removes a folder with all its content, at any depth: nested folders are moved to the top before
+/// they are emptied, so that neither the open folders nor the stack grow with the depth. `open` must
+/// not follow links.
+pub fn remove_tree_by(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    open: impl Fn(BorrowedFd<'_>, &[u8]) -> Result<OwnedFd, Errno>,
+) -> Result<(), Errno> {
+    let top = open(parent, name)?;
     let mut moved = 0_u64;
     loop {
         let mut folders = false;
         each_name(top.as_fd(), |name, kind| {
             if kind == FileType::Directory {
                 folders = true;
-                empty(top.as_fd(), name, &mut moved)
+                let inner = open(top.as_fd(), name)?;
+                empty(top.as_fd(), name, &inner, &mut moved)
             } else {
                 unlinkat(&top, name, AtFlags::empty())
             }
@@ -161,16 +171,20 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Err
 }
 
 /// Empties and removes a folder of `top`; its subfolders are moved to `top`.
-fn empty(top: BorrowedFd<'_>, name: &[u8], moved: &mut u64) -> Result<(), Errno> {
-    let folder = open_folder(top, name)?;
+fn empty(
+    top: BorrowedFd<'_>,
+    name: &[u8],
+    folder: &OwnedFd,
+    moved: &mut u64,
+) -> Result<(), Errno> {
     each_name(folder.as_fd(), |inner, kind| {
         if kind != FileType::Directory {
-            return unlinkat(&folder, inner, AtFlags::empty());
+            return unlinkat(folder, inner, AtFlags::empty());
         }
         loop {
             *moved += 1;
             let there = format!("moved-{moved}");
-            match renameat_with(&folder, inner, top, &there, RenameFlags::NOREPLACE) {
+            match renameat_with(folder, inner, top, &there, RenameFlags::NOREPLACE) {
                 Err(Errno::EXIST) => {}
                 done => return done,
             }
