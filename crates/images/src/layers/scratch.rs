@@ -171,12 +171,7 @@ pub fn remove_tree_by(
 }
 
 /// Empties and removes a folder of `top`; its subfolders are moved to `top`.
-fn empty(
-    top: BorrowedFd<'_>,
-    name: &[u8],
-    folder: &OwnedFd,
-    moved: &mut u64,
-) -> Result<(), Errno> {
+fn empty(top: BorrowedFd<'_>, name: &[u8], folder: &OwnedFd, moved: &mut u64) -> Result<(), Errno> {
     each_name(folder.as_fd(), |inner, kind| {
         if kind != FileType::Directory {
             return unlinkat(folder, inner, AtFlags::empty());
