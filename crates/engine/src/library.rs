@@ -101,7 +101,7 @@ pub struct ModelAnswers {
 }
 
 impl ModelAnswers {
-    /// Returns the answers as JSON: a list to a list or a message, else the one answer.
+    /// Returns the answers as JSON: a list if the input was a list or a message, otherwise the single answer.
     pub fn to_json(&self) -> String {
         let texts: Vec<_> = self.answers.iter().map(|one| one.answer.text()).collect();
         if self.is_list {

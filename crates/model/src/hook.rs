@@ -48,7 +48,7 @@ impl HookPoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnHookFailure {
-    /// The call fails: nothing passes that was not looked at.
+    /// The call fails: nothing passes unchecked.
     #[default]
     Refuse,
     /// The call goes on.
@@ -115,7 +115,7 @@ impl Hook {
             && (self.tools.is_empty() || self.tools.match_text(&format!("{server}:{item}")))
     }
 
-    /// Returns it as a server of the same command or address, for the rules that hold for those.
+    /// Returns the hook as a server with the same command or URL, so that the rules for servers can be applied to it.
     pub fn as_server(&self) -> ServerSpec {
         let name: ServerName = "content-hook".parse().expect("a constant name");
         match self.target() {

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p gantry-engine --example agent_loop` talks HTTP to a Messages API that is played by
 //! `script`, so that it needs no key and no network. The model calls two tools at once, one of them
-//! wrongly, repairs its call from the error it is told, and tries a tool that does not exist.
+//! wrongly, corrects its call after the error, and tries a tool that does not exist.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 mod http;

@@ -145,7 +145,7 @@ impl Project {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(
                         error,
-                        "grants cannot be read again; it is tried with the next look"
+                        "grants could not be reloaded; it is retried at the next check"
                     );
                 }
                 project.regranted();

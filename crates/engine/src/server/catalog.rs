@@ -34,7 +34,7 @@ pub(crate) struct ServerCatalog {
     pub(crate) templates: Vec<Item>,
     /// Listed items that are not offered, and why.
     pub(crate) excluded: Vec<(String, String)>,
-    /// How many tools it listed that cannot be offered.
+    /// How many of the listed tools cannot be offered.
     pub(crate) refused: usize,
     /// How many tools have schema parts that are not checked.
     pub(crate) unchecked_tools: usize,

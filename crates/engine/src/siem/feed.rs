@@ -200,7 +200,7 @@ struct Acts {
     sent: BTreeSet<u64>,
     /// The newest one of former starts: what has not ended then never will.
     former: u64,
-    /// Since when acts are known that have not ended.
+    /// Acts that have not ended, and since when they are known.
     open: HashMap<u64, Instant>,
     /// Numbers of the newest act at earlier times.
     newest: VecDeque<(Instant, u64)>,

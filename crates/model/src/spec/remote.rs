@@ -346,7 +346,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "auth.client_metadata_url",
         Kind::Template,
-        "Where the document is that describes this gateway as a client.",
+        "The URL of the metadata document that describes this gateway as an OAuth client.",
         |spec| plain(&mut remote(spec)?.auth.client_metadata_url),
     ),
     option(

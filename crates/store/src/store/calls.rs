@@ -259,7 +259,7 @@ fn push_filtered<'q>(
     }
 }
 
-/// Returns whether only calls are asked for that did not end well.
+/// Returns whether the filter excludes calls that ended well.
 fn is_not_ok(filter: &CallFilter) -> bool {
     filter.status.is_some_and(|status| status != CallStatus::Ok)
 }

@@ -182,7 +182,7 @@ fn headline(node: &Node) -> (String, Vec<&'static str>) {
     (parts.join(", "), told)
 }
 
-/// Returns every member by its path with its value in one line; lists of plain values are values.
+/// Returns the path and the value of every member, each in one line; a list of plain values counts as one value.
 fn leaves(path: &str, node: &Node, found: &mut Vec<(String, String)>) {
     let below = |key: &str| match path {
         "" => key.to_owned(),
