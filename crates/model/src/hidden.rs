@@ -110,8 +110,8 @@ pub fn clean_json(json: &str) -> Option<(String, Removed)> {
     clean_strings(json, false)
 }
 
-/// The same for the texts of a definition only: descriptions and titles at any depth. What a value must
-/// be equal to stays as it is.
+/// The same for the texts of a definition only: descriptions and titles at any depth. Constants and
+/// enumerated values stay.
 pub fn clean_texts(json: &str) -> Option<(String, Removed)> {
     clean_strings(json, true)
 }
