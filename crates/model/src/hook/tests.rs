@@ -58,7 +58,7 @@ fn a_hook_is_a_command_or_a_url_with_a_deadline() {
         ),
         (
             json!({"on": "request", "url": "file:///etc/passwd"}),
-            "no http or https",
+            "not an http or https",
         ),
         (
             json!({"on": "request", "url": "https://me:you@x/"}),

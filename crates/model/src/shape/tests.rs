@@ -228,13 +228,13 @@ fn broken_arguments_are_the_models_to_read() {
     assert_eq!(chat(json!("")), Ok("{}".to_owned()));
     assert_eq!(chat(json!(" {\"a\":1.50} ")), Ok("{\"a\":1.50}".to_owned()));
     let broken = chat(json!("{\"a\":")).unwrap_err();
-    assert!(broken.contains("no valid JSON"), "{broken}");
+    assert!(broken.contains("not valid JSON"), "{broken}");
     assert_eq!(
         chat(json!("[1]")),
         Err("`arguments` must be an object".to_owned())
     );
     let twice = chat(json!("{\"a\":1,\"a\":2}")).unwrap_err();
-    assert!(twice.contains("no valid JSON"), "{twice}");
+    assert!(twice.contains("not valid JSON"), "{twice}");
     let gemini = buf(&json!({"name": "a"}));
     let read = Calls::read(Some(Shape::Gemini), gemini.as_raw()).unwrap();
     assert_eq!(read.calls[0].arguments, Ok(Raw::EMPTY_OBJECT.to_buf()));

@@ -48,7 +48,7 @@ fn config_check() {
     let folder = folder();
     settings().bind(|| {
         assert_snapshot!(run(&folder, &["config", "check"]), @"
-        warning: [home]/.kode.json:1: server `mine`: `odd` is not known and has no effect
+        warning: [home]/.kode.json:1:56: server `mine`: `odd` is not known and has no effect
         warning: `mine` at .mcp.json:1 is not approved and has no effect: the one at [home]/.kode.json:1 counts
         `.mcp.json` needs approval: run `gantry approve .mcp.json`
         2 servers in 2 files, no errors
@@ -59,7 +59,7 @@ fn config_check() {
             "{\"mcpServers\": {\"a\": {\"comand\": \"npx\"}}}",
         );
         assert_snapshot!(run(&folder, &["config", "check", "--config", "bad.json"]), @r#"
-        warning: bad.json:1: server `a`: `comand` is not known and has no effect; did you mean `command`?
+        warning: bad.json:1:23: server `a`: `comand` is not known and has no effect; did you mean `command`?
         --- stderr
         config.value
 
@@ -91,7 +91,7 @@ fn config_check() {
           }
           ],
           "warnings": [
-          "bad.json:1: server `a`: `comand` is not known and has no effect; did you mean `command`?"
+          "bad.json:1:23: server `a`: `comand` is not known and has no effect; did you mean `command`?"
           ]
         }
         --- exit 2
@@ -318,7 +318,7 @@ fn connect() {
         --- exit 2
         ");
         assert_snapshot!(run(&folder, &["connect", "cursor", "--remove"]), @"
-        `gantry` is gone from `[home]/.cursor/mcp.json`; backup in `[home]/.cursor/mcp.json.bak.1`
+        `gantry` was removed from `[home]/.cursor/mcp.json`; backup in `[home]/.cursor/mcp.json.bak.1`
         ✓ its key is revoked
         --- exit 0
         ");
