@@ -115,7 +115,7 @@ fn serve(stream: TcpStream, from: SocketAddr, acceptor: &Acceptor, tls: Option<A
             }
             ended = async {
                 let socket = match tls {
-                    None => Socket::Plain(stream),
+                    None => Socket::Left(stream),
                     Some(tls) => match tls.accept(stream, patience.head).await {
                         Ok(socket) => socket,
                         Err(error) => {
