@@ -34,6 +34,11 @@ pub use scan::validate;
 pub use text::quote_into;
 pub use write::{Payload, write_error, write_notification, write_request, write_result};
 
+/// Escapes a member's name as one step of a JSON pointer.
+pub fn pointer_step(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 /// The JSON-RPC code for text that is not JSON.
 pub const PARSE_ERROR: i64 = -32700;
 /// The JSON-RPC code for JSON that is not a message.

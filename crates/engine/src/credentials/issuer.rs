@@ -3,6 +3,7 @@
 //! authorization server it is bound to (ADR 007). Decides; stores nothing. Entry points:
 //! [`published`], [`check`] and [`judge`].
 
+use gantry_model::diagnose::chain;
 use gantry_model::spec::{AuthKind, RemoteAuth};
 use reqwest::Url;
 use rmcp::transport::auth::AuthorizationMetadata;
@@ -161,13 +162,6 @@ pub(super) async fn published(
         "`{}` does not publish its metadata at its own address: {why}",
         short(issuer)
     ))
-}
-
-/// Returns an error and its sources on one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let told: Vec<String> = causes.map(ToString::to_string).collect();
-    told.join(": ")
 }
 
 /// Returns the well-known URLs of an authorization server's metadata, in the order of the protocol.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use gantry_model::jsonrpc::pointer_step;
 use serde_json::{Map, Value};
 
 use super::budget::Weight;
@@ -255,7 +256,7 @@ impl<'a> Graph<'a> {
         let mut path = self.nodes[index].path.clone();
         for step in steps {
             path.push('/');
-            path.push_str(&step.replace('~', "~0").replace('/', "~1"));
+            path.push_str(&pointer_step(step));
         }
         path
     }

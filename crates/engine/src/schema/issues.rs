@@ -3,6 +3,7 @@
 //! Names the field, what the schema wants there, and of what was given its kind and length: never a value
 //! itself, since it may be a secret.
 
+use gantry_model::jsonrpc::pointer_step;
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
@@ -78,7 +79,7 @@ fn tell(error: &ValidationError<'_>, instance: Option<&Value>) -> Issue {
         ValidationErrorKind::Required { property } => {
             let field = property.as_str().unwrap_or_default();
             path.push('/');
-            path.push_str(&field.replace('~', "~0").replace('/', "~1"));
+            path.push_str(&pointer_step(field));
             format!("required field `{}` is missing", cut(field, LONGEST_PART))
         }
         ValidationErrorKind::AdditionalProperties { unexpected }

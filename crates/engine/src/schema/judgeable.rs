@@ -13,6 +13,7 @@ mod taint;
 
 use std::collections::HashSet;
 
+use gantry_model::jsonrpc::pointer_step;
 use gantry_model::naming::is_unprintable;
 use serde_json::{Map, Value};
 
@@ -254,7 +255,7 @@ impl Cleaner {
 
 /// Appends a step to a JSON pointer.
 fn below(path: &str, step: &str) -> String {
-    format!("{path}/{}", step.replace('~', "~0").replace('/', "~1"))
+    format!("{path}/{}", pointer_step(step))
 }
 
 /// Shortens a text and escapes control characters.

@@ -12,7 +12,7 @@ use axum::extract::{FromRef, FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_model::caller::Caller;
-use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
+use gantry_model::jsonrpc::{self, Limits, Raw, WireError, pointer_step};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::Body as _;
@@ -178,7 +178,7 @@ fn unusable(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     let mut path = pointer(error.path());
     if let Some(field) = message.strip_prefix("missing field `") {
         // A missing field is reported at its own path, as everywhere.
-        path = format!("{path}/{}", escaped(field.trim_end_matches('`')));
+        path = format!("{path}/{}", pointer_step(field.trim_end_matches('`')));
     }
     let detail = match path.as_str() {
         "" => format!("the body cannot be used: {message}"),
@@ -193,16 +193,11 @@ fn unusable(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
 fn pointer(path: &Path) -> String {
     let parts = path.iter().filter_map(|part| match part {
         Segment::Seq { index } => Some(index.to_string()),
-        Segment::Map { key } => Some(escaped(key)),
+        Segment::Map { key } => Some(pointer_step(key)),
         // Enum variants and unnamed values have no path segment.
         Segment::Enum { .. } | Segment::Unknown => None,
     });
     parts.fold(String::new(), |pointer, part| format!("{pointer}/{part}"))
-}
-
-/// Escapes one part of a pointer.
-fn escaped(part: &str) -> String {
-    part.replace('~', "~0").replace('/', "~1")
 }
 
 /// Answers with a value as JSON.

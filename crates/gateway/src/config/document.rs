@@ -13,6 +13,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use gantry_model::jsonrpc::pointer_step;
+
 use super::diagnostic::{Diagnostic, Kind};
 
 /// Maximum size of a file.
@@ -143,7 +145,7 @@ impl Document {
                     list.find_map(|(index, node)| of(&index.to_string(), node))
                 }
                 Value::Table(table) => table.members.iter().find_map(|member| {
-                    let key = member.key.replace('~', "~0").replace('/', "~1");
+                    let key = pointer_step(&member.key);
                     match member.key_span == *span {
                         true => Some(format!("/{key}")),
                         false => of(&key, &member.node),

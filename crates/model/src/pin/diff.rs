@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::jsonrpc::{Limits, Raw, RawKind, validate};
+use crate::jsonrpc::{Limits, Raw, RawKind, pointer_step, validate};
 use crate::naming::is_unprintable;
 
 /// The most differences that are told.
@@ -62,7 +62,7 @@ fn compare(path: &str, old: Option<Raw<'_>>, new: Option<Raw<'_>>, found: &mut V
         keys.dedup();
         for key in keys {
             let (old, new) = (value(&before, key), value(&after, key));
-            let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+            let path = format!("{path}/{}", pointer_step(key));
             let raw =
                 |text: &'_ Option<String>| text.as_deref().map(|text| Raw::trusted(text).to_buf());
             let (old, new) = (raw(&old), raw(&new));

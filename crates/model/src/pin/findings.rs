@@ -8,7 +8,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::{Deserialize, Serialize};
 
 use crate::hidden;
-use crate::jsonrpc::{Raw, RawKind};
+use crate::jsonrpc::{Raw, RawKind, pointer_step};
 
 /// The most findings that are kept of one definition.
 pub const MOST_FINDINGS: usize = 20;
@@ -195,7 +195,7 @@ impl Pointer<'_> {
         match self {
             Self::Root => String::new(),
             Self::Member(outer, name) => {
-                let name = name.replace('~', "~0").replace('/', "~1");
+                let name = pointer_step(name);
                 format!("{}/{name}", outer.text())
             }
             Self::Item(outer, at) => format!("{}/{at}", outer.text()),

@@ -4,6 +4,7 @@
 //! give the server access to this machine. Entry point: [`plan`].
 
 use gantry_engine::images::ImageReference;
+use gantry_model::diagnose::chain;
 use serde_json::{Map, Value};
 
 use super::command::{variables, words};
@@ -60,10 +61,6 @@ pub(super) fn reference(package: &Package) -> Result<String, String> {
         Some(_) | None => {}
     }
     parsed(&name).map(|_| name)
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    gantry_model::diagnose::chain(error)
 }
 
 /// Returns the port and path of an image that serves HTTP; `None` if it uses stdio.

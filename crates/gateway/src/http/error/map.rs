@@ -41,7 +41,7 @@ use gantry_model::caller::KeyEnd;
 use gantry_model::diagnose::{Diagnose as _, chain};
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
-use gantry_model::jsonrpc::{self, WireError};
+use gantry_model::jsonrpc::{self, WireError, pointer_step};
 use gantry_model::shape::{FormError, ShapeNameError};
 use gantry_model::spec::SpecError;
 use http::StatusCode;
@@ -295,7 +295,6 @@ impl From<EngineError> for Problem {
 
 /// Returns the JSON pointer of a spec's field in a registration body.
 fn registered_as(member: &str) -> String {
-    let escaped = |part: &str| part.replace('~', "~0").replace('/', "~1");
     if let Some(index) = member
         .strip_prefix("args[")
         .and_then(|rest| rest.strip_suffix(']'))
@@ -310,12 +309,12 @@ fn registered_as(member: &str) -> String {
     }
     // Everything after `env.` or `headers.` is a name, even with dots.
     match member.split_once('.') {
-        Some((table @ ("env" | "headers"), name)) => format!("/{table}/{}", escaped(name)),
+        Some((table @ ("env" | "headers"), name)) => format!("/{table}/{}", pointer_step(name)),
         Some(_) => {
-            let parts = member.split('.').map(escaped);
+            let parts = member.split('.').map(pointer_step);
             parts.fold(String::new(), |pointer, part| format!("{pointer}/{part}"))
         }
-        None => format!("/{}", escaped(member)),
+        None => format!("/{}", pointer_step(member)),
     }
 }
 
