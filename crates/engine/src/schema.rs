@@ -310,6 +310,7 @@ fn build(schema: &Value) -> Result<Box<Validator<Counted>>, (String, String)> {
     let options = jsonschema::options_for::<Counted>()
         .offline()
         .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))
+        .with_format("regex", pattern::is_regex)
         .with_keyword(PATTERN, |_, value, _| {
             let pattern = value.as_str().map(Pattern::new);
             let none = || ValidationError::custom("it is not a regular expression");

@@ -16,7 +16,7 @@ mod program;
 use regex_syntax::hir::ClassUnicode;
 
 pub(super) use self::linear::linear;
-pub(super) use self::parser::parse;
+pub(super) use self::parser::{LONGEST, parse};
 pub(super) use self::program::Program;
 
 /// Why a pattern cannot be checked.

@@ -26,6 +26,8 @@ pub(super) const PATTERN: &str = "x-gantry-pattern";
 pub(super) const PATTERN_BYTES: usize = 256 << 10;
 /// Bytes of a long text between two checks of the clock.
 const BYTES_PER_LOOK: usize = 256;
+/// Units for parsing a byte of a value that is to be a pattern: the sets of some escapes are large.
+const UNITS_PER_PARSED_BYTE: u64 = 64;
 
 /// A compiled pattern.
 #[derive(Debug)]
@@ -55,6 +57,15 @@ enum Walked {
     Fails,
     /// The automaton cannot handle the text.
     Stuck,
+}
+
+/// Checks a value of the format `regex`, which the library does uncounted; one that is too long to be
+/// judged counts as valid.
+pub(super) fn is_regex(text: &str) -> bool {
+    if text.len() <= ecma::LONGEST {
+        budget::charge(UNITS_PER_PARSED_BYTE * text.len() as u64);
+    }
+    !matches!(ecma::parse(text), Err(PatternError::Syntax(_)))
 }
 
 impl Pattern {

@@ -506,6 +506,23 @@ async fn a_pattern_that_is_costly_for_any_engine_judges_nothing() {
     assert!(!is_too_costly(&plain, &json!({"x": "QUJD".repeat(200_000)})).await);
 }
 
+// fault A9: the library compares each name of a group with all before it
+#[tokio::test]
+async fn texts_that_are_to_be_patterns_are_counted() {
+    let schema = json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+                        "properties": {"x": {"format": "regex"}, "list": {"items": {"format": "regex"}}}});
+    let names =
+        |count: usize| -> String { (0..count).map(|name| format!("(?<a{name}>)")).collect() };
+    assert!(!is_too_costly(&schema, &json!({"x": names(300_000)})).await);
+    let sets = r"(?i)\p{L}".repeat(1_600);
+    assert!(is_too_costly(&schema, &json!({"list": vec![sets; 100]})).await);
+    assert_eq!(
+        issues(&schema, &json!({"x": "^[a-z]+(?=b)$"})),
+        Vec::<String>::new()
+    );
+    assert_eq!(issues(&schema, &json!({"x": "(a"})).len(), 1);
+}
+
 #[tokio::test]
 async fn a_pattern_that_backtracks_without_end_judges_nothing() {
     // fault A9: no linear engine knows look-around

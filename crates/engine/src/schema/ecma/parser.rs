@@ -9,7 +9,7 @@ use regex_syntax::hir::ClassUnicode;
 use super::{Assertion, Node, PatternError, Regex, classes};
 
 /// The longest accepted pattern, in bytes.
-const LONGEST: usize = 16 << 10;
+pub(in crate::schema) const LONGEST: usize = 16 << 10;
 /// The deepest nesting of groups: each level takes stack.
 const DEEPEST: usize = 64;
 
@@ -28,7 +28,7 @@ pub(in crate::schema) fn parse(pattern: &str) -> Result<Regex, PatternError> {
     };
     let root = parser.alternatives()?;
     if !parser.rest.is_empty() {
-        return Err(PatternError::Syntax("a group ends that did not begin"));
+        return Err(PatternError::Syntax("unmatched `)`"));
     }
     let mut regex = Regex {
         root,
