@@ -98,9 +98,10 @@ impl Gate {
             ));
         }
         self.hosts.check_own_page(parts)?;
-        let cookie = session::cookie(&parts.headers);
-        let found = cookie.zip(token.to_str().ok());
-        let found = found.and_then(|(cookie, token)| self.sessions.find(cookie, token));
+        let found = token.to_str().ok().and_then(|token| {
+            let mut cookies = session::cookies(&parts.headers);
+            cookies.find_map(|cookie| self.sessions.find(cookie, token))
+        });
         let session = found.ok_or_else(no_session)?;
         let Some(caller) = self.engine.current(session.caller()) else {
             self.sessions.end(&session);

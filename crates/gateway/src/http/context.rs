@@ -38,7 +38,12 @@ type Found = [Option<Box<str>>; 5];
 pub(crate) fn read(headers: &HeaderMap, of_params: Option<Raw<'_>>) -> Result<Context, Problem> {
     let mut found = Found::default();
     for ((header, _), slot) in KEYS.iter().zip(&mut found) {
-        if let Some(value) = headers.get(header) {
+        let mut values = headers.get_all(header).iter();
+        if let Some(value) = values.next() {
+            // A proxy may have added its own to that of its client: nobody knows which one counts.
+            if values.any(|other| other != value) {
+                return Err(repeated(header.as_str()));
+            }
             let text = value.to_str().map_err(|_| unfit(header.as_str()))?;
             *slot = Some(fit(text, header.as_str())?);
         }
@@ -117,6 +122,12 @@ fn fit(text: &str, name: &str) -> Result<Box<str>, Problem> {
     Ok(text[..end].into())
 }
 
+fn repeated(name: &str) -> Problem {
+    Problem::new("request.context").with_detail(format!(
+        "`{name}` is there several times, with different values"
+    ))
+}
+
 fn unfit(name: &str) -> Problem {
     Problem::new("request.context").with_detail(format!(
         "`{name}` must be a text without control characters"
@@ -182,6 +193,19 @@ mod tests {
             of(&[], &long).unwrap().user.unwrap().chars().count(),
             LONGEST
         );
+    }
+
+    // issue 10, security 11: whose value it is must not depend on the order of headers
+    #[test]
+    fn a_header_with_two_values_is_refused() {
+        let mut twice = HeaderMap::new();
+        twice.append("x-gantry-user-id", "alice".parse().unwrap());
+        twice.append("x-gantry-user-id", "alice".parse().unwrap());
+        let context = read(&twice, None).unwrap();
+        assert_eq!(context.user.as_deref(), Some("alice"));
+        twice.append("x-gantry-user-id", "bob".parse().unwrap());
+        let refused = read(&twice, None).map_err(|problem| problem.code());
+        assert_eq!(refused, Err("request.context"));
     }
 
     // row 3.5

@@ -27,6 +27,8 @@ pub(crate) const TOKEN_HEADER: &str = "x-gantry-session";
 
 /// How long a code is valid.
 pub(crate) const CODE_LIFETIME: Duration = Duration::from_secs(5 * 60);
+/// How many cookies of its name are tried in a request.
+const MOST_COOKIES: usize = 8;
 /// Maximum number of unused codes; a new one replaces the oldest of the largest project.
 const CODES: usize = 256;
 /// Maximum number of unused codes per key; a new one replaces the oldest.
@@ -269,16 +271,18 @@ pub(crate) fn cookie_name(headers: &HeaderMap) -> String {
     format!("gantry_{}", port.unwrap_or(80))
 }
 
-/// Returns the session cookie of a request.
-pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// Returns the session cookies of a request. Another program's page on this host can set one of the
+/// same name, which must not lock a person out.
+pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let name = cookie_name(headers);
     let values = headers.get_all(COOKIE).iter();
     let values = values.filter_map(|value| value.to_str().ok());
-    let mut pairs = values.flat_map(|value| value.split(';'));
-    pairs.find_map(|pair| {
+    let pairs = values.flat_map(|value| value.split(';'));
+    let own = pairs.filter_map(move |pair| {
         let (found, value) = pair.trim().split_once('=')?;
         (found == name).then_some(value)
-    })
+    });
+    own.take(MOST_COOKIES)
 }
 
 fn digest(text: &str) -> Sha256Digest {
@@ -419,8 +423,13 @@ mod tests {
             COOKIE,
             "a=b; gantry_4181=other; xgantry_4180=x".parse().unwrap(),
         );
-        assert_eq!(cookie(&headers), None);
-        headers.append(COOKIE, "gantry_4180=mine".parse().unwrap());
-        assert_eq!(cookie(&headers), Some("mine"));
+        let found = |headers: &HeaderMap| cookies(headers).map(str::to_owned).collect::<Vec<_>>();
+        assert!(found(&headers).is_empty());
+        let both = "gantry_4180=planted; gantry_4180=mine";
+        headers.append(COOKIE, both.parse().unwrap());
+        assert_eq!(found(&headers), ["planted", "mine"]);
+        let many = vec!["gantry_4180=planted"; 1_000].join("; ");
+        headers.append(COOKIE, many.parse().unwrap());
+        assert_eq!(found(&headers).len(), MOST_COOKIES);
     }
 }

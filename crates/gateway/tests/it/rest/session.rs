@@ -100,6 +100,15 @@ fn a_code_signs_in_once_and_both_secrets_are_needed() {
     let browser = signed_in(&gantry, &code);
     let again = exchange(&gantry, &[("Origin", &own)], &code);
     assert_eq!(problem(&gantry, &again, 401), "auth.wrong_code");
+    // A page on another port of the host can plant a cookie that comes first.
+    let (name, _) = browser.cookie.split_once('=').unwrap();
+    let planted = Browser {
+        origin: browser.origin.clone(),
+        cookie: format!("{name}=planted; {}", browser.cookie),
+        token: browser.token.clone(),
+    };
+    let whoami = planted.request(&gantry, "GET", "/api/v1/session", None);
+    assert_eq!(whoami.status, 200, "{}", whoami.text());
     // Both together are the key's holder.
     let servers = browser.request(&gantry, "GET", "/api/v1/mcp/servers", None);
     assert_eq!(items(&servers)[0]["name"], "a");
