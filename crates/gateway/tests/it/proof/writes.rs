@@ -1,6 +1,7 @@
 //! kill -9 at every write that an administrative act or the record of calls makes: after the next start the
 //! old or the new state is there, whole, and nothing that was acknowledged is lost. 200 kills in the profile
-//! `proof` on each store, fewer otherwise.
+//! `proof` on each store, fewer otherwise: `./test --profile proof proof::writes`. A call has one row if its
+//! server executed it, whatever the gateway lived to tell.
 //!
 //! Nothing in the gateway knows of it. On SQLite the writes are the system calls on the database and the
 //! journal, and the tracer kills at one of them; on PostgreSQL they are the messages to the server, and the
@@ -16,13 +17,16 @@ use serde_json::json;
 
 use self::acts::Acts;
 use self::points::Points;
-use crate::harness::{Gantry, LONG, needs_root};
+use crate::harness::{Builder, Gantry, LONG, needs_root};
 
 /// Counts the writes of each act, then kills at one after the other, all acts in turn.
-fn kill_at_every_write(points: &Points, gantry: Gantry) {
+fn kill_at_every_write(points: &Points, builder: Builder) {
     let kills = proof::count(200, 12);
+    let folder = tempfile::tempdir().unwrap();
+    let executed = folder.path().join("executed");
+    let gantry = acts::servers(builder, &executed).start();
     gantry.wait_state("a", "ready", LONG);
-    let mut acts = Acts::prepare(&gantry);
+    let mut acts = Acts::prepare(&gantry, executed);
     let writes: Vec<usize> = (0..acts.len())
         .map(|number| {
             let act = acts.get(number);
@@ -77,8 +81,7 @@ fn step(count: usize) -> usize {
 #[test]
 fn killed_at_any_write_the_old_or_the_new_state_is_whole() {
     needs_root();
-    let gantry = acts::servers(Gantry::builder()).start();
-    kill_at_every_write(&Points::Files, gantry);
+    kill_at_every_write(&Points::Files, Gantry::builder());
 }
 
 // fault D2
@@ -88,8 +91,6 @@ fn killed_at_any_write_the_old_or_the_new_state_is_whole_on_postgresql() {
     let database = PgDatabase::new();
     let proxy = Cut::to(database.port());
     let url = database.url_at(proxy.port());
-    let gantry = acts::servers(Gantry::builder())
-        .flags(&["--store", &url])
-        .start();
-    kill_at_every_write(&Points::Messages(proxy), gantry);
+    let builder = Gantry::builder().flags(&["--store", &url]);
+    kill_at_every_write(&Points::Messages(proxy), builder);
 }

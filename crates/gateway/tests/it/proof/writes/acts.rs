@@ -6,6 +6,7 @@ mod keys;
 mod named;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
@@ -28,8 +29,8 @@ pub(super) trait Act {
 pub(super) struct Acts(Vec<Box<dyn Act>>);
 
 impl Acts {
-    /// Makes what they work on.
-    pub(super) fn prepare(gantry: &Gantry) -> Self {
+    /// Makes what they work on; the file tells what the server executed.
+    pub(super) fn prepare(gantry: &Gantry, executed: PathBuf) -> Self {
         Self(vec![
             Box::new(named::Register::default()),
             Box::new(named::Bind::prepare(gantry)),
@@ -37,7 +38,7 @@ impl Acts {
             Box::new(named::Product::default()),
             Box::new(keys::Key::prepare(gantry)),
             Box::new(keys::Project::default()),
-            Box::new(calls::Calls::default()),
+            Box::new(calls::Calls::new(executed)),
         ])
     }
 
@@ -50,9 +51,9 @@ impl Acts {
     }
 }
 
-/// Adds the server whose calls are recorded.
-pub(super) fn servers(builder: Builder) -> Builder {
-    builder.server("a", &Evilpeer::new().name("a"))
+/// Adds the server whose calls are recorded; it notes in a file what it executes.
+pub(super) fn servers(builder: Builder, executed: &Path) -> Builder {
+    builder.server("a", &Evilpeer::new().name("a").journal(executed))
 }
 
 /// Asks the REST API as its administrator; `None` if no answer comes.

@@ -1,7 +1,9 @@
 //! Calls, whose rows come to the database through the journal.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
+use gantry_testkit::journal::Journal;
 use serde_json::{Value, json};
 
 use super::{Act, ask};
@@ -11,11 +13,23 @@ use crate::harness::{Gantry, LONG};
 const CALLS: usize = 12;
 
 /// Makes calls and keeps a record of its own of those that were answered.
-#[derive(Default)]
 pub(super) struct Calls {
     number: usize,
     sent: Vec<String>,
     answered: Vec<String>,
+    /// Where the server notes what it executed.
+    executed: PathBuf,
+}
+
+impl Calls {
+    pub(super) fn new(executed: PathBuf) -> Self {
+        Self {
+            number: 0,
+            sent: Vec::new(),
+            answered: Vec::new(),
+            executed,
+        }
+    }
 }
 
 impl Act for Calls {
@@ -55,6 +69,11 @@ impl Act for Calls {
         for nonce in &self.answered {
             let row = rows.get(nonce).map(String::as_str);
             assert_eq!(row, Some("ok"), "{nonce} was answered");
+        }
+        let executed = Journal::read(&self.executed).unwrap();
+        for nonce in executed.nonces() {
+            assert_eq!(executed.executed(nonce), 1, "{nonce}");
+            assert!(rows.contains_key(nonce), "{nonce} was executed");
         }
         // The next calls need the server.
         gantry.wait_state("a", "ready", LONG);
