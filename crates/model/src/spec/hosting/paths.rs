@@ -152,7 +152,7 @@ mod tests {
         `/home/ann/work` lies in the home `/home/ann`
         `/home` contains the home `/home/ann`
         `/srv/x/../team/.` contains the configuration file `/srv/team/gantry.toml`
-        `relative` is no absolute path
+        `relative` is not an absolute path
         "
         );
     }
