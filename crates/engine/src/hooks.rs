@@ -108,7 +108,7 @@ impl HookRunner {
                 }
                 Ok(HookVerdict::Replace(new)) => replaced = Some(new),
                 Err(why) if hook.on_failure == OnHookFailure::Pass => {
-                    warn!(project = %self.project, hook = name, why, "a hook failed, the call goes on");
+                    warn!(project = %self.project, hook = name, why, "a hook failed, the call continues");
                 }
                 Err(why) => {
                     warn!(project = %self.project, hook = name, why, "a hook failed");

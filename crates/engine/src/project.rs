@@ -374,7 +374,7 @@ impl Project {
             if self.pins.undecided_of(handle.id) > 0 {
                 let name = &handle.name;
                 warnings.push(format!(
-                    "server `{name}` lists what nobody approved: {}; `gantry tools changes {name}` shows it",
+                    "server `{name}` lists tools, prompts or templates that are not approved: {}; `gantry tools changes {name}` shows it",
                     few(&unapproved)
                 ));
             }
@@ -475,7 +475,7 @@ fn reasons(audit: &AuditHealth) -> Vec<String> {
         .or(audit.last_fold_error.as_ref());
     if let Some(error) = store {
         reasons.push(format!(
-            "the database cannot be written: {error}; calls go on, {} records wait in the journal",
+            "the database cannot be written: {error}; calls continue, {} records wait in the journal",
             audit.folded_lag_records
         ));
     }

@@ -176,7 +176,7 @@ enum Verb {
     Product(product::Options),
     /// Stop an agent, a server, a tool or the project at once, keeping its grants
     Suspend(suspend::Options),
-    /// Let go on what was suspended
+    /// Resume what was suspended
     Resume(suspend::Options),
     /// Decide on calls that wait for an approver
     Approvals(approvals::Options),

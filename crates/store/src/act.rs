@@ -96,7 +96,7 @@ impl fmt::Display for ActOutcome {
 
 /// The error of an unknown outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no outcome of an act")]
+#[error("`{0}` is not an outcome of an act")]
 pub struct OutcomeError(String);
 
 impl FromStr for ActOutcome {

@@ -61,7 +61,7 @@ impl fmt::Display for BlockKind {
 
 /// A text is not a kind of block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no kind of an audit block")]
+#[error("`{0}` is not a kind of audit block")]
 pub struct BlockKindError(String);
 
 impl FromStr for BlockKind {

@@ -88,7 +88,7 @@ pub(super) async fn list(In(project): In) -> Result<Response, Problem> {
     (status = 200, description = "The images are in the store.", content(
         (Pulled = "application/json"), (Progress = "text/event-stream"))),
     (status = 422, description = "`image.reference`: the name is none."),
-    (status = 502, description = "`image.…`: the registry did not give it, or it is no image that can be \
+    (status = 502, description = "`image.…`: the registry did not give it, or it is not an image that can be \
         used."),
 ))]
 pub(super) async fn pull(

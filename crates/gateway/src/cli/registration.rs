@@ -29,7 +29,7 @@ enum Action {
         /// Its id
         id: String,
     },
-    /// Approve a registration that somebody else asked for, and carry it out
+    /// Approve somebody else's registration, and carry it out
     Approve(One),
     /// Refuse a registration, or take your own back
     Refuse(One),

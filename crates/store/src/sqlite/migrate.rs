@@ -190,7 +190,7 @@ pub(crate) async fn older(
     path: &Path,
     migrator: &Migrator,
 ) -> Result<Option<i64>, StoreError> {
-    let stranger = || StoreError::corrupt(path, "it is no database of Gantry");
+    let stranger = || StoreError::corrupt(path, "it is not a Gantry database");
     let failed = |error| {
         let error = StoreError::from_sqlite(path, "read its schema", error);
         // The migrations table is missing.
@@ -344,7 +344,7 @@ async fn lock(path: &Path) -> Result<File, StoreError> {
     let name = file::beside(path, ".lock");
     let failed = |error: std::io::Error| StoreError::open(path, error);
     if std::fs::symlink_metadata(&name).is_ok_and(|metadata| !metadata.is_file()) {
-        let reason = format!("`{}` is no regular file", name.display());
+        let reason = format!("`{}` is not a regular file", name.display());
         return Err(StoreError::open(path, reason));
     }
     let mut options = OpenOptions::new();

@@ -51,7 +51,7 @@ async fn assert_told(rig: &Rig, kind: DamageKind, recorded: u64) -> JournalDamag
     damage.into_iter().next().unwrap()
 }
 
-/// Asserts that it stays told over restarts until it is acknowledged, and that calls go on.
+/// Asserts that it stays told over restarts until it is acknowledged, and that calls continue.
 async fn assert_acknowledged(rig: Rig) {
     let before = rig.rows().await.len();
     rig.call().await;

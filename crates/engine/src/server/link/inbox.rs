@@ -104,7 +104,7 @@ impl Inbox for Arc<Link> {
         };
         if !is_json {
             self.report_trouble(format!(
-                "wrote a line over {} MiB that is no message",
+                "wrote a line over {} MiB that is not a message",
                 limit >> 20
             ));
             return Overflow::End;
@@ -283,7 +283,7 @@ impl Link {
         if budget.noise_bytes > NOISE_BYTES_PER_SECOND {
             budget.noise_bytes = 0;
             drop(budget);
-            self.report_trouble("wrote over 1 MiB a second to stdout that is no message".into());
+            self.report_trouble("wrote over 1 MiB a second to stdout that is not a message".into());
         }
     }
 
@@ -393,7 +393,7 @@ impl Link {
     pub(crate) fn asked(&self, request: &Request<'_>, on: Option<u64>) {
         if let Some(id) = self.echoed(request) {
             let method = quote(request.method.as_bytes(), 40);
-            let what = format!("echoes what it is sent (`{method}`), so it is no MCP server");
+            let what = format!("echoes what it is sent (`{method}`), so it is not an MCP server");
             self.finish(id, Answer::Failed(Failure::Protocol(what.clone())));
             return self.report_trouble(what);
         }

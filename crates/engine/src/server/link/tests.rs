@@ -399,7 +399,7 @@ async fn a_request_goes_to_the_one_call_it_can_be_tied_to() {
     let _second = link.call(&"b".parse().unwrap(), id, line, None).unwrap();
     assert_eq!(written(&mut receiver, 1).await, ["tools/call"]);
     let untied = refused(&link, &mut receiver, "sampling/createMessage").await;
-    let why = "there is no one call or session that this could be for";
+    let why = "it cannot be attributed to one call or session";
     assert_eq!(untied, why);
     drop(call);
     assert_eq!(link.counters.refused_requests.load(Ordering::Relaxed), 4);
