@@ -200,10 +200,6 @@ CREATE TABLE kb."mcp_server_leases" (
     until_at   INTEGER NOT NULL,
     PRIMARY KEY (project_id, server_id)
 ) STRICT;
-CREATE INDEX kb.mcp_tool_call_log_project ON mcp_tool_call_log
-    (project_id, id, agent_id, server_name, tool_name, status, code, session_id, trace_id, started_at);
-CREATE INDEX kb.mcp_tool_call_log_server ON mcp_tool_call_log
-    (project_id, server_name, id, agent_id, tool_name, status, code, session_id, trace_id, started_at);
 CREATE TABLE kb.mcp_revisions (
     project_id TEXT NOT NULL,
     kind       TEXT NOT NULL,
@@ -496,3 +492,9 @@ CREATE INDEX kb.mcp_tool_call_log_not_ok ON mcp_tool_call_log
     (project_id, status, id, agent_id, server_name, tool_name, started_at) WHERE status <> 'ok';
 CREATE INDEX kb.mcp_tool_call_log_trace ON mcp_tool_call_log (project_id, trace_id, id)
 WHERE substr(trace_id, 1, 16) <> substr(id, 6, 16);
+CREATE INDEX kb.mcp_tool_call_log_project ON mcp_tool_call_log (project_id, id, status, started_at);
+CREATE INDEX kb.mcp_tool_call_log_server ON mcp_tool_call_log
+    (project_id, server_name, id, agent_id, status, started_at);
+CREATE INDEX kb.mcp_tool_call_log_agent ON mcp_tool_call_log (project_id, agent_id, id, status, started_at);
+CREATE INDEX kb.mcp_tool_call_log_tool ON mcp_tool_call_log
+    (project_id, tool_name, id, agent_id, server_name, status, started_at);

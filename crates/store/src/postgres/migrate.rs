@@ -74,6 +74,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         "call filters",
         include_str!("../../migrations/postgres/0025_call_filters.sql"),
     ),
+    (
+        27,
+        "call indexes",
+        include_str!("../../migrations/postgres/0027_call_indexes.sql"),
+    ),
 ];
 
 /// Reads whether the schema exists, how many tables it has, and whether the migrations table is

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Listed explicitly: the macro that reads the
 /// folder would compile SQLite a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 18] = [
+const MIGRATIONS: [(i64, &str, &str); 19] = [
     (
         1,
         "first",
@@ -112,6 +112,11 @@ const MIGRATIONS: [(i64, &str, &str); 18] = [
         25,
         "call filters",
         include_str!("../../migrations/sqlite/0025_call_filters.sql"),
+    ),
+    (
+        27,
+        "call indexes",
+        include_str!("../../migrations/sqlite/0027_call_indexes.sql"),
     ),
 ];
 
@@ -301,10 +306,11 @@ async fn run(
     let failed = |error| StoreError::from_sqlite(path, "bring its schema forward", error);
     // A referenced table is rebuilt by dropping it, which must not delete the referring rows.
     // https://www.sqlite.org/lang_altertable.html#otheralter
-    let off = sqlx::query("PRAGMA foreign_keys = OFF");
+    // Sorting millions of rows for an index takes room on disk, not in memory.
+    let off = sqlx::raw_sql("PRAGMA foreign_keys = OFF; PRAGMA temp_store = FILE");
     off.execute(&mut *connection).await.map_err(failed)?;
     let ran = migrator.run_direct(None, &mut *connection, false).await;
-    let on = sqlx::query("PRAGMA foreign_keys = ON");
+    let on = sqlx::raw_sql("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY");
     on.execute(connection).await.map_err(failed)?;
     match ran {
         Ok(()) => Ok(()),

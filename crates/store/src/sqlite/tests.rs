@@ -336,8 +336,14 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
             None if filter.error_kind.is_some() => {
                 "INDEX mcp_tool_call_log_error_kind (project_id=? AND error_kind=? AND id"
             }
+            None if filter.tool.is_some() => {
+                "USING COVERING INDEX mcp_tool_call_log_tool (project_id=? AND tool_name=? AND id"
+            }
             None if filter.server.is_some() => {
                 "USING COVERING INDEX mcp_tool_call_log_server (project_id=? AND server_name=? AND id"
+            }
+            None if filter.agent.is_some() => {
+                "USING COVERING INDEX mcp_tool_call_log_agent (project_id=? AND agent_id=? AND id"
             }
             None => "USING COVERING INDEX mcp_tool_call_log_project (project_id=? AND id",
         };

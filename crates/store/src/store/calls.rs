@@ -267,19 +267,24 @@ fn is_not_ok(filter: &CallFilter) -> bool {
 /// Returns the index with the fewest additional calls. Without a project the primary key is used,
 /// which is ordered by time but has no filters. PostgreSQL chooses by itself.
 fn index_for(filter: &CallFilter) -> Option<&'static str> {
-    match (&filter.run, &filter.project, &filter.server) {
-        // The calls of a run are few, whatever else they are asked for.
-        (Some(_), _, _) => Some("mcp_tool_call_log_run"),
-        // So are those on behalf of one person or of a session, and those that failed in one way.
-        (None, Some(_), _) if filter.user.is_some() => Some("mcp_tool_call_log_user"),
-        (None, Some(_), _) if filter.session.is_some() => Some("mcp_tool_call_log_session"),
-        (None, Some(_), _) if filter.code.is_some() => Some("mcp_tool_call_log_code"),
-        (None, Some(_), _) if filter.error_kind.is_some() => Some("mcp_tool_call_log_error_kind"),
-        (None, Some(_), _) if is_not_ok(filter) => Some("mcp_tool_call_log_not_ok"),
-        (None, Some(_), Some(_)) => Some("mcp_tool_call_log_server"),
-        (None, Some(_), None) => Some("mcp_tool_call_log_project"),
-        (None, None, _) => None,
+    // The calls of a run are few, whatever else they are asked for.
+    if filter.run.is_some() {
+        return Some("mcp_tool_call_log_run");
     }
+    filter.project.as_ref()?;
+    Some(match filter {
+        // So are those on behalf of one person or of a session, and those that failed in one way.
+        _ if filter.user.is_some() => "mcp_tool_call_log_user",
+        _ if filter.session.is_some() => "mcp_tool_call_log_session",
+        _ if filter.code.is_some() => "mcp_tool_call_log_code",
+        _ if filter.error_kind.is_some() => "mcp_tool_call_log_error_kind",
+        _ if is_not_ok(filter) => "mcp_tool_call_log_not_ok",
+        // Each of these has what those after it ask for.
+        _ if filter.tool.is_some() => "mcp_tool_call_log_tool",
+        _ if filter.server.is_some() => "mcp_tool_call_log_server",
+        _ if filter.agent.is_some() => "mcp_tool_call_log_agent",
+        _ => "mcp_tool_call_log_project",
+    })
 }
 
 /// Returns an upper limit of all ids.

@@ -1,0 +1,2 @@
+-- The indexes that SQLite gets by this number are here since the first.
+SELECT 1;
