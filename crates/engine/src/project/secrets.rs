@@ -75,7 +75,7 @@ impl Project {
             };
             act.end_with(&set, None, now.as_ref().map(shown)).await;
             set?;
-            project.changed(&name, before.is_none()).await
+            project.changed(&name, before.is_none(), None).await
         })
         .await
     }
@@ -134,7 +134,7 @@ impl Project {
             };
             act.end_with(&bound, None, now.as_ref().map(shown)).await;
             bound?;
-            project.changed(&name, false).await
+            project.changed(&name, false, Some(&server)).await
         })
         .await
     }
@@ -162,7 +162,7 @@ impl Project {
             let removed = removed.map_err(EngineError::from);
             act.end(&removed).await;
             if matches!(removed, Ok(true)) {
-                project.supervisor.restart_users(&name).await;
+                project.supervisor.restart_users(&name, None).await;
             }
             removed
         })
@@ -183,8 +183,14 @@ impl Project {
         Ok(self.secrets.follow(server, becomes, editor).await?)
     }
 
-    async fn changed(&self, name: &SecretName, is_new: bool) -> Result<SecretChange, EngineError> {
-        let restarted = self.supervisor.restart_users(name).await;
+    /// Restarts the servers that a change of a secret is about: its users, or `only` one of them.
+    async fn changed(
+        &self,
+        name: &SecretName,
+        is_new: bool,
+        only: Option<&ServerName>,
+    ) -> Result<SecretChange, EngineError> {
+        let restarted = self.supervisor.restart_users(name, only).await;
         let spec_of = self.spec_of();
         Ok(SecretChange {
             secret: self.secrets.one(name, &spec_of).await?,

@@ -72,7 +72,8 @@ impl Supervisor {
         row.spec = opened.spec;
         if let Some((fields, why)) = opened.lost {
             row.spec.inactive = Some(InactiveReason::Misconfigured(format!(
-                "the stored values of {} cannot be decrypted ({why}); register the server again",
+                "the stored values of {} cannot be decrypted ({why}); give the gateway the key that \
+                 they were stored with, or register the server again",
                 fields.join(", ")
             )));
         } else if opened.is_clear {

@@ -25,15 +25,21 @@ impl Supervisor {
         self.changing_secrets.lock().await
     }
 
-    /// Restarts the servers that refer to a secret; returns which. A sleeping server gets it when
-    /// it wakes.
-    pub(crate) async fn restart_users(&self, secret: &SecretName) -> Vec<ServerName> {
+    /// Restarts the servers that refer to a secret, or `only` one of them; returns which. A sleeping
+    /// server gets it when it wakes.
+    pub(crate) async fn restart_users(
+        &self,
+        secret: &SecretName,
+        only: Option<&ServerName>,
+    ) -> Vec<ServerName> {
+        let is_meant = |name: &ServerName| only.is_none_or(|only| only == name);
         let names = |handle: &Arc<ServerHandle>| {
             let templates = handle.spec.templates();
             let names = templates.iter().flat_map(|(_, template)| template.names());
             names.into_iter().any(|name| name == secret)
         };
         let all = self.all().into_iter();
+        let all = all.filter(|handle| is_meant(&handle.spec.name));
         let users: Vec<_> = all.filter(names).filter(is_awake).collect();
         self.restart_all(users).await
     }

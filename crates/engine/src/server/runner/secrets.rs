@@ -41,6 +41,7 @@ impl ServerRunner {
     /// Waits until the missing secret is set or bound, which restarts the server.
     pub(super) async fn awaiting_secrets(&mut self, why: String) -> NextState {
         self.secrets_used.lock().clear();
+        self.end_attempt(&why);
         self.publish(ServerState::Misconfigured, Some(why.clone()));
         self.show(LinkState::Down(Arc::from(why.as_str()), None));
         self.context
