@@ -156,7 +156,7 @@ enum Verb {
     Why(why::Options),
     /// Show the recorded calls, newest last
     Calls(calls::Options),
-    /// Show administrative acts, by whom, and refused attempts
+    /// Show administrative acts; verify, export, hold and erase recorded calls
     Audit(audit::Options),
     /// List, create and revoke keys
     Key(key::Options),
@@ -176,7 +176,7 @@ enum Verb {
     Product(product::Options),
     /// Stop an agent, a server, a tool or the project at once, keeping its grants
     Suspend(suspend::Options),
-    /// Resume what was suspended
+    /// End a suspension
     Resume(suspend::Options),
     /// Decide on calls that wait for an approver
     Approvals(approvals::Options),
@@ -234,6 +234,9 @@ pub fn main() -> ExitCode {
         project,
         log,
     } = arguments.common;
+    // One flag of a verb has the name of a flag of all verbs; clap takes it for both.
+    let is_own = matches!(&arguments.verb, Verb::Hook(hook) if hook.takes_url());
+    let url = url.filter(|_| !is_own);
     let named = |name| environment.filled(name).map(str::to_owned);
     let data = data.or_else(|| named(env::GANTRY_DATA).map(PathBuf::from));
     let screen = data

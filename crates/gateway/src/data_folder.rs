@@ -81,6 +81,9 @@ impl Diagnose for DataError {
             Self::Kind { .. } | Self::Owner { .. } => {
                 Some("name another with `--data DIR`".to_owned())
             }
+            Self::Io { what, .. } if what.starts_with("make") => {
+                Some("name another with `--data DIR`".to_owned())
+            }
             Self::Io { .. } => None,
         }
     }

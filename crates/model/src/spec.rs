@@ -29,7 +29,7 @@ use crate::status::ServerState;
 
 pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
 pub use self::calls::{CallPolicy, OutputCheck};
-pub use self::check::SpecError;
+pub use self::check::{SpecError, is_shell_line};
 pub use self::filter::{ToolFilter, ToolSettings};
 pub use self::hosting::{
     Bridge, EgressRule, EgressRuleError, Guarded, GuardedPath, Hosting, HostingError, NetworkGrant,
@@ -317,6 +317,21 @@ mod tests {
             spec("sh -c x").check(),
             Err(SpecError::Shell { .. })
         )); // fault G3
+        // A path may have blanks, a program and its argument may not.
+        for (command, is_line) in [
+            ("/opt/my tools/run", false),
+            ("./my tools/run", false),
+            ("python3 /srv/server.py", true),
+            ("a;b", true),
+        ] {
+            let checked = spec(command).check();
+            let refused = matches!(checked, Err(SpecError::Shell { .. }));
+            assert_eq!(refused, is_line, "{command}");
+        }
+        let mut relative = spec("x");
+        process(&mut relative).cwd = Some("sub".into());
+        let refused = relative.check().unwrap_err();
+        assert_eq!(refused.field(), "cwd");
         let mut preload = spec("x");
         process(&mut preload)
             .env

@@ -78,6 +78,10 @@ impl Store {
             let what = format!("the database `{}`", path.display());
             return Err(StoreError::NotFound { what });
         }
+        let made = match to {
+            StoreConfig::Sqlite(file) => Some(file).filter(|file| !file.exists()),
+            StoreConfig::Postgres(_) => None,
+        };
         let (source, target) = match (from, to) {
             (StoreConfig::Sqlite(file), StoreConfig::Postgres(url)) => (
                 Database::Sqlite(Box::new(SqliteStore::open(file).await?)),
@@ -97,6 +101,10 @@ impl Store {
         let copied = copy(&source, &target, is_used).await;
         for database in [&source, &target] {
             database.close().await?;
+        }
+        if let (Err(_), Some(file)) = (&copied, made) {
+            // It is empty, and we made it; what else it needed went when it was closed.
+            drop(std::fs::remove_file(file));
         }
         copied
     }

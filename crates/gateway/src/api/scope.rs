@@ -61,12 +61,17 @@ pub(super) fn acting(engine: &Engine, parts: &Parts, caller: Caller) -> Result<C
     if *named == caller.project {
         return Ok(caller);
     }
-    match caller.kind.may(Permission::Install) && engine.project(named).is_some() {
-        true => Ok(Caller {
+    match (caller.kind.may(Permission::Install), engine.project(named)) {
+        (true, Some(_)) => Ok(Caller {
             project: named.clone(),
             ..caller
         }),
-        false => Err(unknown(named.as_str())),
+        (true, None) => Err(Problem::new("project.unknown")
+            .with_detail(format!("no project `{named}` is loaded"))
+            .with_hint(format!(
+                "`gantry project ls` lists all; `gantry project load {named}` starts one again"
+            ))),
+        (false, _) => Err(unknown(named.as_str())),
     }
 }
 

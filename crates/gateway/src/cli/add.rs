@@ -22,7 +22,7 @@ use super::CliContext;
 use super::await_server;
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{pretty, text, time_span};
+use super::format::{count, folder, here, number, pretty, text, time_span};
 use super::grant::ungranted;
 use super::screen::Screen;
 
@@ -31,8 +31,14 @@ const WAIT: Duration = Duration::from_secs(90);
 /// How long an image may take, which is pulled first.
 const WAIT_FOR_IMAGE: Duration = Duration::from_secs(15 * 60);
 
+const USAGE: &str = "gantry add [OPTIONS] <NAME> -- <COMMAND> [ARGUMENT]...
+       gantry add [OPTIONS] <NAME> <URL>
+       gantry add [OPTIONS] <NAME> --image <IMAGE> [-- ARGUMENT...]
+       gantry add [OPTIONS] [NAME] --from <FILE|URL|NAME[@VERSION]>";
+
 /// What `gantry add` takes.
 #[derive(Debug, Args)]
+#[command(override_usage = USAGE)]
 pub(super) struct Options {
     /// The name that clients see [default with `--from`: the last part of the manifest's name]
     #[arg(required_unless_present = "source")]
@@ -73,7 +79,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
     /// Time limit of a call
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time_text)]
     timeout: Option<String>,
     /// Grant everything it offers to this agent; may be given several times
     #[arg(long, value_name = "AGENT")]
@@ -144,7 +150,10 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     }
     let (name, state) = (text(&server, "/name"), text(&server, "/state"));
     let line = match state.as_str() {
-        "ready" => format!("{name} is ready, {} tools", text(&server, "/tools")),
+        "ready" => {
+            let tools = number(&server, "/tools").unwrap_or_default();
+            format!("{name} is ready, {}", count(tools, "tool"))
+        }
         "idle" => format!("{name} is registered and starts with its first use"),
         _ => format!("{name} is {state}"),
     };
@@ -162,20 +171,28 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// Checks a time, and returns it as it is written.
+fn time_text(text: &str) -> Result<String, String> {
+    time_span(text).map(|_| text.to_owned())
+}
+
 /// Parses the URL of a server; a command in its place is refused.
 fn web_address(text: &str) -> Result<String, String> {
     match check_url(text) {
         Ok(()) => Ok(text.to_owned()),
-        Err(error) => Err(format!("{error}; a command goes after `--`")),
+        Err(error) => Err(format!(
+            "{error}; a command goes after `--`: `gantry add NAME -- COMMAND`"
+        )),
     }
 }
 
-/// Parses headers, each as `NAME=VALUE`.
+/// Parses headers, each as `NAME=VALUE` or, as HTTP writes them, `NAME: VALUE`.
 fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut pairs = Map::new();
     for pair in given {
         let (name, value) = pair
-            .split_once('=')
+            .split_once(['=', ':'])
+            .map(|(name, value)| (name.trim(), value.trim_start()))
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| {
                 Failure::new(Exit::Usage, format!("`{pair}` is not a header"))
@@ -229,7 +246,11 @@ impl StartFlag {
 impl Options {
     /// Returns the members that the flags for all kinds of servers set.
     fn common(&self) -> Vec<(&'static str, Value)> {
-        let cwd = self.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into());
+        let cwd = self.cwd.as_ref().map(|cwd| match self.hosting.image {
+            // A folder inside the image.
+            Some(_) => cwd.to_string_lossy().into(),
+            None => folder(cwd).into(),
+        });
         let members = [
             ("description", self.description.clone().map(Value::from)),
             ("concurrency", self.concurrency.map(Value::from)),
@@ -272,7 +293,7 @@ fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> 
         }),
         None => {
             let mut words = options.command.iter();
-            let command = words.next().cloned().unwrap_or_default();
+            let command = words.next().map(|word| here(word)).unwrap_or_default();
             let env = variables(options, environment)?;
             json!({
                 "name": name,

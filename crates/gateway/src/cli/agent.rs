@@ -109,7 +109,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         }
         Action::New(new) => {
             let made = client.post("/api/v1/agents", Some(&body(new)?)).await?;
-            let may = match words(&made, "/grants", " ") {
+            let may = match words(&made, "/grants", ", ") {
                 may if may.is_empty() => "nothing yet".to_owned(),
                 may => may,
             };
@@ -182,7 +182,7 @@ fn patch(set: &Set) -> Result<Value, Failure> {
 
 /// Returns an agent's grants as a phrase.
 fn may_use(agent: &Value) -> String {
-    let mut may = match words(agent, "/grants", " ") {
+    let mut may = match words(agent, "/grants", ", ") {
         may if may.is_empty() => "nothing yet".to_owned(),
         may => may,
     };
@@ -210,7 +210,7 @@ fn narrowed(agent: &Value) -> String {
 }
 
 fn row(agent: &Value) -> Vec<String> {
-    let may = format!("{}{}", words(agent, "/grants", " "), narrowed(agent));
+    let may = format!("{}{}", words(agent, "/grants", ", "), narrowed(agent));
     vec![
         text(agent, "/name"),
         list(agent, "/keys").len().to_string(),

@@ -11,7 +11,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{number, pretty, text};
+use super::format::{number, pretty, shown_time, text};
 
 /// How much of the arguments is shown in the list.
 const SHOWN: usize = 60;
@@ -27,10 +27,12 @@ pub(super) struct Options {
 enum Action {
     /// List the calls that wait, the oldest first
     Ls(AsJson),
-    /// Show a call with its arguments
+    /// Show a call with its arguments, as JSON
     Show {
         /// The call's id
         call: String,
+        #[command(flatten)]
+        shown: AsJson,
     },
     /// Allow a call, once
     Allow(Decision),
@@ -42,7 +44,7 @@ enum Action {
 struct Decision {
     /// The call's id
     call: String,
-    /// Why; told to the agent if the call is refused
+    /// Why, for the record and for the agent of a refused call
     #[arg(long, default_value = "")]
     reason: String,
     #[command(flatten)]
@@ -60,7 +62,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             shown.list(screen, &answer, &heading, row);
             return Ok(ExitCode::SUCCESS);
         }
-        Action::Show { call } => {
+        Action::Show { call, shown: _ } => {
             let answer = client.get(&place(call)).await?;
             screen.line(&pretty(&answer));
             // Beside the JSON, which is read by programs.
@@ -97,7 +99,7 @@ fn row(held: &Value) -> Vec<String> {
         text(held, "/call"),
         text(held, "/agent"),
         format!("{}:{}", text(held, "/server"), text(held, "/name")),
-        text(held, "/expires"),
+        shown_time(&text(held, "/expires")),
         short,
     ]
 }

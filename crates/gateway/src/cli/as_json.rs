@@ -27,7 +27,10 @@ impl AsJson {
             return screen.line(&pretty(answer));
         }
         let rows: Vec<Vec<String>> = list(answer, "/items").iter().map(row).collect();
-        screen.table(heading, &rows);
+        match rows.is_empty() {
+            true => screen.line("none"),
+            false => screen.table(heading, &rows),
+        }
     }
 
     /// Prints a value as JSON, or a sentence.

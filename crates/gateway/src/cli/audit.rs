@@ -15,7 +15,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{compact, list, moment, number, pretty, text, time};
+use super::format::{self, compact, list, moment, number, pretty, text, time};
 use super::screen::Screen;
 
 /// The outcome of an act.
@@ -39,7 +39,7 @@ enum Action {
     Acts(Box<Acts>),
     /// Confirm that the clock is right although it is far ahead of the newest record
     ConfirmClock(AsJson),
-    /// Check the recorded calls against their hash chain
+    /// Check recorded calls and administrative acts against their hash chain
     Verify(Box<verify::Verify>),
     /// Show the public key that the chain is signed with
     Key(AsJson),
@@ -130,7 +130,10 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let body = json!({ "user": user });
             let erased = client.post("/api/v1/audit/erase", Some(&body)).await?;
             let count = |name: &str| number(&erased, name).unwrap_or_default();
-            let mut said = format!("erased a user from {} calls", count("/calls"));
+            let mut said = format!(
+                "erased a user from {}",
+                format::count(count("/calls"), "call")
+            );
             if count("/held") > 0 {
                 said.push_str(&format!("; {} are under a hold and stay", count("/held")));
             }

@@ -16,6 +16,13 @@ use tokio::time::timeout;
 use super::failure::{Exit, Failure};
 use super::pool::{NO_ROOM, Pool, SendError};
 
+/// The hint where the folder's agent key was used and another project was named.
+const OTHER_PROJECT: &str = "this verb uses the key of this folder's agent, which is for its own project: \
+                             name a key of an agent of the other one with `--key-file FILE`";
+/// The hint where the gateway has another master key than its store, or none.
+const MASTER_KEY: &str = "the master key is not that of the store; the log says which is needed: give it with \
+                          `gantry up --master-key SOURCE`, or give up its values with \
+                          `gantry secret rekey --lost`";
 /// Longer than the longest call.
 const ANSWER: Duration = Duration::from_secs(660);
 const LONGEST_BODY: usize = 64 << 20;
@@ -221,6 +228,9 @@ impl Client {
             (Some(failure), Some(hint)) if status == StatusCode::UNAUTHORIZED => {
                 Err(failure.hint(hint))
             }
+            (Some(failure), Some(_)) if answer["code"] == "project.unknown" => {
+                Err(failure.hint(OTHER_PROJECT))
+            }
             (Some(failure), _) => Err(failure),
             (None, _) => Ok(answer),
         }
@@ -280,7 +290,7 @@ pub(super) fn refusal(status: StatusCode, problem: &Value) -> Option<Failure> {
     let text = |name: &str| problem.get(name).and_then(Value::as_str);
     let message = text("detail").or_else(|| text("title"));
     let message = message.map_or_else(|| format!("the gateway answered {status}"), str::to_owned);
-    let mut failure = Failure::new(Exit::Failed, message);
+    let mut failure = Failure::new(Exit::Failed, message.as_str());
     for issue in problem
         .get("issues")
         .and_then(Value::as_array)
@@ -288,12 +298,24 @@ pub(super) fn refusal(status: StatusCode, problem: &Value) -> Option<Failure> {
         .flatten()
     {
         let part = |name| issue.get(name).and_then(Value::as_str).unwrap_or_default();
-        failure = failure.cause(format!("`{}`: {}", part("path"), part("message")));
+        // Most messages say what is wrong already.
+        if !message.contains(part("message")) {
+            failure = failure.cause(format!("`{}`: {}", part("path"), part("message")));
+        }
     }
     if let Some(code) = text("code") {
         failure = failure.cause(format!("code `{code}`"));
     }
-    match text("hint") {
+    let hint = match text("code") {
+        // The gateway names the method of a client.
+        Some("tool.unknown") if text("hint").is_some_and(|hint| hint.contains("tools/list")) => {
+            Some("`gantry tools` lists what there is")
+        }
+        Some("auth.agent_key") => Some("name the file of an admin key with `--key-file`"),
+        Some("secret.key_missing" | "secret.key_wrong") => Some(MASTER_KEY),
+        _ => text("hint"),
+    };
+    match hint {
         Some(hint) => Some(failure.hint(hint)),
         None => Some(failure),
     }

@@ -72,16 +72,10 @@ impl Failure {
 
     /// Takes message, causes and hint from our own error.
     pub(super) fn of(exit: Exit, error: &dyn Diagnose) -> Self {
-        let mut causes = Vec::new();
-        let mut next = error.source();
-        while let Some(source) = next {
-            causes.push(source.to_string());
-            next = source.source();
-        }
         Self {
             exit,
             message: error.to_string(),
-            causes,
+            causes: causes_of(error),
             hint: error.hint(),
             is_elsewhere: false,
             report: None,
@@ -91,11 +85,7 @@ impl Failure {
     /// Takes message and causes from a foreign error.
     pub(super) fn plain(exit: Exit, message: impl Into<String>, error: &dyn Error) -> Self {
         let mut failure = Self::new(exit, message).cause(error.to_string());
-        let mut next = error.source();
-        while let Some(source) = next {
-            failure.causes.push(source.to_string());
-            next = source.source();
-        }
+        failure.causes.extend(causes_of(error));
         failure
     }
 
@@ -150,4 +140,18 @@ impl Failure {
         }
         ExitCode::from(self.exit as u8)
     }
+}
+
+/// Returns the causes of an error, without those that the one before has said already.
+fn causes_of(error: &dyn Error) -> Vec<String> {
+    let mut causes = Vec::new();
+    let (mut said, mut next) = (error.to_string(), error.source());
+    while let Some(source) = next {
+        let text = source.to_string();
+        if !said.contains(&text) {
+            causes.push(text.clone());
+        }
+        (said, next) = (text, source.source());
+    }
+    causes
 }

@@ -53,11 +53,15 @@ impl CliContext {
                     .url
             }
         };
+        let another = "name another with `--key-file FILE`";
         let key = fs::read_to_string(&key_file).map_err(|error| {
             let message = format!("cannot read the key in `{}`", key_file.display());
-            Failure::plain(Exit::Failed, message, &error)
-                .hint("name another with `--key-file FILE`")
+            Failure::plain(Exit::Failed, message, &error).hint(another)
         })?;
+        if key.trim().is_empty() {
+            let message = format!("no key is in `{}`", key_file.display());
+            return Err(Failure::new(Exit::Failed, message).hint(another));
+        }
         let client = Client::new(&url, key.trim())?.within(self.project.as_deref());
         Ok(match (&self.key_file, role) {
             (None, Role::Agent) => client.if_refused(LOST_KEY),
@@ -86,8 +90,16 @@ pub(super) fn working_folder() -> Result<PathBuf, Failure> {
         })
 }
 
-/// The failure that no gateway is running.
+/// The failure that no gateway is running, or that the folder cannot tell.
 pub(super) fn no_gateway(folder: &Path) -> Failure {
+    if let Err(error) = fs::read_dir(folder)
+        && error.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        let message = format!("cannot read the data folder `{}`", folder.display());
+        return Failure::plain(Exit::Failed, message, &error).hint(
+            "run this as the user whose gateway it is, or name it with `--url` and `--key-file`",
+        );
+    }
     Failure::new(
         Exit::NoGateway,
         format!("no gateway is running in `{}`", folder.display()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub(super) use gantry_engine::unix_ms as now_ms;
 use gantry_model::naming::is_unprintable;
-use gantry_model::spec::period;
+use gantry_model::spec::{is_shell_line, period};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -26,6 +26,7 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>], width: usize) -> Str
     let rows: Vec<Vec<String>> = std::iter::once(heading)
         .chain(rows.iter().map(harmless))
         .collect();
+    let rows = fitting(rows, width);
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
@@ -54,6 +55,29 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>], width: usize) -> Str
         }
     }
     lines.join("\n")
+}
+
+/// Leaves out the columns in which no row has anything, if the table is too wide with them.
+fn fitting(rows: Vec<Vec<String>>, width: usize) -> Vec<Vec<String>> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count() + 2).max()
+    };
+    let whole: usize = (0..columns).filter_map(widest).sum();
+    if whole <= width.saturating_add(2) {
+        return rows;
+    }
+    let says = |column: &usize| {
+        let mut cells = rows.iter().skip(1).filter_map(|row| row.get(*column));
+        cells.any(|cell| !cell.is_empty())
+    };
+    let kept: Vec<usize> = (0..columns).filter(says).collect();
+    let row = |row: &Vec<String>| -> Vec<String> {
+        let cells = kept.iter().filter_map(|column| row.get(*column).cloned());
+        cells.collect()
+    };
+    rows.iter().map(row).collect()
 }
 
 /// Wraps a text at blanks; longer words stay whole. Returns at least one line.
@@ -101,6 +125,39 @@ pub(super) fn time(unix_ms: u64) -> String {
                 .to_string()
         },
     )
+}
+
+/// Formats a number of things: `1 call`, `2 calls`.
+pub(super) fn count(number: u64, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        _ => format!("{number} {thing}s"),
+    }
+}
+
+/// Returns a program as the gateway finds it, which runs in another folder: a relative path becomes
+/// an absolute one, a name is looked for on its `PATH`.
+pub(super) fn here(program: &str) -> String {
+    match program.contains('/') && !is_shell_line(program) {
+        true => folder(Path::new(program)),
+        false => program.to_owned(),
+    }
+}
+
+/// Returns an absolute path.
+pub(super) fn folder(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.components()
+        .collect::<std::path::PathBuf>()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Formats a time of the API like [`time`].
+pub(super) fn shown_time(rfc3339: &str) -> String {
+    let moment = rfc3339.parse::<Timestamp>().ok();
+    let moment = moment.and_then(|moment| u64::try_from(moment.as_millisecond()).ok());
+    moment.map_or_else(|| rfc3339.to_owned(), time)
 }
 
 /// Parses a duration.
@@ -252,6 +309,28 @@ mod tests {
         let rows = [vec!["a".to_owned(), "\x1b[1mx\ny".to_owned()]];
         let text = table(&["name", "x"], &rows, usize::MAX);
         assert_eq!(text, "NAME  X\na     \\u{1b}[1mx y");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_leaves_out_what_no_row_says() {
+        let rows = [["a", "", "b"].map(str::to_owned).to_vec()];
+        let heading = ["name", "what nobody has", "last"];
+        assert_eq!(table(&heading, &rows, 20), "NAME  LAST\na     b");
+        assert!(table(&heading, &rows, 40).contains("WHAT NOBODY HAS"));
+    }
+
+    #[test]
+    fn numbers_have_their_noun_and_programs_their_folder() {
+        assert_eq!(
+            [0, 1, 2].map(|n| count(n, "call")),
+            ["0 calls", "1 call", "2 calls"]
+        );
+        assert_eq!(
+            ["npx", "/bin/../x", "sh /x"].map(here),
+            ["npx", "/bin/../x", "sh /x"]
+        );
+        assert!(here("./x").starts_with('/') && here("./x").ends_with("/x"));
+        assert_eq!(shown_time("1970-01-01T00:00:01.5Z"), "1970-01-01 00:00:01Z");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{list, text};
+use super::format::{here, list, text};
 
 /// Arguments of `gantry hook`.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ struct Definition {
     /// Whether it sees requests or results
     #[arg(long, value_parser = ["request", "result"])]
     on: String,
-    /// The URL to post to
+    /// The URL to post to; the gateway's own is said by `GANTRY_URL` or `--data` here
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
     /// Only for these tools, as `server:tool` with `*`
@@ -59,6 +59,13 @@ struct Definition {
     /// The command and its arguments
     #[arg(last = true)]
     command: Vec<String>,
+}
+
+impl Options {
+    /// Returns whether `--url` is the hook's, and not the gateway's.
+    pub(super) fn takes_url(&self) -> bool {
+        matches!(&self.action, Action::Set(wanted) if wanted.url.is_some())
+    }
 }
 
 /// Lists, sets or removes hooks.
@@ -80,7 +87,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
                 body["url"] = url.as_str().into();
             }
             if let Some((command, args)) = wanted.command.split_first() {
-                body["command"] = command.as_str().into();
+                body["command"] = here(command).into();
                 body["args"] = args.into();
             }
             let answer = client.put(&place(&wanted.name), &body).await?;

@@ -160,7 +160,16 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             if let Some(limits) = new.limits.body()? {
                 body["limits"] = limits;
             }
+            let agent = &new.agent;
+            let is_new = !new.admin && is_unknown(&client, agent).await?;
             make(&client, screen, "/api/v1/keys", &body, &new.output).await?;
+            if is_new && !new.output.shown.is_wanted() {
+                let said = format!(
+                    "agent `{agent}` is new and may use nothing yet: \
+                     `gantry grant add --agent {agent} SERVER:TOOL`"
+                );
+                screen.error_line(&screen.typed(&Screen::safe(&said)));
+            }
         }
         Action::Set(set) => {
             let path = format!("/api/v1/keys/{}", segment(&set.key));
@@ -215,8 +224,12 @@ async fn make(
         screen.line(&pretty(&made));
     } else {
         let place = [text(&made, "/key"), text(&made, "/file")].concat();
+        let written = match output.out {
+            Some(_) => ", written to",
+            None => "",
+        };
         screen.error_line(&format!(
-            "{} for {}",
+            "{} for {}{written}",
             text(&made, "/id"),
             text(&made, "/agent")
         ));
@@ -245,6 +258,13 @@ fn patch(set: &Set) -> Result<Value, Failure> {
         true => Err(Failure::new(Exit::Usage, "nothing to change was named")
             .hint("`gantry key set --help` shows what can be changed")),
     }
+}
+
+/// Returns whether a key would make its agent.
+async fn is_unknown(client: &Client, agent: &str) -> Result<bool, Failure> {
+    let agents = client.get_all("/api/v1/agents").await?;
+    let mut names = list(&agents, "/items").iter();
+    Ok(!names.any(|known| text(known, "/name") == agent))
 }
 
 /// Refuses an unknown id, so that a typo is not reported as revoked.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::CliContext;
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{list, number, pretty, text, time};
+use super::format::{self, list, number, pretty, text};
 use super::grant::days;
 
 /// The maximum size of a policy file.
@@ -73,15 +73,15 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
     if test.json {
         screen.line(&pretty(&report));
     } else {
-        let rows: Vec<Vec<String>> = list(&report, "/items").iter().map(row).collect();
+        let rows = rows(list(&report, "/items"));
         if !rows.is_empty() {
-            let heading = ["call", "when", "agent", "tool", "was", "would be", "why"];
+            let heading = ["calls", "newest", "agent", "tool", "was", "would be", "why"];
             screen.table(&heading, &rows);
         }
         let count = |name: &str| number(&report, &format!("/{name}")).unwrap_or(0);
         screen.line(&format!(
-            "{} calls: {} the same, {differ} would differ, {} undecided, {} not judged",
-            count("calls"),
+            "{}: {} the same, {differ} would differ, {} undecided, {} not judged",
+            format::count(count("calls"), "call"),
             count("same"),
             count("undecided"),
             count("not_judged"),
@@ -151,15 +151,28 @@ fn read(file: &PathBuf) -> Result<Value, Failure> {
     }
 }
 
-fn row(item: &Value) -> Vec<String> {
-    let tool = format!("{}:{}", text(item, "/server"), text(item, "/item"));
-    vec![
-        text(item, "/call"),
-        number(item, "/started_ms").map_or_else(String::new, time),
-        text(item, "/agent"),
-        tool,
-        text(item, "/recorded"),
-        text(item, "/decision"),
-        text(item, "/why"),
-    ]
+/// Returns one row for all calls of a tool by an agent that differ in the same way; `--json` has each.
+fn rows(items: &[Value]) -> Vec<Vec<String>> {
+    let mut rows: Vec<(u64, Vec<String>)> = Vec::new();
+    for item in items {
+        let mut row = vec![
+            text(item, "/agent"),
+            format!("{}:{}", text(item, "/server"), text(item, "/item")),
+            text(item, "/recorded"),
+            text(item, "/decision"),
+            text(item, "/why"),
+        ];
+        match rows.iter_mut().find(|(_, known)| known[1..] == row[..]) {
+            Some((calls, _)) => *calls += 1,
+            None => {
+                row.insert(0, text(item, "/call"));
+                rows.push((1, row));
+            }
+        }
+    }
+    let counted = rows.into_iter().map(|(calls, mut row)| {
+        row.insert(0, calls.to_string());
+        row
+    });
+    counted.collect()
 }

@@ -59,7 +59,7 @@ struct Apply {
     /// The manifest, JSON or YAML; `-` for stdin
     manifest: PathBuf,
     /// Do not ask
-    #[arg(long)]
+    #[arg(long, short)]
     yes: bool,
     /// Refuse any manifest with another SHA-256
     #[arg(long, value_name = "HASH")]
@@ -78,7 +78,10 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
                 true => plan(&client, &manifest(product.as_ref())?).await?,
                 false => {
                     let path = format!("/api/v1/products/{}", segment(product));
-                    client.get(&path).await?
+                    let found = client.get(&path).await;
+                    found.map_err(|failure| {
+                        failure.cause(format!("nor is there a file `{product}`"))
+                    })?
                 }
             };
             match is_file && !shown.is_wanted() {
@@ -175,13 +178,14 @@ fn show(plan: &Value, screen: &Screen) {
     }
     for server in list(plan, "/added") {
         line(format!("+ {}", text(server, "/name")));
-        screen.line(&indented(&server["spec"]));
+        screen.line(&indented(&server["spec"], &Value::Null));
     }
     for server in list(plan, "/changed") {
+        let (before, after) = (&server["before"], &server["after"]);
         line(format!("~ {}, now", text(server, "/name")));
-        screen.line(&indented(&server["before"]));
+        screen.line(&indented(before, after));
         line(format!("~ {}, then", text(server, "/name")));
-        screen.line(&indented(&server["after"]));
+        screen.line(&indented(after, before));
     }
     for name in list(plan, "/removed") {
         line(format!("- {}", text(name, "")));
@@ -197,8 +201,21 @@ fn show(plan: &Value, screen: &Screen) {
     }
 }
 
-fn indented(value: &Value) -> String {
-    let text = pretty(value);
+/// Returns the members of a server that say something, and another thing than those of the `other`.
+fn indented(spec: &Value, other: &Value) -> String {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    };
+    let members = spec.as_object().into_iter().flatten();
+    let members = members.filter(|(name, value)| match other.get(name.as_str()) {
+        Some(same) => same != *value,
+        None => !is_empty(value),
+    });
+    let members = members.map(|(name, value)| (name.clone(), value.clone()));
+    let text = pretty(&Value::Object(members.collect()));
     let lines: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
     lines.join("\n")
 }

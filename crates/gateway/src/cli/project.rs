@@ -47,7 +47,7 @@ enum Action {
         /// The project
         name: String,
         /// Do not ask
-        #[arg(long)]
+        #[arg(long, short)]
         yes: bool,
         #[command(flatten)]
         shown: AsJson,
@@ -141,7 +141,13 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             shown,
         } => {
             let path = format!("{}/settings", place(name));
-            let answer = client.patch(&path, &body(changes)?).await?;
+            let body = body(changes)?;
+            let mut answer = client.patch(&path, &body).await?;
+            if !shown.is_wanted()
+                && let Some(settings) = answer.get_mut("items").and_then(Value::as_array_mut)
+            {
+                settings.retain(|setting| body.get(text(setting, "/name")).is_some());
+            }
             shown.list(screen, &answer, &["setting", "value", "meaning"], row);
         }
     }

@@ -24,11 +24,8 @@ pub(super) struct Options {
 enum Action {
     /// List what waits, or waited, for a second person
     Ls(AsJson),
-    /// Show all that a registration asks for
-    Show {
-        /// Its id
-        id: String,
-    },
+    /// Show all that a registration asks for, as JSON
+    Show(One),
     /// Approve somebody else's registration, and carry it out
     Approve(One),
     /// Refuse a registration, or take your own back
@@ -53,8 +50,8 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let heading = ["id", "state", "act", "target", "asked by", "because"];
             shown.list(screen, &answer, &heading, row);
         }
-        Action::Show { id } => {
-            let answer = client.get(&place(id)).await?;
+        Action::Show(one) => {
+            let answer = client.get(&place(&one.id)).await?;
             screen.line(&pretty(&answer));
         }
         Action::Approve(one) => {

@@ -178,6 +178,15 @@ impl Screen {
         }
     }
 
+    /// Prints a labelled value, escaped; nothing if it is empty.
+    pub(super) fn field(&self, label: &str, value: &str) {
+        if !value.is_empty() {
+            let label = self.strong(&format!("{label:<12}"));
+            let value = Self::safe(value).replace('\n', "\n             ");
+            self.line(&format!("{label} {value}"));
+        }
+    }
+
     /// Prints a table as wide as the terminal.
     pub(super) fn table(&self, heading: &[&str], rows: &[Vec<String>]) {
         let text = format::table(heading, rows, self.width());

@@ -16,7 +16,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{list, text};
+use super::format::{list, shown_time, text};
 use super::prompt;
 use super::screen::Screen;
 use crate::config::env::GANTRY_STORE;
@@ -203,7 +203,7 @@ fn value(name: &str) -> Result<Zeroizing<String>, Failure> {
     let trimmed = value.strip_suffix('\n').unwrap_or(&value);
     let trimmed = trimmed.strip_suffix('\r').unwrap_or(trimmed);
     match trimmed.is_empty() {
-        true => Err(none().hint("pipe it in: `gantry secret set NAME < file`")),
+        true => Err(none().hint(format!("pipe it in: `gantry secret set {name} < FILE`"))),
         false => Ok(Zeroizing::new(trimmed.to_owned())),
     }
 }
@@ -214,7 +214,7 @@ fn said(shown: AsJson, screen: &Screen, secret: &Value, what: &str) {
     let bound = list(secret, "/bindings").iter();
     let bound: Vec<String> = bound.map(|binding| text(binding, "/server")).collect();
     let servers = match bound.is_empty() {
-        true => "bound to no server yet: `gantry secret bind NAME --server SERVER`".to_owned(),
+        true => format!("bound to no server yet: `gantry secret bind {name} --server SERVER`"),
         false => format!("for {}", bound.join(", ")),
     };
     let mut line = format!(
@@ -242,7 +242,7 @@ fn row(secret: &Value) -> Vec<String> {
     });
     let used = match text(secret, "/last_used") {
         used if used.is_empty() => "never".to_owned(),
-        used => format!("{used} by {}", text(secret, "/last_used_by")),
+        used => format!("{} by {}", shown_time(&used), text(secret, "/last_used_by")),
     };
     vec![
         text(secret, "/name"),

@@ -14,7 +14,7 @@ use super::client::Client;
 use super::failure::Failure;
 use super::find::Role;
 use super::follow::Follow;
-use super::format::{bytes, duration, list, number, pretty, text, time, words};
+use super::format::{bytes, count, duration, list, number, pretty, text, time, words};
 use super::screen::Screen;
 use super::unchecked_tools;
 use super::up::NOTICE;
@@ -131,10 +131,7 @@ pub(super) fn hidden(answer: &Value, screen: &Screen) {
         let count = number(server, "/hidden_resources").unwrap_or_default();
         if count > 0 {
             let name = Screen::safe(&text(server, "/name"));
-            let what = match count {
-                1 => "1 resource".to_owned(),
-                count => format!("{count} resources"),
-            };
+            let what = super::format::count(count, "resource");
             let line = format!(
                 "{what} of `{name}` not listed at /mcp: another server offers the same URI \
                  (`gantry status {name}`)"
@@ -181,8 +178,9 @@ pub(super) fn kept(health: &Value) -> String {
     let since = number(health, "/audit/oldest_ms");
     let since = since.map_or_else(String::new, |ms| format!(" since {}", time(ms)));
     let size = |pointer: &str| bytes(number(health, pointer).unwrap_or_default());
+    let calls = count(calls, "call");
     format!(
-        "{calls} calls{since}, kept for {} days; database {}, journal {}",
+        "{calls}{since}, kept for {} days; database {}, journal {}",
         text(health, "/audit/retention_days"),
         size("/audit/database_bytes"),
         size("/audit/journal_bytes"),
@@ -190,20 +188,13 @@ pub(super) fn kept(health: &Value) -> String {
 }
 
 fn one(server: &Value, screen: &Screen) {
-    let field = |label: &str, value: String| {
-        if !value.is_empty() {
-            let label = screen.strong(&format!("{label:<12}"));
-            screen.line(&format!(
-                "{label} {}",
-                Screen::safe(&value).replace('\n', "\n             ")
-            ));
-        }
-    };
+    let field = |label: &str, value: String| screen.field(label, &screen.typed(&value));
     let joined = |parts: [String; 2], by: &str| {
         let filled: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         filled.join(by)
     };
     let moment = |pointer: &str| number(server, pointer).map_or_else(String::new, time);
+    let some = |pointer, thing| count(number(server, pointer).unwrap_or_default(), thing);
     field(
         "server",
         format!("{}  {}", text(server, "/name"), text(server, "/id")),
@@ -276,10 +267,10 @@ fn one(server: &Value, screen: &Screen) {
     field(
         "offers",
         format!(
-            "{} tools, {} prompts, {} resources{}",
-            text(server, "/tools"),
-            text(server, "/prompts"),
-            text(server, "/resources"),
+            "{}, {}, {}{}",
+            some("/tools", "tool"),
+            some("/prompts", "prompt"),
+            some("/resources", "resource"),
             unchecked_tools::counts_of(server)
                 .map_or_else(String::new, |counts| format!("; {counts}"))
         ),
@@ -312,7 +303,7 @@ fn one(server: &Value, screen: &Screen) {
         let rule = text(finding, "/rule");
         field(
             "look at",
-            format!("{what} {path}: {rule}: {}", text(finding, "/text")),
+            format!("{what} {path}: {rule}: {}", text(finding, "/text").trim()),
         );
     }
     for excluded in list(server, "/excluded") {
@@ -377,6 +368,10 @@ fn usage(server: &Value) -> String {
     let cores = server.pointer("/usage/cpu_limit").and_then(Value::as_f64);
     let is_reached = server.pointer("/usage/pids_limit_hit") == Some(&Value::Bool(true));
     let reached = if is_reached { " (limit reached)" } else { "" };
+    if cpu.is_none() && server["usage"]["pids"].is_null() {
+        // It does not run.
+        return String::new();
+    }
     let parts = [
         ("cpu", of(cpu, cores.map(|cores| format!("{cores} cores")))),
         (

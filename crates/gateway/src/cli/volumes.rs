@@ -17,7 +17,7 @@ use super::as_json::AsJson;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{bytes, list, number, pretty, text};
+use super::format::{bytes, count, list, number, pretty, text};
 use super::images::freed_shown;
 use super::prompt;
 use super::screen::Screen;
@@ -104,10 +104,10 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             } else {
                 let size = bytes(number(&found, "/bytes").unwrap_or_default());
                 let line = format!(
-                    "{} {}: {size} in {} files, {}",
+                    "{} {}: {size} in {}, {}",
                     volume.server,
                     volume.path,
-                    text(&found, "/files"),
+                    count(number(&found, "/files").unwrap_or_default(), "file"),
                     used(&found)
                 );
                 screen.line(&Screen::safe(&line));

@@ -19,6 +19,9 @@ use miette::{
 
 use super::document::{Span, place};
 
+/// The widest line that is shown around a mistake, in bytes.
+const WIDEST: usize = 400;
+
 /// The kind of error; each has a stable code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -192,11 +195,16 @@ impl Diagnostic {
             .without_syntax_highlighting();
         let shown = Shown {
             diagnostic: self,
-            source: self.0.text.as_ref().map(|text| {
-                let value = self.0.shows_value.then(|| self.0.span.clone());
-                let text = mask::mask(text, &self.to_string(), value);
-                NamedSource::new(self.0.path.display().to_string(), harmless(&text))
-            }),
+            source: self
+                .0
+                .text
+                .as_ref()
+                .filter(|text| is_narrow(text, self.0.span.start))
+                .map(|text| {
+                    let value = self.0.shows_value.then(|| self.0.span.clone());
+                    let text = mask::mask(text, &self.to_string(), value);
+                    NamedSource::new(self.0.path.display().to_string(), harmless(&text))
+                }),
         };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {
@@ -271,7 +279,13 @@ impl fmt::Display for Shown<'_> {
         }
         match &self.source {
             Some(_) => f.write_str(&said),
-            None => write!(f, "{}: {said}", diagnostic.0.path.display()),
+            None => {
+                let path = diagnostic.0.path.display();
+                match diagnostic.place() {
+                    Some((line, column)) => write!(f, "{path}:{line}:{column}: {said}"),
+                    None => write!(f, "{path}: {said}"),
+                }
+            }
         }
     }
 }
@@ -311,6 +325,13 @@ impl Report for Shown<'_> {
     }
 }
 
+/// Returns whether the lines around a place can be shown: a file in one line cannot.
+fn is_narrow(text: &str, at: usize) -> bool {
+    let line = text.get(..at).unwrap_or_default().matches('\n').count();
+    let mut around = text.lines().skip(line.saturating_sub(1)).take(3);
+    around.all(|line| line.len() <= WIDEST)
+}
+
 /// Escapes foreign text for terminals, byte for byte, so that columns stay correct.
 fn harmless(text: &str) -> String {
     let hidden = |letter: char| {
@@ -319,8 +340,12 @@ fn harmless(text: &str) -> String {
             || ('\u{e0000}'..='\u{e007f}').contains(&letter)
     };
     let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if hidden(letter) {
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if letter == '\r' && letters.peek() == Some(&'\n') {
+            // The end of a line in files of other systems.
+            shown.push(' ');
+        } else if hidden(letter) {
             shown.extend(std::iter::repeat_n('?', letter.len_utf8()));
         } else {
             shown.push(letter);
@@ -400,5 +425,17 @@ mod tests {
         let shown = diagnostic.render(false);
         assert!(shown.contains("x.toml:2:1"), "{shown}");
         assert!(!shown.contains('\u{1b}'), "{shown}");
+        // The ends of lines of other systems are none of the text, and a file in one long line is
+        // not shown, but the place in it is.
+        let text: Arc<str> = Arc::from("a = 1\r\nb = 2\r\n");
+        let diagnostic = Diagnostic::at(Path::new("x.toml"), &text, 7..8, Kind::Value).say("no");
+        assert!(!diagnostic.render(false).contains('?'));
+        let text: Arc<str> = Arc::from(" ".repeat(10_000) + "b");
+        let diagnostic = Diagnostic::at(Path::new("x.json"), &text, 10_000..10_001, Kind::Value);
+        let shown = diagnostic.say("wrong").render(false);
+        assert!(
+            shown.contains("x.json:1:10001: wrong") && shown.len() < 200,
+            "{shown}"
+        );
     }
 }

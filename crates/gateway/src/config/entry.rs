@@ -17,7 +17,7 @@ use gantry_model::id::{NameError, ServerName};
 use gantry_model::spec::options::{ServerOption, named, options};
 use gantry_model::spec::{
     FilePlaces, Guarded, Launch, ProcessLaunch, Profile, ServerSpec, Source, SpecError, Start,
-    Written,
+    Written, is_shell_line,
 };
 
 use super::diagnostic::{Diagnostic, Kind, meant};
@@ -313,7 +313,8 @@ fn settle(
     let fill = fields.fill;
     let folder = fill.folder();
     // As in every client, a relative command is resolved from the working folder.
-    if process.command.contains('/') && !process.command.starts_with("${") {
+    let is_path = process.command.contains('/') && !is_shell_line(&process.command);
+    if is_path && !process.command.starts_with("${") {
         folder::note(fields, "command", &process.command);
         let path = folder.join(&process.command);
         process.command = path.to_string_lossy().into_owned();
@@ -379,6 +380,7 @@ fn unusable(diagnostics: &mut Diagnostics<'_>, entry: &Entry, error: &SpecError)
         | SpecError::Both { .. }
         | SpecError::Nul { .. }
         | SpecError::Range { .. }
+        | SpecError::RelativeFolder { .. }
         | SpecError::Restart { .. } => Kind::Value,
     };
     let text = gantry_model::diagnose::chain(error);

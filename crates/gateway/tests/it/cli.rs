@@ -25,6 +25,7 @@ mod shown;
 mod starting;
 mod stdio;
 mod store;
+mod typed;
 mod verbs;
 mod written;
 

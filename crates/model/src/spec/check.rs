@@ -102,6 +102,14 @@ pub enum SpecError {
         /// The conflict.
         why: WritableError,
     },
+    /// A working folder that depends on where the gateway was started.
+    #[error("server `{server}`: `cwd` is `{path}`, which is not an absolute path")]
+    RelativeFolder {
+        /// The server.
+        server: ServerName,
+        /// The path, escaped.
+        path: String,
+    },
     /// A restart policy that contradicts itself.
     #[error("server `{server}`: `restart` cannot be used")]
     Restart {
@@ -124,7 +132,7 @@ impl SpecError {
             Self::Range { field, .. } => (*field).to_owned(),
             Self::Remote { why, .. } => why.field(),
             Self::Hosting { why, .. } => why.field(),
-            Self::Writable { .. } => "cwd".to_owned(),
+            Self::Writable { .. } | Self::RelativeFolder { .. } => "cwd".to_owned(),
             Self::Restart { .. } => "restart".to_owned(),
         }
     }
@@ -157,6 +165,7 @@ impl SpecError {
                  files alone"
                     .to_owned()
             }
+            Self::RelativeFolder { .. } => "write a path that begins with `/`".to_owned(),
             Self::Nul { .. } | Self::Restart { .. } => return None,
         };
         Some(hint)
@@ -175,6 +184,13 @@ fn nul_field(place: &str) -> String {
         true => format!("env.{named}"),
         false => named.to_owned(),
     }
+}
+
+/// Returns whether a command is a line with arguments, or for a shell. A path may have blanks.
+pub fn is_shell_line(command: &str) -> bool {
+    let (program, _) = command.split_once(' ').unwrap_or((command, ""));
+    let is_for_shell = || command.contains([';', '|', '&', '$', '`', '>', '<']);
+    program != command && !program.contains('/') || !command.contains('/') && is_for_shell()
 }
 
 /// Returns a shell line for display.
@@ -215,11 +231,7 @@ impl ServerSpec {
         if process.command.trim().is_empty() {
             return Err(SpecError::Command { server: server() });
         }
-        if process
-            .command
-            .contains([' ', ';', '|', '&', '$', '`', '>', '<'])
-            && !process.command.contains('/')
-        {
+        if is_shell_line(&process.command) {
             return Err(SpecError::Shell {
                 server: server(),
                 command: shown_line(process),
@@ -231,6 +243,12 @@ impl ServerSpec {
             return Err(SpecError::Script {
                 server: server(),
                 command: shell.to_owned(),
+            });
+        }
+        if let Some(cwd) = process.cwd.as_ref().filter(|cwd| cwd.is_relative()) {
+            return Err(SpecError::RelativeFolder {
+                server: server(),
+                path: cwd.display().to_string().escape_debug().to_string(),
             });
         }
         if process.command.contains('\0') {

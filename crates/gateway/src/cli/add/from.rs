@@ -47,7 +47,7 @@ pub(in crate::cli) struct From {
     #[arg(long, value_name = "URL", requires = "source")]
     registry: Option<String>,
     /// Add it without asking, after it was shown
-    #[arg(long, requires = "source")]
+    #[arg(long, short, requires = "source")]
     yes: bool,
 }
 

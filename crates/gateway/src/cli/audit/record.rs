@@ -149,7 +149,7 @@ pub(super) async fn hold(asked: &Hold, client: &Client, screen: &Screen) -> Resu
     });
     let hold = client.post("/api/v1/audit/holds", Some(&body)).await?;
     let said = format!(
-        "hold {} is in force; end it with {}",
+        "hold {} is in force; `{}` ends it",
         text(&hold, "/id"),
         screen.command(&format!("audit release {}", text(&hold, "/id")))
     );

@@ -9,7 +9,7 @@ use super::super::as_json::AsJson;
 use super::super::client::{Client, segment};
 use super::super::failure::{Exit, Failure};
 use super::super::find::Role;
-use super::super::format::{list, number, pretty, text};
+use super::super::format::{list, number, pretty, shown_time, text};
 use super::super::screen::Screen;
 
 /// Which server's changes.
@@ -144,7 +144,7 @@ fn show(change: &Value, screen: &Screen) {
             "  {} at {}: {}",
             text(finding, "/rule"),
             text(finding, "/path"),
-            text(finding, "/text")
+            text(finding, "/text").trim()
         );
         screen.line(&format!("{}{}", screen.doubtful("!"), Screen::safe(&line)));
     }
@@ -220,7 +220,7 @@ pub(super) async fn versions(asked: &Item, context: &CliContext) -> Result<(), F
             text(version, "/change"),
             text(version, "/state"),
             text(version, "/decided_by"),
-            text(version, "/seen_at"),
+            shown_time(&text(version, "/seen_at")),
         ]
     });
     Ok(())

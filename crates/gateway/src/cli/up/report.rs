@@ -297,12 +297,14 @@ impl StartupReport<'_> {
         if let Some(url) = &self.secure_url {
             screen.line(&format!("  {} {url}/mcp", label("with TLS")));
         }
-        screen.line(&format!(
-            "  {} {}  for clients",
-            label("keys"),
-            agent.display()
-        ));
-        screen.line(&format!("  {} {}  for you", label(""), admin.display()));
+        for (name, key, whose) in [("keys", &agent, "for clients"), ("", &admin, "for you")] {
+            let note = match key.exists() {
+                true => whose,
+                // A data folder of its own beside a store that others made.
+                false => "is not there: `gantry key new --out` makes one where an admin key is",
+            };
+            screen.line(&format!("  {} {}  {note}", label(name), key.display()));
+        }
         screen.line(&format!("  {} {}", label("isolation"), isolation(engine)));
         if let Some(link) = &self.link {
             let note = screen.faint("works once; `gantry open` makes another");
@@ -392,7 +394,8 @@ fn isolation(engine: &Engine) -> String {
     let report = servers
         .iter()
         .find_map(|server| server.status.isolation.as_ref());
-    let summary = report.map_or_else(|| possible(&engine.host()), IsolationReport::summary);
+    let possible = || format!("this machine has {}", possible(&engine.host()));
+    let summary = report.map_or_else(possible, IsolationReport::summary);
     Screen::safe(&summary)
 }
 

@@ -81,10 +81,10 @@ impl<'d> Diagnostics<'d> {
             self.warnings.push(what.to_owned());
             return;
         }
-        let (path, line) = (self.document.path.display(), self.document.line(span));
+        let at = self.document.diagnostic(span, Kind::Value).say(what);
         self.warnings.push(match self.server {
-            Some(server) => format!("{path}:{line}: server `{}`: {what}", server.escape_debug()),
-            None => format!("{path}:{line}: {what}"),
+            Some(server) => at.of_server(server).to_string(),
+            None => at.to_string(),
         });
     }
 }

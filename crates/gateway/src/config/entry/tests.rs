@@ -219,8 +219,8 @@ fn what_is_switched_off_or_unknown_does_no_harm() {
     assert_eq!(
         readings[1].warnings,
         [
-            "mcp.json:2: server `b`: `colour` is not known and has no effect",
-            "mcp.json:2: server `b`: `agrs` is not known and has no effect; did you mean `args`?"
+            "mcp.json:2:31: server `b`: `colour` is not known and has no effect",
+            "mcp.json:2:48: server `b`: `agrs` is not known and has no effect; did you mean `args`?"
         ]
     );
     let own = reading(

@@ -284,6 +284,7 @@ impl From<EngineError> for Problem {
             | SpecError::Script { .. }
             | SpecError::Variable { .. }
             | SpecError::Nul { .. }
+            | SpecError::RelativeFolder { .. }
             | SpecError::Restart { .. } => chain(&error),
         };
         problem.with_issues(vec![FieldIssue {

@@ -49,7 +49,6 @@ fn agents_are_made_listed_and_removed() {
         assert_snapshot!(run(&gantry, &["agent", "new", "x", "--grant", "files"]), @"
         --- stderr
         error: `files` is not a pattern `server:item`
-          because: `/grant/0`: `files` is not a pattern `server:item`
           because: code `request.body`
         hint: write `files:*` for everything on that server
         --- exit 1

@@ -80,7 +80,7 @@ fn flags_come_from_the_tools_schema() {
         --- stderr
         error: Unknown tool: nothing
           because: code `tool.unknown`
-        hint: `tools/list` shows what there is
+        hint: `gantry tools` lists what there is
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &["call", "a__echo", "text=x", "--json-args", "{}"]), @"

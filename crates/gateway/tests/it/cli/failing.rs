@@ -189,7 +189,7 @@ fn what_the_gateway_refuses_exits_with_1_and_names_the_reason() {
         --- stderr
         error: Unknown tool: a__nothing
           because: code `tool.unknown`
-        hint: `tools/list` shows what there is
+        hint: `gantry tools` lists what there is
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &["call", "a__add", "a=one"]), @"
@@ -304,6 +304,7 @@ fn a_wrong_key_exits_with_1() {
                 --- stderr
                 error: this route needs an admin key
                   because: code `auth.agent_key`
+                hint: name the file of an admin key with `--key-file`
                 --- exit 1
                 ");
             }

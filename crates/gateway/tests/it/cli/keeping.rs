@@ -63,7 +63,10 @@ fn a_server_is_added_listed_and_removed() {
         error: the following required arguments were not provided:
           <URL>
 
-        Usage: gantry add <NAME> <URL> [-- <COMMAND>...]
+        Usage: gantry add [OPTIONS] <NAME> -- <COMMAND> [ARGUMENT]...
+          gantry add [OPTIONS] <NAME> <URL>
+          gantry add [OPTIONS] <NAME> --image <IMAGE> [-- ARGUMENT...]
+          gantry add [OPTIONS] [NAME] --from <FILE|URL|NAME[@VERSION]>
 
         For more information, try '--help'.
         --- exit 2
@@ -165,7 +168,7 @@ fn a_remote_server_is_added_by_its_url() {
         ");
         assert_snapshot!(run(&gantry, &["add", "x", "example.com", "--no-wait"]), @"
         --- stderr
-        error: invalid value 'example.com' for '[URL]': it has no scheme; a command goes after `--`
+        error: invalid value 'example.com' for '[URL]': it has no scheme; a command goes after `--`: `gantry add NAME -- COMMAND`
 
         For more information, try '--help'.
         --- exit 2
@@ -180,7 +183,10 @@ fn a_remote_server_is_added_by_its_url() {
         --- stderr
         error: the argument '[URL]' cannot be used with '[COMMAND]...'
 
-        Usage: gantry add <NAME> <URL> [-- <COMMAND>...]
+        Usage: gantry add [OPTIONS] <NAME> -- <COMMAND> [ARGUMENT]...
+          gantry add [OPTIONS] <NAME> <URL>
+          gantry add [OPTIONS] <NAME> --image <IMAGE> [-- ARGUMENT...]
+          gantry add [OPTIONS] [NAME] --from <FILE|URL|NAME[@VERSION]>
 
         For more information, try '--help'.
         --- exit 2
@@ -259,7 +265,7 @@ fn keys_are_made_listed_and_revoked() {
         assert_snapshot!(run(&gantry, &["key", "new", "--label", "notebook", "--out", other]), @"
         [home]/data/other.key
         --- stderr
-        [key] for default
+        [key] for default, written to
         --- exit 0
         ");
     });

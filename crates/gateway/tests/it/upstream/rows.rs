@@ -286,7 +286,7 @@ fn the_command_line_adds_and_shows_a_far_server() {
     let added = gantry.cli(&["add", FAR, &url, "--header", "X-Key=cli-secret"]);
     let text = String::from_utf8_lossy(&added.stdout).into_owned();
     assert!(added.status.success(), "{added:?}");
-    assert!(text.contains("far is ready, 1 tools"), "{text}");
+    assert!(text.contains("far is ready, 1 tool"), "{text}");
     assert!(
         far.seen()
             .iter()

@@ -135,7 +135,7 @@ fn unknown(name: &str, questions: &[Question]) -> Failure {
     );
     match known.is_empty() {
         true => failure.hint("it fixes all arguments"),
-        false => failure.hint(format!("there are {}", known.join(", "))),
+        false => failure.hint(format!("the open ones are {}", known.join(", "))),
     }
 }
 

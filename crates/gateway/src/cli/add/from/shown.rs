@@ -5,6 +5,7 @@ use gantry_model::id::ServerName;
 use gantry_model::secret::hide_arguments;
 use serde_json::{Map, Value};
 
+use crate::cli::format;
 use crate::cli::screen::Screen;
 use crate::config::manifest::{Manifest, Offer};
 
@@ -87,7 +88,7 @@ pub(super) fn show(shown: &Shown<'_>) {
     }
     for (member, value) in entry.iter() {
         if !OWN.contains(&member.as_str()) {
-            line(&member.replace('_', " "), &value.to_string());
+            line(&member.replace('_', " "), &format::text(value, ""));
         }
     }
     let open: Vec<String> = offer
