@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::error::AuditError;
-use super::mark::{MARK_EVERY, Mark, MarkFile};
+use super::mark::{Mark, MarkFile};
 use super::policy::{AuditPolicy, Durability};
 use super::record;
 use super::segment::{self, ChainLink, Directory, Segment};
@@ -251,7 +251,7 @@ impl Journal {
         }
         state.write_succeeded();
         state.unmarked += 1;
-        let mark = (state.unmarked >= MARK_EVERY).then(|| state.next_mark(self.identity));
+        let mark = state.mark_is_due().then(|| state.next_mark(self.identity));
         drop(state);
         if let Some((number, mark)) = mark {
             self.mark.write(number, &mark);

@@ -2,14 +2,15 @@
 //!
 //! The folder is separate from the data folder, which is watched for changes, and from the journal's,
 //! so that the mark survives the loss of that. A truncated segment does not show what was cut off;
-//! the mark does. It is written once for several records and whenever a segment is taken into use, so
-//! that it costs a call next to nothing; it may be a few records behind and is never ahead. Entry
-//! points: `read` and `MarkFile::write`.
+//! the mark does. It is written when no call is open and whenever a segment is taken into use, under
+//! load once for several records, so that it costs a call next to nothing. It may be a few records
+//! behind and is never ahead. Entry points: `read` and `MarkFile::write`.
 
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -18,6 +19,8 @@ use super::journal::Position;
 
 /// The mark is written after at most this many records.
 pub(super) const MARK_EVERY: u64 = 16;
+/// A record writes the mark if the last one is older.
+pub(super) const MARK_AFTER: Duration = Duration::from_millis(1);
 
 const MAGIC: &[u8; 8] = b"gantryM1";
 const BYTES: usize = 64;

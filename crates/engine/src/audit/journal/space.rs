@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{Claim, Journal, Mark, Position};
 use crate::audit::error::AuditError;
-use crate::audit::mark::SegmentsLeft;
+use crate::audit::mark::{MARK_AFTER, MARK_EVERY, SegmentsLeft};
 use crate::audit::policy::Durability;
 use crate::audit::segment::{self, ChainLink, Segment};
 
@@ -42,8 +42,9 @@ pub(super) struct SpaceState {
     pub(super) ends: BTreeMap<u64, u64>,
     /// Segments whose files are kept when they are imported.
     pub(super) damaged: BTreeSet<u64>,
-    /// Records since the last mark, and how many marks there were.
+    /// Records since the last mark, when that was written, and how many marks there were.
     pub(super) unmarked: u64,
+    pub(super) marked_at: Option<Instant>,
     pub(super) marks: u64,
     /// A missing file or folder for recording calls.
     pub(super) gone: Option<Arc<Path>>,
@@ -93,6 +94,7 @@ impl SpaceState {
             ends: BTreeMap::new(),
             damaged: BTreeSet::new(),
             unmarked: 0,
+            marked_at: None,
             marks: 0,
             gone: None,
             spares: VecDeque::new(),
@@ -177,6 +179,7 @@ impl SpaceState {
     /// Returns the current mark, and its number.
     pub(super) fn next_mark(&mut self, journal: u32) -> (u64, Mark) {
         self.unmarked = 0;
+        self.marked_at = Some(Instant::now());
         self.marks += 1;
         let mark = Mark {
             journal,
@@ -188,6 +191,13 @@ impl SpaceState {
             left: SegmentsLeft::InUse,
         };
         (self.marks, mark)
+    }
+
+    /// Tells whether a record has to write the mark: many were written without, or it may be the last
+    /// one for a while.
+    pub(super) fn mark_is_due(&self) -> bool {
+        let is_old = |at: Instant| at.elapsed() >= MARK_AFTER;
+        self.unmarked >= MARK_EVERY || self.promised == 0 || self.marked_at.is_none_or(is_old)
     }
 
     pub(super) fn gone_error(&self) -> Option<AuditError> {

@@ -103,6 +103,27 @@ async fn records_that_were_being_written_in_the_moment_of_a_kill_are_no_damage()
 }
 
 #[tokio::test]
+async fn the_last_record_is_missed_even_if_the_file_keeps_its_length() {
+    // fault D3
+    for calls in [1, 2, 5, 9, 40] {
+        let rig = Rig::new(small()).await;
+        for _ in 1..calls {
+            rig.call().await;
+        }
+        let before = rig.audit.shared.journal.tail();
+        rig.call().await;
+        let killed = rig.killed();
+        let file = segment_path(killed.path(), before.segment);
+        let file = OpenOptions::new().write(true).open(file).unwrap();
+        let cut = rig.audit.shared.journal.tail().offset - before.offset;
+        file.write_all_at(&vec![0; cut as usize], before.offset)
+            .unwrap();
+        let next = over(killed).await;
+        assert_told(&next, DamageKind::Overwritten, calls).await;
+    }
+}
+
+#[tokio::test]
 async fn a_segment_that_is_missing_is_told_whichever_it_is() {
     // fault D3
     for gone in [&[0_u64][..], &[1], &[2], &[3], &[1, 2], &[0, 1], &[2, 3]] {
