@@ -473,11 +473,17 @@ fn reasons(audit: &AuditHealth) -> Vec<String> {
         .store_error
         .as_ref()
         .or(audit.last_fold_error.as_ref());
-    if let Some(error) = store {
-        reasons.push(format!(
-            "the database cannot be written: {error}; calls continue, {} records wait in the journal",
-            audit.folded_lag_records
-        ));
+    let waiting = audit.folded_lag_records;
+    match (store, &audit.reason) {
+        // The same trouble, said already.
+        (Some(error), Some(reason)) if error.contains(reason) => {}
+        (Some(error), Some(_)) => reasons.push(format!(
+            "the database cannot be written: {error}; {waiting} records wait in the journal"
+        )),
+        (Some(error), None) => reasons.push(format!(
+            "the database cannot be written: {error}; calls continue, {waiting} records wait in the journal"
+        )),
+        (None, _) => {}
     }
     reasons.extend(audit.damage.iter().map(ToString::to_string));
     reasons

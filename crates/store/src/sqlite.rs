@@ -15,6 +15,7 @@ mod writer;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct SqliteStore {
     busy_timeout: Duration,
     /// Whether the write-ahead log may still contain deleted data.
     unscrubbed: AtomicBool,
+    /// What SQLite first reported as damaged.
+    damage: OnceLock<String>,
 }
 
 impl SqliteStore {
@@ -81,6 +84,7 @@ impl SqliteStore {
             readers: Readers::new(connector),
             busy_timeout: open_timeout.min(BUSY_TIMEOUT),
             unscrubbed: AtomicBool::new(false),
+            damage: OnceLock::new(),
         })
     }
 
@@ -94,6 +98,26 @@ impl SqliteStore {
         let parts = [self.path.clone(), file::beside(&self.path, "-wal")];
         let lengths = parts.iter().filter_map(|part| std::fs::metadata(part).ok());
         lengths.map(|file| file.len()).sum()
+    }
+
+    /// Returns an error if a statement has found the file damaged.
+    pub(crate) fn check_intact(&self) -> Result<(), StoreError> {
+        match self.damage.get() {
+            Some(reason) => Err(StoreError::corrupt(&self.path, reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the write-ahead log is there, which it is while a connection is open. If somebody
+    /// removed it, everything goes into the file itself: nothing else survives the process.
+    pub(crate) async fn check_log(&self) -> Result<(), StoreError> {
+        let log = file::beside(&self.path, "-wal");
+        let found = std::fs::symlink_metadata(&log);
+        if !found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(());
+        }
+        self.sync().await?;
+        Err(StoreError::Gone { path: log })
     }
 
     /// Borrows a connection for reading.
@@ -220,6 +244,9 @@ impl SqliteStore {
             self.writer.set_unconfirmed();
         }
         let error = StoreError::from_sqlite(&self.path, what, source);
+        if let StoreError::Corrupt { reason, .. } = &error {
+            self.damage.get_or_init(|| reason.clone());
+        }
         self.writer
             .set_held(matches!(error, StoreError::Locked { .. }));
         error

@@ -109,11 +109,19 @@ impl Store {
         }
     }
 
-    /// Checks whether rows could be written now, as far as locks are concerned.
+    /// Checks whether rows could be written now, as far as locks and known damage are concerned,
+    /// and whether they would be found after a kill.
     pub async fn probe_write(&self) -> Result<(), StoreError> {
         const WHAT: &str = "take the right to write";
         let transaction = self.database().begin(WHAT, Durability::Process).await?;
-        transaction.rollback().await
+        transaction.rollback().await?;
+        match self.database() {
+            Database::Sqlite(store) => {
+                store.check_intact()?;
+                store.check_log().await
+            }
+            Database::Postgres(_) => Ok(()),
+        }
     }
 
     /// Refuses every write while the file is missing: it would be lost with the process.

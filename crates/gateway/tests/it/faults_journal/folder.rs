@@ -3,7 +3,7 @@
 use std::fs;
 
 use gantry_testkit::wait::{Stopwatch, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{echoes, has_page, healthz, wait_health};
 use crate::harness::{Gantry, LONG};
@@ -23,6 +23,11 @@ fn a_data_folder_that_is_removed_is_noticed_and_no_call_is_taken() {
     assert!(
         reason.contains("was removed or replaced while the gateway runs"),
         "{told:#}"
+    );
+    let reasons = told["reasons"].to_string();
+    assert!(
+        !reasons.contains("calls continue"),
+        "they are refused: {reasons}"
     );
     let logged = eventually(LONG, || gantry.stderr().contains("was removed or replaced"));
     assert!(logged.is_some(), "{}", gantry.stderr());
@@ -55,4 +60,52 @@ fn a_database_or_journal_that_is_replaced_is_noticed() {
         wait_health(&gantry, "ok");
         echoes(&gantry, 1);
     }
+}
+
+// fault F3: cut off while it is in use; whoever administers is told, and so is who only looks
+#[test]
+fn a_database_that_is_damaged_while_the_gateway_runs_degrades_the_health() {
+    let gantry = Gantry::start(&["a"]);
+    echoes(&gantry, 3);
+    let database = gantry.data().join("gantry.db");
+    let file = fs::OpenOptions::new().write(true).open(&database).unwrap();
+    file.set_len(4096).unwrap();
+    let agent = json!({"name": "late", "grant": ["*"]});
+    let mut refused = Value::Null;
+    // What the log still has can be read.
+    let met = eventually(LONG, || {
+        refused = gantry.rest("POST", "/api/v1/agents", Some(&agent)).json();
+        refused["code"] == "store.corrupt"
+    });
+    assert!(met.is_some(), "{refused:#}");
+    let told = wait_health(&gantry, "degraded");
+    let reason = told["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("is damaged"), "{told:#}");
+    echoes(&gantry, 3);
+}
+
+// fault F4: what is in the log alone would be lost with the process
+#[test]
+fn a_removed_log_of_the_database_is_noticed_and_nothing_is_lost() {
+    let mut gantry = Gantry::start(&["a"]);
+    echoes(&gantry, 1);
+    let log = gantry.data().join("gantry.db-wal");
+    fs::remove_file(&log).unwrap();
+    let agent = json!({"name": "name-that-is-kept", "grant": ["*"]});
+    let made = gantry.rest("POST", "/api/v1/agents", Some(&agent));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let told = wait_health(&gantry, "degraded");
+    let reason = told["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("gantry.db-wal"), "{told:#}");
+    let file = gantry.data().join("gantry.db");
+    let is_in_file = || {
+        let bytes = fs::read(&file).unwrap();
+        String::from_utf8_lossy(&bytes).contains("name-that-is-kept")
+    };
+    assert!(eventually(LONG, is_in_file).is_some(), "within a second");
+    gantry.kill();
+    let gantry = gantry.again();
+    wait_health(&gantry, "ok");
+    let kept = gantry.rest("GET", "/api/v1/agents/name-that-is-kept", None);
+    assert_eq!(kept.status, 200, "{}", kept.text());
 }
