@@ -2,8 +2,9 @@
 //!
 //! A declared length over the limit is refused before a byte is read, an undeclared one as soon as
 //! it exceeds the limit; a slow body times out. All long bodies together stay within a budget,
-//! those of one agent within half of it; each keeps its [`BodyPermit`] until it is answered. Entry
-//! point: [`read_body`].
+//! those of one agent within a part of it; each keeps its [`BodyPermit`] until it is answered. One
+//! agent that fills this and its share of the answers' memory takes less than 128 MiB. Entry point:
+//! [`read_body`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,9 @@ const SMALL: usize = 4 << 10;
 /// The growth factor of a permit for a body of unknown length.
 const GROWTH: usize = 8;
 /// The budget of all longer bodies of a project, in KiB.
-const BUDGET_KIB: usize = 128 << 10;
+const BUDGET_KIB: usize = 64 << 10;
+/// The budget of one agent.
+const AGENT_KIB: usize = 40 << 10;
 /// `Retry-After` if the budget is exhausted.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 /// Maximum time for a body to arrive.
@@ -50,7 +53,7 @@ pub(crate) type Account<'a> = (&'a ProjectName, &'a AgentName);
 
 /// Creates the budget of a gateway.
 pub(crate) fn bodies() -> Bodies {
-    Quota::new(QuotaLimits::shared(BUDGET_KIB, BUDGET_KIB / 2))
+    Quota::new(QuotaLimits::shared(BUDGET_KIB, AGENT_KIB))
 }
 
 /// A body's share of the budget, released with the last clone.

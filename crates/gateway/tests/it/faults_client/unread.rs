@@ -1,6 +1,8 @@
 //! Answers that nobody reads, many of them: bounded in all, fair between agents, and honestly on
 //! record.
 
+use std::io::Write as _;
+
 use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
@@ -101,6 +103,32 @@ fn unread_answers_are_bounded_in_all_and_cost_others_nothing() {
     readers.clear();
     let free = || rig.call("big", long.clone()).send(&rig.gantry).message()["result"].is_object();
     assert!(eventually(LONG, free).is_some());
+}
+
+// faults A1, A3: one key takes all the room there is for bodies, and all there is for answers
+#[test]
+fn one_key_that_fills_all_there_is_stays_below_the_limit() {
+    const LONG_BODY: usize = (4 << 20) - 1;
+    let rig = rig();
+    let before = rig.memory();
+    let posted = rig.call("echo", json!({"text": "x"}));
+    let framing = format!("Content-Length: {}", LONG_BODY + 1);
+    let head = posted.head(&rig.gantry.authority, &framing);
+    let body = vec![b' '; LONG_BODY];
+    // What has no room is refused while it is still being sent.
+    let senders: Vec<Connection> = (0..20)
+        .map(|_| {
+            let mut sender = rig.gantry.connect();
+            let written = sender.socket().write_all(&head);
+            drop(written.and_then(|()| sender.socket().write_all(&body)));
+            sender
+        })
+        .collect();
+    let readers = leave_unread(&rig, READERS);
+    let grown = gantry_testkit::procs::peak_rss_kib(rig.gantry.pid).saturating_sub(before);
+    assert!(grown <= 128 << 10, "{grown} KiB");
+    rig.neighbour_holds();
+    drop((senders, readers));
 }
 
 // fault A1: what is no call takes memory too.
