@@ -187,6 +187,36 @@ fn arguments_that_are_dear_to_check_hold_up_nobody() {
     );
 }
 
+// fault A9: a value that is to be a pattern, with many names, each of which a plain check compares with
+// all before it
+#[test]
+fn arguments_that_are_to_be_patterns_hold_up_nobody() {
+    let schema = json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+                        "properties": {"x": {"type": "string", "format": "regex"}}});
+    let odd = Scripted::new();
+    odd.answers(
+        "tools/list",
+        &json!({"tools": [{"name": "search", "inputSchema": schema}]}),
+    );
+    odd.answers("tools/call", &json!({"content": []}));
+    let gantry = Gantry::builder()
+        .entry("odd", odd.entry())
+        .server("near", &Evilpeer::new())
+        .start();
+    near(&gantry);
+    let names: String = (0..40_000).map(|name| format!("(?<a{name}>)")).collect();
+    others_are_answered(&gantry, || {
+        std::thread::scope(|scope| {
+            for _ in 0..MANY {
+                scope.spawn(|| {
+                    let answer = gantry.call("odd__search", json!({"x": names}));
+                    assert_eq!(answer["result"]["content"], json!([]), "{answer:#}");
+                });
+            }
+        });
+    });
+}
+
 // fault A9: one server's heavy checks are no business of another's
 #[test]
 fn one_servers_heavy_checks_do_not_refuse_anothers() {
