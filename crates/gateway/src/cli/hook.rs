@@ -11,7 +11,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{here, list, text};
+use super::format::{here, text, words};
 
 /// Arguments of `gantry hook`.
 #[derive(Debug, Args)]
@@ -107,22 +107,15 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
 }
 
 fn row(hook: &Value) -> Vec<String> {
-    let words = |pointer: &str| -> String {
-        let words: Vec<String> = list(hook, pointer)
-            .iter()
-            .map(|word| text(word, ""))
-            .collect();
-        words.join(" ")
-    };
     let asks = match text(hook, "/url") {
         url if !url.is_empty() => url,
-        _ => format!("{} {}", text(hook, "/command"), words("/args")),
+        _ => format!("{} {}", text(hook, "/command"), words(hook, "/args", " ")),
     };
     vec![
         text(hook, "/name"),
         text(hook, "/on"),
         asks.trim_end().to_owned(),
-        match words("/tools") {
+        match words(hook, "/tools", " ") {
             tools if tools.is_empty() => "all".to_owned(),
             tools => tools,
         },

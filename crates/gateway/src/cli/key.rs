@@ -16,7 +16,7 @@ use super::as_json::AsJson;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{list, number, pretty, text, time};
+use super::format::{list, number, pretty, text, time, words};
 use super::limits::{self, LimitFlags};
 use super::screen::Screen;
 
@@ -306,11 +306,8 @@ fn row(key: &Value) -> Vec<String> {
 
 /// Returns from where and how much a key may be used.
 fn may_use(key: &Value) -> String {
-    let sources: Vec<String> = list(key, "/sources")
-        .iter()
-        .map(|range| text(range, ""))
-        .collect();
-    let from = (!sources.is_empty()).then(|| format!("from {}", sources.join(" ")));
+    let sources = words(key, "/sources", " ");
+    let from = (!sources.is_empty()).then(|| format!("from {sources}"));
     let limits = Some(limits::shown(&key["limits"])).filter(|shown| !shown.is_empty());
     let parts: Vec<String> = from.into_iter().chain(limits).collect();
     parts.join("; ")

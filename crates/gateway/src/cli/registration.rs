@@ -11,7 +11,7 @@ use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{list, pretty, text};
+use super::format::{pretty, text, words};
 
 /// Arguments of `gantry registration`.
 #[derive(Debug, Args)]
@@ -44,37 +44,26 @@ struct One {
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
     let (client, screen) = (context.client(Role::Admin)?, &context.screen);
     let place = |id: &str| format!("/api/v1/registrations/{}", segment(id));
-    match &options.action {
+    let (one, verb, said) = match &options.action {
         Action::Ls(shown) => {
             let answer = client.get_all("/api/v1/registrations").await?;
             let heading = ["id", "state", "act", "target", "asked by", "because"];
             shown.list(screen, &answer, &heading, row);
+            return Ok(ExitCode::SUCCESS);
         }
         Action::Show(one) => {
             let answer = client.get(&place(&one.id)).await?;
             screen.line(&pretty(&answer));
+            return Ok(ExitCode::SUCCESS);
         }
-        Action::Approve(one) => {
-            let path = format!("{}/approve", place(&one.id));
-            let answer = client.post(&path, None).await?;
-            let said = format!(
-                "approved {} of {}",
-                text(&answer, "/act"),
-                text(&answer, "/target")
-            );
-            one.shown.done(screen, &answer, &said);
-        }
-        Action::Refuse(one) => {
-            let path = format!("{}/refuse", place(&one.id));
-            let answer = client.post(&path, None).await?;
-            let said = format!(
-                "refused {} of {}",
-                text(&answer, "/act"),
-                text(&answer, "/target")
-            );
-            one.shown.done(screen, &answer, &said);
-        }
-    }
+        Action::Approve(one) => (one, "approve", "approved"),
+        Action::Refuse(one) => (one, "refuse", "refused"),
+    };
+    let path = format!("{}/{verb}", place(&one.id));
+    let answer = client.post(&path, None).await?;
+    let (act, target) = (text(&answer, "/act"), text(&answer, "/target"));
+    let said = format!("{said} {act} of {target}");
+    one.shown.done(screen, &answer, &said);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -85,10 +74,6 @@ fn row(registration: &Value) -> Vec<String> {
         text(registration, "/act"),
         text(registration, "/target"),
         text(registration, "/asked_by"),
-        list(registration, "/reasons")
-            .iter()
-            .map(|word| text(word, ""))
-            .collect::<Vec<_>>()
-            .join(" "),
+        words(registration, "/reasons", " "),
     ]
 }
