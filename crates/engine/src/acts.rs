@@ -15,11 +15,12 @@ use gantry_model::caller::{Caller, KeyKind, Role};
 use gantry_model::diagnose::{Diagnose, Fault, chain};
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::settings::Sensitive;
-use gantry_store::{ActEnd, ActFilter, ActOutcome, ActRow, Store};
+use gantry_store::{ActFilter, ActOutcome, ActRow, Store};
 use serde_json::Value;
 
 use self::refused::Refused;
 pub(crate) use self::values::Values;
+use crate::audit::{ActLog, RecordedAct};
 use crate::clock::unix_ms;
 use crate::error::{AdminError, EngineError};
 
@@ -249,6 +250,7 @@ impl Draft {
 /// The log of a project's administrative acts.
 pub(crate) struct Acts {
     store: Store,
+    log: ActLog,
     project: ProjectName,
     /// Converts values for the log.
     pub(crate) values: Values,
@@ -258,15 +260,16 @@ pub(crate) struct Acts {
 /// A running act; without an end it stays unfinished.
 #[must_use]
 pub(crate) struct OpenAct {
-    store: Store,
-    /// Its number, or the row to write if there is none yet.
-    record: Result<u64, Box<ActRow>>,
+    log: ActLog,
+    /// What is written, or the row to write if there is none yet.
+    record: Result<Box<RecordedAct>, Box<ActRow>>,
 }
 
 impl Acts {
-    pub(crate) fn new(store: Store, project: ProjectName, values: Values) -> Self {
+    pub(crate) fn new((store, log): (Store, ActLog), project: ProjectName, values: Values) -> Self {
         Self {
-            refused: Refused::new(store.clone()),
+            refused: Refused::new(log.clone()),
+            log,
             store,
             project,
             values,
@@ -275,21 +278,21 @@ impl Acts {
 
     /// Records an act before it is done; if that fails, it must not be done.
     pub(crate) async fn begin(&self, by: &Actor, draft: Draft) -> Result<OpenAct, EngineError> {
-        let id = self.store.put_act(&draft.row(&self.project, by)).await?;
+        let act = self.log.put(draft.row(&self.project, by)).await?;
         by.recorded.store(true, Ordering::Release);
         Ok(OpenAct {
-            store: self.store.clone(),
-            record: Ok(id),
+            log: self.log.clone(),
+            record: Ok(Box::new(act)),
         })
     }
 
     /// Records an act that must not wait for an unavailable database.
     pub(crate) async fn begin_anyway(&self, by: &Actor, draft: Draft) -> OpenAct {
         let row = draft.row(&self.project, by);
-        let put = tokio::time::timeout(PATIENCE, self.store.put_act(&row)).await;
+        let put = tokio::time::timeout(PATIENCE, self.log.put(row.clone())).await;
         by.recorded.store(true, Ordering::Release);
         let record = match put {
-            Ok(Ok(id)) => Ok(id),
+            Ok(Ok(act)) => Ok(Box::new(act)),
             Ok(Err(_)) | Err(_) => {
                 tracing::warn!(
                     act = row.act,
@@ -302,7 +305,7 @@ impl Acts {
             }
         };
         OpenAct {
-            store: self.store.clone(),
+            log: self.log.clone(),
             record,
         }
     }
@@ -354,27 +357,20 @@ impl OpenAct {
                 (outcome, Some(error.code().to_owned()))
             }
         };
-        let end = ActEnd {
-            at_ms: unix_ms(),
+        let ended = |row: ActRow| ActRow {
+            ended_ms: Some(unix_ms()),
             outcome,
             code,
-            target: target.as_deref().map(short),
-            after: after.as_ref().map(bounded),
+            target: target.as_deref().map_or(row.target, short),
+            after: after.as_ref().map(bounded).or(row.after),
+            ..row
         };
         let written = async {
-            match self.record {
-                Ok(id) => self.store.end_act(id, &end).await,
-                Err(row) => {
-                    let row = ActRow {
-                        ended_ms: Some(end.at_ms),
-                        outcome: end.outcome,
-                        code: end.code,
-                        after: end.after.or(row.after),
-                        ..*row
-                    };
-                    self.store.put_act(&row).await.map(drop)
-                }
-            }
+            let written = match self.record {
+                Ok(act) => self.log.change(&act, ended(act.row.clone()), false).await,
+                Err(row) => self.log.put(ended(*row)).await,
+            };
+            written.map(drop)
         };
         // The effect is done; the caller does not wait for an unavailable database.
         match tokio::time::timeout(PATIENCE, written).await {

@@ -56,6 +56,7 @@ mod ticket;
 pub(crate) use codes::RowCode;
 pub use error::AuditError;
 pub use evidence::public_in as public_audit_key;
+pub(crate) use evidence::{ActLog, RecordedAct};
 pub use evidence::{
     Finding as AuditFinding, FindingKind, HeadMark, PublicKey, TrustedKeys, Verification,
     VerifyOptions, verify,
@@ -425,7 +426,7 @@ impl Audit {
         let now_ms = unix_ms();
         self.shared
             .store
-            .put_clock(now_ms)
+            .put_clock(now_ms, 0)
             .await
             .map_err(AuditError::Store)?;
         lock(&self.shared.retention).believe(now_ms, Instant::now());
@@ -454,6 +455,11 @@ impl Audit {
         verify(&mut snapshot, &options)
             .await
             .map_err(AuditError::Store)
+    }
+
+    /// Returns the log of administrative acts, which the chain covers.
+    pub(crate) fn act_log(&self) -> ActLog {
+        ActLog::new(Arc::clone(&self.shared.chain))
     }
 
     /// Returns the public key that the chain is signed with.

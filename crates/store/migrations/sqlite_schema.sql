@@ -140,7 +140,7 @@ CREATE TABLE kb.mcp_admin_log (
     act    TEXT NOT NULL,
     target TEXT NOT NULL,
     detail TEXT NOT NULL
-, ended_at INTEGER, actor TEXT NOT NULL DEFAULT '', address TEXT, via TEXT NOT NULL DEFAULT 'rest', old_value TEXT, new_value TEXT, outcome TEXT NOT NULL DEFAULT 'done', code TEXT, repeats INTEGER NOT NULL DEFAULT 1, gateway INTEGER NOT NULL DEFAULT 1, project_id TEXT NOT NULL DEFAULT 'local') STRICT;
+, ended_at INTEGER, actor TEXT NOT NULL DEFAULT '', address TEXT, via TEXT NOT NULL DEFAULT 'rest', old_value TEXT, new_value TEXT, outcome TEXT NOT NULL DEFAULT 'done', code TEXT, repeats INTEGER NOT NULL DEFAULT 1, gateway INTEGER NOT NULL DEFAULT 1, project_id TEXT NOT NULL DEFAULT 'local', chain_block INTEGER) STRICT;
 CREATE TABLE kb.mcp_clock (
     name TEXT NOT NULL PRIMARY KEY,
     at   INTEGER NOT NULL
@@ -381,7 +381,7 @@ CREATE TABLE kb.mcp_audit_heads (
     number    INTEGER NOT NULL,
     hash      BLOB NOT NULL,
     signature BLOB NOT NULL
-) STRICT;
+, acts_since INTEGER) STRICT;
 CREATE TABLE kb.mcp_audit_keys (
     id         TEXT NOT NULL PRIMARY KEY,
     gateway    INTEGER NOT NULL REFERENCES mcp_gateways (number),

@@ -45,19 +45,15 @@ pub struct ActRow {
     pub repeats: u64,
 }
 
-/// How an act ended.
+/// An act as stored, and the block that covers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActEnd {
-    /// When.
-    pub at_ms: u64,
-    /// Its outcome.
-    pub outcome: ActOutcome,
-    /// The code of its error.
-    pub code: Option<String>,
-    /// Its target, if known only afterwards.
-    pub target: Option<String>,
-    /// The value after it, if it differs from the requested one.
-    pub after: Option<String>,
+pub struct StoredAct {
+    /// The act.
+    pub row: ActRow,
+    /// The gateway it was done on, by its number in the store.
+    pub gateway: i64,
+    /// The block of that gateway's chain that covers it; `None` for acts of earlier releases.
+    pub block: Option<u64>,
 }
 
 /// The outcome of an act.

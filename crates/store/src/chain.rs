@@ -1,4 +1,5 @@
-//! The hash chain over the audit rows: the binary form of a block, and what is hashed.
+//! The hash chain over calls and administrative acts: the binary form of a block, and what is
+//! hashed.
 //!
 //! Every transaction that writes, replaces or removes rows appends one block to the chain of its
 //! gateway. A block names each covered row by id and salted digest, and each entry of earlier
@@ -14,7 +15,7 @@ use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
-pub use digest::{RowOrigin, row_digest};
+pub use digest::{RowOrigin, act_digest, row_digest};
 pub use entries::{ENTRY_BYTES, Entries, Entry, Salt};
 pub use removed::{Place, Removed};
 
@@ -33,14 +34,25 @@ pub enum BlockKind {
     Begin,
     /// Calls were recorded.
     Import,
-    /// Calls were deleted because of their age.
+    /// Calls were deleted because of their age, or acts because there are too many.
     Retention,
     /// A person's data was erased from calls.
     Erasure,
+    /// The chain covers acts from here on; its note is the newest act before it.
+    BeginActs,
+    /// An act was recorded, or a recorded act changed.
+    Act,
 }
 
 impl BlockKind {
-    const ALL: [Self; 4] = [Self::Begin, Self::Import, Self::Retention, Self::Erasure];
+    const ALL: [Self; 6] = [
+        Self::Begin,
+        Self::Import,
+        Self::Retention,
+        Self::Erasure,
+        Self::BeginActs,
+        Self::Act,
+    ];
 
     /// Returns the kind as stored and shown.
     pub const fn as_str(self) -> &'static str {
@@ -49,6 +61,8 @@ impl BlockKind {
             Self::Import => "import",
             Self::Retention => "retention",
             Self::Erasure => "erasure",
+            Self::BeginActs => "begin_acts",
+            Self::Act => "act",
         }
     }
 }

@@ -27,14 +27,14 @@ mod sql;
 mod sqlite;
 mod store;
 
-pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
+pub use act::{ActFilter, ActOutcome, ActRow, OutcomeError, StoredAct};
 pub use call::{
     CallDetails, CallFilter, CallRow, CallStatus, CallUsage, Check, DetailError, ErrorKind,
     JournalPosition, Phases, StatusError, UserSource,
 };
 pub use chain::{
     AuditKey, Block, BlockKind, BlockKindError, ChainHead, ENTRY_BYTES, Entries, Entry, Hash,
-    Place, Removed, RowOrigin, Salt, SignedBlock, row_digest,
+    Place, Removed, RowOrigin, Salt, SignedBlock, act_digest, row_digest,
 };
 pub use clock::unix_ms;
 pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
@@ -51,6 +51,7 @@ pub use row::{
     ServerRow,
 };
 pub use store::Store;
+pub use store::acts::{FoundAct, OpenAct};
 pub use store::calls::StoredCall;
 pub use store::chain::{AuditFile, AuditSnapshot, FoundCall};
 pub use store::export::ExportedBlock;

@@ -4,7 +4,7 @@
 //! are in the files below, one per noun, and run the statements of `sql` through `database`. What is
 //! specific to a database is in `sqlite` and `postgres`.
 
-mod acts;
+pub(crate) mod acts;
 mod agents;
 pub(crate) mod calls;
 mod catalog;

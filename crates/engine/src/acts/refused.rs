@@ -4,13 +4,15 @@
 //! `Refused::note`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::diagnose::chain;
-use gantry_store::{ActOutcome, ActRow, Store};
+use gantry_store::{ActOutcome, ActRow};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use crate::audit::{ActLog, RecordedAct};
 use crate::clock::unix_ms;
 
 /// How long attempts of one kind are counted into one row.
@@ -22,14 +24,17 @@ const KINDS: usize = 512;
 type RefusalKey = (String, String, String);
 
 pub(super) struct Refused {
-    store: Store,
+    log: ActLog,
     kinds: Mutex<HashMap<RefusalKey, RefusalCount>>,
 }
+
+/// The row of a kind; one task writes its count at a time.
+type CountedAct = Arc<tokio::sync::Mutex<RecordedAct>>;
 
 struct RefusalCount {
     since: Instant,
     /// Its row, once written.
-    row: Option<u64>,
+    row: Option<CountedAct>,
     /// The number of attempts.
     all: u64,
     /// Attempts that are not written yet.
@@ -39,14 +44,14 @@ struct RefusalCount {
 /// What to write for an attempt.
 enum RefusalWrite {
     Row(RefusalKey),
-    Count(u64, u64),
+    Count(CountedAct, u64),
     Nothing,
 }
 
 impl Refused {
-    pub(super) fn new(store: Store) -> Self {
+    pub(super) fn new(log: ActLog) -> Self {
         Self {
-            store,
+            log,
             kinds: Mutex::default(),
         }
     }
@@ -56,14 +61,14 @@ impl Refused {
         let kind = (row.key.clone(), row.act.clone(), code.to_owned());
         match self.count(kind, Instant::now()) {
             RefusalWrite::Nothing => {}
-            RefusalWrite::Count(id, more) => self.write(id, more).await,
+            RefusalWrite::Count(act, more) => self.write(&act, more).await,
             RefusalWrite::Row(kind) => {
                 (row.outcome, row.code) = (ActOutcome::Refused, Some(code.to_owned()));
                 row.ended_ms = Some(row.at_ms);
-                match self.store.put_act(&row).await {
-                    Ok(id) => {
+                match self.log.put(row.clone()).await {
+                    Ok(act) => {
                         if let Some(count) = self.lock().get_mut(&kind) {
-                            count.row = Some(id);
+                            count.row = Some(Arc::new(tokio::sync::Mutex::new(act)));
                         }
                     }
                     Err(error) => {
@@ -97,23 +102,23 @@ impl Refused {
             Some(count) if now - count.since < WINDOW => {
                 count.all = count.all.saturating_add(1);
                 count.more = count.more.saturating_add(1);
-                match count.row {
-                    Some(id) if is_tenfold(count.all) => {
-                        RefusalWrite::Count(id, std::mem::take(&mut count.more))
+                match &count.row {
+                    Some(act) if is_tenfold(count.all) => {
+                        RefusalWrite::Count(Arc::clone(act), std::mem::take(&mut count.more))
                     }
                     Some(_) | None => RefusalWrite::Nothing,
                 }
             }
             Some(_) | None => {
                 let left = kinds.get(&kind);
-                let left = left.and_then(|count| Some((count.row?, count.more)));
-                if let Some((id, more)) = left.filter(|(_, more)| *more > 0) {
+                let left = left.and_then(|count| Some((count.row.clone()?, count.more)));
+                if let Some((act, more)) = left.filter(|(_, more)| *more > 0) {
                     // The row of the previous window gets its count; this attempt belongs to the
                     // next.
                     if let Some(count) = kinds.get_mut(&kind) {
                         (count.since, count.all, count.more) = (now, 1, 0);
                     }
-                    return RefusalWrite::Count(id, more.saturating_add(1));
+                    return RefusalWrite::Count(act, more.saturating_add(1));
                 }
                 let count = RefusalCount {
                     since: now,
@@ -129,23 +134,40 @@ impl Refused {
 
     /// Writes every count that is not written yet.
     pub(super) async fn settle(&self) {
-        let due: Vec<(u64, u64)> = {
+        let due: Vec<(CountedAct, u64)> = {
             let mut kinds = self.lock();
             let due = kinds.values_mut().filter(|count| count.more > 0);
-            let due = due.filter_map(|count| Some((count.row?, std::mem::take(&mut count.more))));
+            let due = due.filter_map(|count| {
+                let act = count.row.clone()?;
+                Some((act, std::mem::take(&mut count.more)))
+            });
             due.collect()
         };
-        for (id, more) in due {
-            self.write(id, more).await;
+        for (act, more) in due {
+            self.write(&act, more).await;
         }
     }
 
-    async fn write(&self, id: u64, more: u64) {
-        if let Err(error) = self.store.repeat_act(id, more, unix_ms()).await {
-            tracing::warn!(
-                error = chain(&error),
-                "refused attempts could not be counted"
-            );
+    async fn write(&self, act: &CountedAct, more: u64) {
+        let mut written = act.lock().await;
+        let row = ActRow {
+            repeats: written.row.repeats.saturating_add(more),
+            ended_ms: Some(unix_ms()),
+            ..written.row.clone()
+        };
+        match self.log.change(&written, row, true).await {
+            Ok(now) => *written = now,
+            Err(error) => {
+                tracing::warn!(
+                    error = chain(&error),
+                    "refused attempts could not be counted"
+                );
+                // What the row says now is not known: the next attempt writes another one.
+                let is_other = |count: &RefusalCount| {
+                    count.row.as_ref().is_none_or(|row| !Arc::ptr_eq(row, act))
+                };
+                self.lock().retain(|_, count| is_other(count));
+            }
         }
     }
 
@@ -171,7 +193,8 @@ mod tests {
     async fn a_flood_of_refused_attempts_is_a_row_with_a_count() {
         let folder = tempfile::tempdir().unwrap();
         let store = crate::folder::store_in(folder.path()).await;
-        let refused = Refused::new(store.clone());
+        let log = ActLog::open(folder.path(), store.clone());
+        let refused = Refused::new(log.clone());
         for number in 0..2_500 {
             let row = ActRow {
                 key: format!("key_{}", number % 2),
@@ -209,17 +232,20 @@ mod tests {
     async fn a_minute_later_it_is_another_row() {
         let folder = tempfile::tempdir().unwrap();
         let store = crate::folder::store_in(folder.path()).await;
-        let refused = Refused::new(store.clone());
+        let log = ActLog::open(folder.path(), store.clone());
+        let refused = Refused::new(log.clone());
         let kind = || ("k".to_owned(), "a".to_owned(), "c".to_owned());
         let now = Instant::now();
         assert!(matches!(refused.count(kind(), now), RefusalWrite::Row(_)));
-        refused.lock().get_mut(&kind()).unwrap().row = Some(7);
+        let row = log.put(ActRow::default()).await.unwrap();
+        let row = Arc::new(tokio::sync::Mutex::new(row));
+        refused.lock().get_mut(&kind()).unwrap().row = Some(row);
         assert!(matches!(refused.count(kind(), now), RefusalWrite::Nothing));
         let later = now + WINDOW;
         // What was not said of the window before is said first.
         assert!(matches!(
             refused.count(kind(), later),
-            RefusalWrite::Count(7, 2)
+            RefusalWrite::Count(_, 2)
         ));
         let later = later + WINDOW;
         assert!(matches!(refused.count(kind(), later), RefusalWrite::Row(_)));

@@ -283,6 +283,11 @@ impl Audit {
         let turned = self.retention().look(unix_ms(), now);
         match turned {
             ClockChange::Same => {}
+            ClockChange::Doubtful(by) => tracing::warn!(
+                hours = by.as_secs() / 3600,
+                "the clock is ahead of the time that was seen to pass: calls are dropped by the latter \
+                 until the gateway has run for a day, or `gantry audit confirm-clock`"
+            ),
             ClockChange::Ahead(by) => tracing::warn!(
                 days = by.as_secs() / 86_400,
                 "the clock is far ahead of what was recorded last: no call is dropped for its age \
@@ -299,25 +304,27 @@ impl Audit {
         let store = &self.shared.store;
         if !self.retention().is_known() {
             let believed = match store.clock().await? {
-                Some(at_ms) => at_ms,
+                Some(believed) => believed,
                 None => {
                     let newest_ms = store.call_usage().await?.newest_ms;
                     let believed = newest_ms.unwrap_or_else(unix_ms);
                     // Stored immediately: rows of a clock that jumped may be the newest at the next
                     // start.
-                    store.put_clock(believed).await?;
-                    believed
+                    store.put_clock(believed, 0).await?;
+                    (believed, 0)
                 }
             };
             self.retention().start(believed, now);
             self.look_at_clock(now);
         }
-        let clock_ms = unix_ms();
-        let Some(reached) = self.retention().advance(clock_ms, now) else {
+        // A gateway whose clock is ahead of the database's drops no more than the others would.
+        let clock_ms = unix_ms().min(store.shared_clock_ms().await?);
+        let Some((reached, doubted_ms)) = self.retention().advance(clock_ms, now) else {
             return Ok(false);
         };
-        store.put_clock(reached).await?;
-        let step = self.drop_step(clock_ms, DROPPED_AT_ONCE).await?;
+        store.put_clock(reached, doubted_ms).await?;
+        let until_ms = reached.min(clock_ms);
+        let step = self.drop_step(until_ms, DROPPED_AT_ONCE).await?;
         let may_go_on = self.retention().count(step.dropped);
         Ok(may_go_on && step.has_more)
     }

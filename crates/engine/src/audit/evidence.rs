@@ -1,12 +1,13 @@
-//! Tamper evidence: every write to the audit rows is covered by a block of this gateway's hash
+//! Tamper evidence: every write to calls and administrative acts is covered by a block of this gateway's hash
 //! chain, signed with the key of its data folder.
 //!
 //! Each transaction writes one block together with its rows, so that a crash never leaves one
 //! without the other. The end of the chain is stored twice: signed in the database, and in a small
 //! file of the data folder, so that a truncation of the newest rows is detected, too. This module
 //! does not decide what is written or removed. Entry points: `ChainWriter::import`,
-//! `ChainWriter::drop_calls`, `ChainWriter::erase_calls`.
+//! `ChainWriter::drop_calls`, `ChainWriter::erase_calls`, [`ActLog`].
 
+mod acts;
 mod head_file;
 mod key;
 mod verify;
@@ -24,6 +25,7 @@ use gantry_store::{
 use super::error::AuditError;
 use crate::clock::unix_ms;
 
+pub(crate) use acts::{ActLog, RecordedAct};
 pub use head_file::HeadMark;
 pub(crate) use key::KEY_FILE;
 pub(super) use key::SigningKey;
@@ -169,7 +171,7 @@ impl ChainWriter {
         if rows.is_empty() {
             self.store.import_calls::<&str>(&[], position).await?;
         } else {
-            let (block, head) = self.seal(BlockKind::Import, String::new(), entries, removed);
+            let (block, head) = self.seal(BlockKind::Import, String::new(), (entries, removed));
             self.unsure = true;
             // Until it is known that they were written, even if the end of the chain is read meanwhile.
             self.doubtful.extend(ids());
@@ -191,8 +193,7 @@ impl ChainWriter {
         let (block, head) = self.seal(
             BlockKind::Retention,
             String::new(),
-            Entries::default(),
-            removed,
+            (Entries::default(), removed),
         );
         let ids: Vec<_> = calls.iter().map(|call| (call.row.id, call.block)).collect();
         self.unsure = true;
@@ -210,7 +211,7 @@ impl ChainWriter {
             let left = erased(&call.row);
             self.push(&mut entries, self.origin, &left.borrowed());
         }
-        let (block, head) = self.seal(BlockKind::Erasure, String::new(), entries, removed);
+        let (block, head) = self.seal(BlockKind::Erasure, String::new(), (entries, removed));
         let ids: Vec<_> = calls.iter().map(|call| (call.row.id, call.block)).collect();
         self.unsure = true;
         self.store.erase_calls(&ids, &block, &head).await?;
@@ -218,7 +219,7 @@ impl ChainWriter {
         Ok(())
     }
 
-    /// Reads the end of the chain; starts a chain if there is none.
+    /// Reads the end of the chain; starts a chain if there is none, and its part over acts.
     async fn ensure(&mut self) -> Result<(), StoreError> {
         if !self.unsure {
             return Ok(());
@@ -227,22 +228,25 @@ impl ChainWriter {
         self.store
             .put_audit_key(public.id(), public.bytes(), unix_ms())
             .await?;
-        if let Some(head) = self.store.chain_head().await? {
-            self.head = (head.number, head.hash);
-            self.unsure = false;
-            return Ok(());
+        let nothing = || (Entries::default(), Removed::default());
+        match self.store.chain_head().await? {
+            Some(head) => self.head = (head.number, head.hash),
+            None => {
+                self.head = (0, [0; 32]);
+                let newest = self.store.newest_call().await?;
+                let note = newest.map(|id| id.to_string()).unwrap_or_default();
+                let (block, head) = self.seal(BlockKind::Begin, note, nothing());
+                self.store.append_block(&block, &head).await?;
+                self.head = (head.number, head.hash);
+            }
         }
-        self.head = (0, [0; 32]);
-        let newest = self.store.newest_call().await?;
-        let note = newest.map(|id| id.to_string()).unwrap_or_default();
-        let (block, head) = self.seal(
-            BlockKind::Begin,
-            note,
-            Entries::default(),
-            Removed::default(),
-        );
-        self.store.append_block(&block, &head).await?;
-        self.appended(&head);
+        if !self.store.covers_acts().await? {
+            let newest = self.store.newest_act().await?.to_string();
+            let (block, head) = self.seal(BlockKind::BeginActs, newest, nothing());
+            self.store.begin_acts(&block, &head).await?;
+            self.appended(&head);
+        }
+        self.unsure = false;
         Ok(())
     }
 
@@ -257,8 +261,7 @@ impl ChainWriter {
         &self,
         kind: BlockKind,
         note: String,
-        entries: Entries,
-        removed: Removed,
+        (entries, removed): (Entries, Removed),
     ) -> (SignedBlock, ChainHead) {
         let gateway = self.origin.gateway;
         let (last, previous) = self.head;
@@ -320,14 +323,23 @@ impl ChainWriter {
 
     /// Returns the places of calls in their chains.
     async fn places(&self, calls: &[StoredCall]) -> Result<HashMap<CallId, Place>, StoreError> {
+        let covered = calls.iter().filter_map(|call| {
+            let block = (call.origin.gateway, call.block?);
+            Some((block, call.row.id))
+        });
+        self.places_in(covered).await
+    }
+
+    /// Returns the places of entries in the blocks that cover them.
+    async fn places_in(
+        &self,
+        covered: impl Iterator<Item = ((i64, u64), CallId)>,
+    ) -> Result<HashMap<CallId, Place>, StoreError> {
         let mut by_block: HashMap<(i64, u64), Vec<CallId>> = HashMap::new();
-        for call in calls {
-            if let Some(block) = call.block {
-                let block = by_block.entry((call.origin.gateway, block)).or_default();
-                block.push(call.row.id);
-            }
+        for (block, id) in covered {
+            by_block.entry(block).or_default().push(id);
         }
-        let mut places = HashMap::with_capacity(calls.len());
+        let mut places = HashMap::new();
         for ((gateway, block), ids) in by_block {
             let entries = self.store.block_entries(gateway, block).await?;
             let entries = entries.unwrap_or_default();

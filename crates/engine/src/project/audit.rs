@@ -40,7 +40,7 @@ pub struct NewHold {
 
 impl Project {
     /// Verifies the chain of the audit against its rows. A project other than the gateway's own
-    /// gets only the findings about its calls, and whether there are any others: how much others
+    /// gets only the findings about its calls and acts, and whether there are any others: how much others
     /// call is not its business. fault T8
     pub async fn verify_audit(&self) -> Result<Verification, EngineError> {
         let machine = &self.machine;
@@ -52,7 +52,8 @@ impl Project {
             let own = report.findings.len() as u64;
             report.count = own + u64::from(report.count > own);
             report.rows = self.count_calls(&CallFilter::default()).await?;
-            (report.blocks, report.not_covered) = (0, 0);
+            report.acts = machine.store.count_acts(self.name.as_str()).await?;
+            (report.blocks, report.not_covered, report.acts_not_covered) = (0, 0, 0);
             report.heads.clear();
             report.keys_from_store.clear();
         }

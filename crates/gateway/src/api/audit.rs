@@ -32,15 +32,19 @@ pub(super) fn routes() -> Router<Api> {
 pub(crate) struct VerificationView {
     /// Whether nothing is wrong.
     sound: bool,
-    /// How many rows were checked.
+    /// How many calls were checked.
     rows: u64,
+    /// How many administrative acts were checked.
+    acts: u64,
     /// How many blocks of the chain were checked.
     blocks: u64,
-    /// How many rows are of releases before the chain, and not covered.
+    /// How many calls are of releases before the chain, and not covered.
     not_covered: u64,
+    /// How many acts are of releases whose chain had calls only, and not covered.
+    acts_not_covered: u64,
     /// How many things are wrong.
     findings_total: u64,
-    /// What is wrong; of other projects than the gateway's own only what concerns their calls.
+    /// What is wrong; of other projects than the gateway's own only what concerns their calls and acts.
     findings: Vec<AuditFindingView>,
     /// The end of each chain.
     heads: Vec<HeadView>,
@@ -56,7 +60,9 @@ struct AuditFindingView {
     kind: &'static str,
     /// The call, if it is one.
     call: Option<String>,
-    /// The project of the call, if it is known.
+    /// The administrative act, by its number, if it is one.
+    act: Option<i64>,
+    /// The project of the call or act, if it is known.
     project: Option<String>,
     /// The gateway whose chain it is, by its number in the store.
     gateway: i64,
@@ -82,6 +88,7 @@ impl AuditFindingView {
         Self {
             kind: finding.kind.as_str(),
             call: finding.call.clone(),
+            act: finding.act,
             project: finding.project.clone(),
             gateway: finding.gateway,
             block: finding.block,
@@ -101,8 +108,10 @@ impl From<&Verification> for VerificationView {
         Self {
             sound: report.is_sound(),
             rows: report.rows,
+            acts: report.acts,
             blocks: report.blocks,
             not_covered: report.not_covered,
+            acts_not_covered: report.acts_not_covered,
             findings_total: report.count,
             findings: report.findings.iter().map(AuditFindingView::of).collect(),
             heads: heads.collect(),
@@ -111,7 +120,7 @@ impl From<&Verification> for VerificationView {
     }
 }
 
-/// Checks the rows of the audit against the hash chain: finds rows that were changed, inserted or removed.
+/// Checks calls and administrative acts against the hash chain: finds what was changed, inserted or removed.
 /// Takes about a minute for a few million rows.
 #[utoipa::path(get, path = "/api/v1/audit/verify", tag = "audit", responses(
     (status = 200, description = "What was found.", body = VerificationView),

@@ -40,15 +40,19 @@ struct Copy {
     original: PathBuf,
 }
 
-const TABLES: [&str; 4] = [
+const TABLES: [&str; 5] = [
     "mcp_tool_call_log",
+    "mcp_admin_log",
     "mcp_audit_blocks",
     "mcp_audit_heads",
     "mcp_audit_keys",
 ];
 
-/// How many kinds of alterations there are.
-const KINDS: usize = 35;
+/// How many kinds of alterations of calls, keys and the chain there are.
+const CALL_KINDS: usize = 35;
+/// How many kinds of alterations of administrative acts there are.
+const ACT_KINDS: usize = 23;
+const KINDS: usize = CALL_KINDS + ACT_KINDS;
 
 impl Copy {
     fn of(place: &Place, data: &Path) -> Self {
@@ -137,6 +141,58 @@ fn call_as(gantry: &Gantry, user: &str, text: &str) {
     assert_eq!(answer["result"]["content"][0]["text"], text);
 }
 
+/// Returns an alteration of acts: the statements, and what is found.
+fn alteration_of_acts(number: usize, one: i64, other: i64) -> (String, &'static str) {
+    let log = "kb.mcp_admin_log";
+    let change = |set: &str| format!("UPDATE {log} SET {set} WHERE id = {one}");
+    let forged = |set: &str| {
+        format!(
+            "CREATE TEMPORARY TABLE forged AS SELECT * FROM {log} WHERE id = {one}; \
+             UPDATE forged SET id = 999999{set}; \
+             INSERT INTO {log} SELECT * FROM forged; DROP TABLE forged"
+        )
+    };
+    match number {
+        0 => (change("target = 'other'"), "changed"),
+        1 => (change("actor = 'mallory'"), "changed"),
+        2 => (change("outcome = 'refused'"), "changed"),
+        3 => (change("old_value = '{}'"), "changed"),
+        4 => (change("new_value = NULL"), "changed"),
+        5 => (change("at = at - 86400000"), "changed"),
+        6 => (change("address = '192.0.2.1'"), "changed"),
+        7 => (change("repeats = repeats + 1"), "changed"),
+        8 => (change("key_id = ''"), "changed"),
+        9 => (change("via = 'file'"), "changed"),
+        10 => (change("ended_at = NULL"), "changed"),
+        11 => (change("project_id = 'other'"), "changed"),
+        12 => (change("code = 'x.y'"), "changed"),
+        13 => (change("outcome = 'nonsense'"), "changed"),
+        14 => (format!("DELETE FROM {log} WHERE id = {one}"), "missing"),
+        15 => (forged(""), "inserted"),
+        16 => (forged(", chain_block = NULL"), "inserted"),
+        17 => (forged(", chain_block = NULL, gateway = 77"), "inserted"),
+        18 => (change("chain_block = NULL"), "inserted"),
+        // As it was when it began.
+        19 => (
+            change("chain_block = chain_block - 1, outcome = 'unfinished', ended_at = NULL"),
+            "inserted",
+        ),
+        20 => (
+            format!(
+                "UPDATE {log} SET id = -1 WHERE id = {one}; \
+                 UPDATE {log} SET id = {one} WHERE id = {other}; \
+                 UPDATE {log} SET id = {other} WHERE id = -1"
+            ),
+            "inserted",
+        ),
+        21 => (
+            "UPDATE kb.mcp_audit_heads SET acts_since = NULL".to_owned(),
+            "head_changed",
+        ),
+        _ => (change("id = -id"), "changed"),
+    }
+}
+
 /// Returns an alteration: the statements, what is found, and whether a call is named.
 fn alteration(number: usize, one: &str, other: &str, is_server: bool) -> (String, &'static str) {
     let log = "kb.mcp_tool_call_log";
@@ -153,7 +209,7 @@ fn alteration(number: usize, one: &str, other: &str, is_server: bool) -> (String
         )
     };
     let last = "(SELECT max(number) FROM kb.mcp_audit_blocks)";
-    match number % KINDS {
+    match number {
         0 => (change("duration_us = duration_us + 1"), "changed"),
         1 => (change("tool_name = 'other'"), "changed"),
         2 => (change("user_id = 'mallory'"), "changed"),
@@ -190,6 +246,7 @@ fn alteration(number: usize, one: &str, other: &str, is_server: bool) -> (String
         22 => (
             format!(
                 "DELETE FROM {log} WHERE chain_block = {last}; \
+                 DELETE FROM kb.mcp_admin_log WHERE chain_block = {last}; \
                  DELETE FROM kb.mcp_audit_blocks WHERE number = {last}"
             ),
             "cut_off",
@@ -197,6 +254,7 @@ fn alteration(number: usize, one: &str, other: &str, is_server: bool) -> (String
         23 => (
             format!(
                 "DELETE FROM {log} WHERE chain_block = {last}; \
+                 DELETE FROM kb.mcp_admin_log WHERE chain_block = {last}; \
                  DELETE FROM kb.mcp_audit_blocks WHERE number = {last}; \
                  UPDATE kb.mcp_audit_heads SET \
                  number = {last}, hash = (SELECT hash FROM kb.mcp_audit_blocks WHERE number = {last}), \
@@ -269,11 +327,26 @@ fn finds_alterations(place: &Place) {
         // Each round is a block of its own.
         assert_eq!(gantry.audit_rows("tool=echo").len(), (round + 1) * 8);
     }
+    for user in ["ann", "bob", "cid"] {
+        let hold = gantry.cli(&["audit", "hold", "--user", user]);
+        assert!(hold.status.success());
+    }
+    let acts = gantry
+        .rest("GET", "/api/v1/acts?act=audit.hold", None)
+        .json();
+    let acts: Vec<i64> = acts["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|act| act["id"].as_i64().unwrap())
+        .collect();
+    assert_eq!(acts.len(), 3);
     let live = gantry.cli(&["audit", "verify"]);
+    let said = String::from_utf8_lossy(&live.stdout).into_owned();
+    assert!(live.status.success(), "{said}");
     assert!(
-        live.status.success(),
-        "{}",
-        String::from_utf8_lossy(&live.stdout)
+        said.contains("32 calls and ") && said.contains(" acts in "),
+        "{said}"
     );
     let rows = gantry.audit_rows("tool=echo");
     let ids: Vec<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
@@ -285,22 +358,39 @@ fn finds_alterations(place: &Place) {
     assert_eq!(report["rows"], rows.len());
     for number in 0..proof::count(4 * KINDS, KINDS) {
         copy.restore(place);
-        let one = ids[(number * 7) % ids.len()];
-        let other = ids[(number * 7 + 11) % ids.len()];
-        let (statements, kind) = alteration(number, one, other, copy.server.is_some());
+        let (one, other) = (number * 7, number * 7 + 11);
+        let (kind_of, calls) = (number % KINDS, ids.len());
+        let named = match kind_of.checked_sub(CALL_KINDS) {
+            None => [one, other].map(|at| json!(ids[at % calls])),
+            Some(_) => [one, other].map(|at| json!(acts[at % acts.len()])),
+        };
+        let (statements, kind) = match kind_of.checked_sub(CALL_KINDS) {
+            None => {
+                let [one, other] = [one, other].map(|at| ids[at % calls]);
+                alteration(kind_of, one, other, copy.server.is_some())
+            }
+            Some(of_acts) => {
+                let [one, other] = [one, other].map(|at| acts[at % acts.len()]);
+                alteration_of_acts(of_acts, one, other)
+            }
+        };
         copy.sql(place, &statements);
         let (passes, report) = verified(&gantry, &copy.name());
         assert!(!passes, "{number}: {statements}");
         let findings = report["findings"].as_array().unwrap();
         // Two rows of one block that changed places are changed, of two blocks not where they belong.
         let is_it = |finding: &&Value| {
-            finding["kind"] == kind || (number % KINDS == 21 && finding["kind"] == "changed")
+            finding["kind"] == kind || (kind_of == 21 && finding["kind"] == "changed")
         };
         let found = findings.iter().find(is_it);
         let found = found.unwrap_or_else(|| panic!("{number}: {statements}: {report:#}"));
-        let names_it = found["call"] == one || found["call"] == other;
+        // A number that is turned round is named as it is now.
+        let is_named = |id: &Value| {
+            [&found["call"], &found["act"]].contains(&id)
+                || (id.is_i64() && found["act"] == -id.as_i64().unwrap())
+        };
         assert!(
-            names_it || !matches!(kind, "changed" | "missing"),
+            named.iter().any(is_named) || !matches!(kind, "changed" | "missing"),
             "{statements}: {report:#}"
         );
     }

@@ -3,10 +3,13 @@
 use sha2::{Digest as _, Sha256};
 
 use super::{Hash, Salt};
+use crate::act::ActRow;
 use crate::call::{CallRow, Check, ErrorKind, UserSource};
 
 /// The prefix of everything that is hashed as a row.
 const ROW: &[u8] = b"gantry audit row 1\0";
+/// The prefix of everything that is hashed as an act.
+const ACT: &[u8] = b"gantry audit act 1\0";
 const LARGEST: u64 = i64::MAX as u64;
 
 /// The gateway and its start that a row belongs to.
@@ -69,6 +72,34 @@ pub fn row_digest<T: AsRef<str>>(
     form.text(details.grant.as_ref().map(AsRef::as_ref));
     form.text(details.parent.as_ref().map(AsRef::as_ref));
     form.text(details.user_source.map(UserSource::as_str));
+    Sha256::digest(&*buffer).into()
+}
+
+/// Returns the digest of an administrative act of a gateway; `buffer` is reused between acts.
+pub fn act_digest(buffer: &mut Vec<u8>, gateway: i64, salt: &Salt, row: &ActRow) -> Hash {
+    buffer.clear();
+    buffer.extend_from_slice(ACT);
+    buffer.extend_from_slice(salt);
+    let mut form = Form(buffer);
+    for number in [gateway as u64, row.id, row.at_ms, row.repeats] {
+        form.number(Some(number));
+    }
+    form.number(row.ended_ms);
+    for text in [
+        &row.project,
+        &row.key,
+        &row.actor,
+        &row.via,
+        &row.act,
+        &row.target,
+        &row.detail,
+    ] {
+        form.text(Some(text));
+    }
+    form.text(Some(row.outcome.as_str()));
+    for text in [&row.address, &row.before, &row.after, &row.code] {
+        form.text(text.as_deref());
+    }
     Sha256::digest(&*buffer).into()
 }
 

@@ -17,7 +17,7 @@ pub const ENTRY_BYTES: usize = 16 + 32 + 16;
 /// One row that a block covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The call.
+    /// The call; in blocks of acts the number of the act.
     pub id: CallId,
     /// The digest of its row.
     pub digest: Hash,

@@ -75,6 +75,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         include_str!("../../migrations/postgres/0025_call_filters.sql"),
     ),
     (
+        26,
+        "act chain",
+        include_str!("../../migrations/postgres/0026_act_chain.sql"),
+    ),
+    (
         27,
         "call indexes",
         include_str!("../../migrations/postgres/0027_call_indexes.sql"),

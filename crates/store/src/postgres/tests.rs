@@ -78,7 +78,7 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
     let (connection, _) = lent.parts().unwrap();
     for bits in (0..1_u32 << 12).filter(|bits| bits.count_ones() <= 2) {
         let filter = filter_of(bits);
-        let page = calls::page(&filter, false).explained();
+        let page = calls::page(&filter, false, calls::index_for(&filter)).explained();
         let rows = page
             .for_postgres()
             .fetch_all(&mut *connection)

@@ -2,30 +2,38 @@
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_admin_log \
      (at, ended_at, key_id, actor, address, via, act, target, detail, old_value, new_value, outcome, \
-     code, repeats, project_id, gateway) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING id";
+     code, repeats, project_id, gateway, chain_block) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) RETURNING id";
 
-/// Values that the end does not know keep those of the beginning.
-pub(crate) const END: &str = "UPDATE kb.mcp_admin_log SET ended_at = $2, outcome = $3, code = $4, \
-     target = coalesce($5, target), new_value = coalesce($6, new_value) WHERE id = $1";
+/// Changes an act in the state that a block of this gateway covers.
+pub(crate) const CHANGE: &str = "UPDATE kb.mcp_admin_log SET ended_at = $2, outcome = $3, code = $4, \
+     target = $5, new_value = $6, repeats = $7, chain_block = $8 \
+     WHERE id = $1 AND gateway = $9 AND chain_block = $10";
 
-pub(crate) const REPEAT: &str =
-    "UPDATE kb.mcp_admin_log SET repeats = repeats + $2, ended_at = $3 WHERE id = $1";
-
-/// Keeps the newest `$1` refused attempts of a project.
-pub(crate) const PRUNE_REFUSED: &str = "DELETE FROM kb.mcp_admin_log WHERE project_id = $2 \
-     AND outcome = 'refused' AND id <= (SELECT id FROM kb.mcp_admin_log \
+/// The refused attempts of a project, without the newest `$1`.
+pub(crate) const SURPLUS_REFUSED: &str = "SELECT id, gateway, chain_block FROM kb.mcp_admin_log \
+     WHERE project_id = $2 AND outcome = 'refused' AND id <= (SELECT id FROM kb.mcp_admin_log \
      WHERE project_id = $2 AND outcome = 'refused' \
-     ORDER BY id DESC LIMIT 1 OFFSET $1)";
+     ORDER BY id DESC LIMIT 1 OFFSET $1) ORDER BY id LIMIT $3";
 
-/// Keeps the newest `$1` of everything else of a project.
-pub(crate) const PRUNE_OTHERS: &str = "DELETE FROM kb.mcp_admin_log WHERE project_id = $2 \
-     AND outcome <> 'refused' AND id <= (SELECT id FROM kb.mcp_admin_log \
+/// Everything else of a project, without the newest `$1`.
+pub(crate) const SURPLUS_OTHERS: &str = "SELECT id, gateway, chain_block FROM kb.mcp_admin_log \
+     WHERE project_id = $2 AND outcome <> 'refused' AND id <= (SELECT id FROM kb.mcp_admin_log \
      WHERE project_id = $2 AND outcome <> 'refused' \
-     ORDER BY id DESC LIMIT 1 OFFSET $1)";
+     ORDER BY id DESC LIMIT 1 OFFSET $1) ORDER BY id LIMIT $3";
+
+/// An act that another gateway has changed meanwhile is left for the next time.
+pub(crate) const DROP: &str =
+    "DELETE FROM kb.mcp_admin_log WHERE id = $1 AND chain_block IS NOT DISTINCT FROM $2";
 
 pub(crate) const SELECT: &str = "SELECT id, at, ended_at, key_id, actor, address, via, act, target, \
-     detail, old_value, new_value, outcome, code, repeats, project_id FROM kb.mcp_admin_log";
+     detail, old_value, new_value, outcome, code, repeats, project_id, gateway, chain_block \
+     FROM kb.mcp_admin_log";
+
+/// Appended to `SELECT`.
+pub(crate) const AFTER: &str = " WHERE id > $1 ORDER BY id LIMIT $2";
+
+pub(crate) const COUNT: &str = "SELECT count(*) FROM kb.mcp_admin_log WHERE project_id = $1";
 
 pub(crate) const NEWEST: &str = "SELECT coalesce(max(id), 0) FROM kb.mcp_admin_log";
 
@@ -36,11 +44,12 @@ pub(crate) const OWN: &str = "SELECT id, outcome FROM kb.mcp_admin_log \
 #[cfg(test)]
 pub(crate) const ALL: &[&str] = &[
     PUT,
-    END,
-    REPEAT,
-    PRUNE_REFUSED,
-    PRUNE_OTHERS,
+    CHANGE,
+    SURPLUS_REFUSED,
+    SURPLUS_OTHERS,
+    DROP,
     SELECT,
+    COUNT,
     NEWEST,
     OWN,
 ];

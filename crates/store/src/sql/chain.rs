@@ -14,6 +14,12 @@ pub(crate) const PUT_HEAD: &str = "INSERT INTO kb.mcp_audit_heads (gateway, numb
      VALUES ($1, $2, $3, $4) ON CONFLICT (gateway) \
      DO UPDATE SET number = excluded.number, hash = excluded.hash, signature = excluded.signature";
 
+/// Notes from which block on a chain covers acts.
+pub(crate) const PUT_ACTS_SINCE: &str =
+    "UPDATE kb.mcp_audit_heads SET acts_since = $2 WHERE gateway = $1";
+
+pub(crate) const ACTS_SINCE: &str = "SELECT gateway, acts_since FROM kb.mcp_audit_heads WHERE acts_since IS NOT NULL ORDER BY gateway";
+
 pub(crate) const PUT_KEY: &str = "INSERT INTO kb.mcp_audit_keys (id, gateway, public, created_at) \
      VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
 
@@ -71,6 +77,8 @@ pub(crate) const ALL: &[&str] = &[
     HEADS,
     PUT_BLOCK,
     PUT_HEAD,
+    PUT_ACTS_SINCE,
+    ACTS_SINCE,
     PUT_KEY,
     KEYS,
     GATEWAYS,

@@ -34,5 +34,11 @@ pub(crate) const CHANGES: &str = "SELECT \
      EXISTS (SELECT 1 FROM kb.mcp_gateways \
      WHERE number <> $2 AND stopped_at IS NULL AND seen_at > $3)";
 
+/// The gateway at which a call of a project runs, if it is not this one.
+pub(crate) const RUNNING_AT: &str = "SELECT gateway.id FROM kb.mcp_tool_call_log AS running \
+     JOIN kb.mcp_gateways AS gateway ON gateway.number = running.gateway \
+     WHERE running.id = $1 AND running.project_id = $2 AND running.status = 'running' \
+     AND running.gateway <> $3";
+
 #[cfg(test)]
-pub(crate) const ALL: &[&str] = &[CLAIM, REGISTER, KNOWN, SEEN, STOPPED, CHANGES];
+pub(crate) const ALL: &[&str] = &[CLAIM, REGISTER, KNOWN, SEEN, STOPPED, CHANGES, RUNNING_AT];

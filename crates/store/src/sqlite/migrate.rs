@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Listed explicitly: the macro that reads the
 /// folder would compile SQLite a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 19] = [
+const MIGRATIONS: [(i64, &str, &str); 20] = [
     (
         1,
         "first",
@@ -112,6 +112,11 @@ const MIGRATIONS: [(i64, &str, &str); 19] = [
         25,
         "call filters",
         include_str!("../../migrations/sqlite/0025_call_filters.sql"),
+    ),
+    (
+        26,
+        "act chain",
+        include_str!("../../migrations/sqlite/0026_act_chain.sql"),
     ),
     (
         27,

@@ -144,7 +144,11 @@ async fn every_statement_can_be_prepared() {
     statements.push(import::statement(import::MANY));
     statements.push(import::alike_statement(import::ALIKE));
     statements.push(import::alike_statement(import::FEW));
-    statements.push(calls::page(&full_filter(), true).text().to_owned());
+    statements.push(
+        calls::page(&full_filter(), true, calls::index_for(&full_filter()))
+            .text()
+            .to_owned(),
+    );
     let mut turn = file_of(&store)
         .writer
         .turn("prepare", Durability::Process)
@@ -162,7 +166,8 @@ async fn every_statement_can_be_prepared() {
 #[test]
 fn every_statement_is_in_its_list() {
     let files = [
-        (include_str!("../sql/acts.rs"), sql::acts::ALL.len()),
+        // Conditions follow the statement that they belong to.
+        (include_str!("../sql/acts.rs"), sql::acts::ALL.len() + 1),
         (include_str!("../sql/clock.rs"), sql::clock::ALL.len()),
         (include_str!("../sql/agents.rs"), sql::agents::ALL.len()),
         (include_str!("../sql/secrets.rs"), sql::secrets::ALL.len()),
@@ -175,7 +180,6 @@ fn every_statement_is_in_its_list() {
         (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
         (include_str!("../sql/journal.rs"), sql::journal::ALL.len()),
         // The two halves of the importing statement are prepared joined.
-        // Conditions follow the statement that they belong to.
         (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 8),
         (include_str!("../sql/chain.rs"), sql::chain::ALL.len() + 2),
         (include_str!("../sql/holds.rs"), sql::holds::ALL.len()),
@@ -270,7 +274,11 @@ async fn calls_that_failed_are_found_by_their_own_index() {
             tool,
             ..CallFilter::default()
         };
-        let page = plan(&mut turn, calls::page(&filter, true).text()).await;
+        let page = plan(
+            &mut turn,
+            calls::page(&filter, true, calls::index_for(&filter)).text(),
+        )
+        .await;
         let wanted = "COVERING INDEX mcp_tool_call_log_not_ok (project_id=? AND status=? AND id";
         assert!(page.iter().any(|step| step.contains(wanted)), "{page:?}");
     }
@@ -317,8 +325,16 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
             continue;
         }
         let filter = filter_of(bits);
-        let page = plan(&mut turn, calls::page(&filter, true).text()).await;
-        let count = plan(&mut turn, calls::count(&filter, true).text()).await;
+        let page = plan(
+            &mut turn,
+            calls::page(&filter, true, calls::index_for(&filter)).text(),
+        )
+        .await;
+        let count = plan(
+            &mut turn,
+            calls::count(&filter, true, calls::index_for(&filter)).text(),
+        )
+        .await;
         let inner = match &filter.run {
             Some(_) => "INDEX mcp_tool_call_log_run (run_id=?",
             None if filter.user.is_some() => {

@@ -1,25 +1,73 @@
-//! Administrative acts: begin, end, count, query. Statements are in `sql::acts`.
+//! Administrative acts, each change with the block of the chain that covers it. Statements are in
+//! `sql::acts`.
 
 use super::Store;
-use crate::act::{ActEnd, ActFilter, ActOutcome, ActRow};
+use super::chain::{AuditSnapshot, append};
+use crate::act::{ActFilter, ActOutcome, ActRow, StoredAct};
+use crate::chain::{ChainHead, SignedBlock};
 use crate::database::query::{Query, query};
 use crate::database::row::{Row, column, parsed, signed, unsigned, unsigned_option};
 use crate::database::{Durability, Transaction};
 use crate::error::StoreError;
-use crate::sql::acts as sql;
+use crate::sql::{acts as sql, chain};
 
-/// How many refused attempts are kept: repeated attempts displace only each other.
-const REFUSED_KEPT: i64 = 10_000;
-/// Acts of all other outcomes that are kept.
-const OTHERS_KEPT: i64 = 100_000;
-/// After how many acts surplus rows are deleted.
-const PRUNED_EVERY: u64 = 128;
+/// An act that is being written: its number is known, and the block that covers it is not.
+pub struct OpenAct<'a> {
+    transaction: Transaction<'a>,
+    id: u64,
+}
+
+impl OpenAct<'_> {
+    /// Returns its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Writes the act with the block that covers it.
+    pub async fn cover(mut self, block: &SignedBlock, head: &ChainHead) -> Result<(), StoreError> {
+        append(&mut self.transaction, block, head).await?;
+        self.transaction.commit().await
+    }
+}
+
+/// An act as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FoundAct {
+    /// A valid row.
+    Whole(Box<StoredAct>),
+    /// A row with values that no gateway writes, by its number.
+    Unreadable(i64),
+}
+
+impl FoundAct {
+    /// Returns its number as it is stored.
+    pub fn id(&self) -> i64 {
+        match self {
+            Self::Whole(stored) => signed(stored.row.id),
+            Self::Unreadable(id) => *id,
+        }
+    }
+}
 
 impl Store {
-    /// Writes an administrative act, begun or complete, and returns its number.
-    ///
-    /// Keeps the newest ten thousand refused attempts and the newest hundred thousand other acts.
+    /// Writes an act without a block, as releases before the chain of acts did; returns its number.
     pub async fn put_act(&self, row: &ActRow) -> Result<u64, StoreError> {
+        let open = self.insert_act(row, None).await?;
+        let id = open.id;
+        open.transaction.commit().await?;
+        Ok(id)
+    }
+
+    /// Begins to write an act that the next block of this gateway's chain covers.
+    pub async fn begin_act(&self, row: &ActRow, block: u64) -> Result<OpenAct<'_>, StoreError> {
+        self.insert_act(row, Some(block)).await
+    }
+
+    async fn insert_act(
+        &self,
+        row: &ActRow,
+        block: Option<u64>,
+    ) -> Result<OpenAct<'_>, StoreError> {
         const WHAT: &str = "write down an administrative act";
         let put = query(sql::PUT)
             .bind(row.at_ms)
@@ -37,36 +85,120 @@ impl Store {
             .bind(row.code.as_deref())
             .bind(row.repeats.max(1))
             .bind(&row.project)
-            .bind(self.number());
+            .bind(self.number())
+            .bind(block);
         let mut transaction = self.database().begin(WHAT, Durability::Power).await?;
         let id = transaction.one(put, |row| unsigned(row, 0)).await?;
-        if id.is_multiple_of(PRUNED_EVERY) {
-            prune(&mut transaction, &row.project, (REFUSED_KEPT, OTHERS_KEPT)).await?;
-        }
-        transaction.commit().await?;
-        Ok(id)
+        Ok(OpenAct { transaction, id })
     }
 
-    /// Writes the outcome of an act.
-    pub async fn end_act(&self, id: u64, end: &ActEnd) -> Result<(), StoreError> {
+    /// Changes an act of this gateway that the block `old` covers, with the block that covers it
+    /// now. A mere `count` need not survive a power loss.
+    pub async fn change_act(
+        &self,
+        row: &ActRow,
+        old: u64,
+        (block, head): (&SignedBlock, &ChainHead),
+        is_count: bool,
+    ) -> Result<(), StoreError> {
         const WHAT: &str = "write down how an administrative act ended";
-        let update = query(sql::END)
-            .bind(id)
-            .bind(end.at_ms)
-            .bind(end.outcome.as_str())
-            .bind(end.code.as_deref())
-            .bind(end.target.as_deref())
-            .bind(end.after.as_deref());
-        let updated = self.database().execute(WHAT, Durability::Power, update);
-        updated.await.map(drop)
+        let change = query(sql::CHANGE)
+            .bind(row.id)
+            .bind(row.ended_ms)
+            .bind(row.outcome.as_str())
+            .bind(row.code.as_deref())
+            .bind(&row.target)
+            .bind(row.after.as_deref())
+            .bind(row.repeats)
+            .bind(block.block.number)
+            .bind(self.number())
+            .bind(old);
+        let durability = match is_count {
+            true => Durability::Process,
+            false => Durability::Power,
+        };
+        let mut transaction = self.database().begin(WHAT, durability).await?;
+        if transaction.execute(change).await? == 0 {
+            transaction.rollback().await?;
+            let what = format!("the record of the administrative act {}", row.id);
+            return Err(StoreError::NotFound { what });
+        }
+        append(&mut transaction, block, head).await?;
+        transaction.commit().await
     }
 
-    /// Adds to the count of an act.
-    pub async fn repeat_act(&self, id: u64, more: u64, at_ms: u64) -> Result<(), StoreError> {
-        const WHAT: &str = "count an administrative act";
-        let update = query(sql::REPEAT).bind(id).bind(more).bind(at_ms);
-        let updated = self.database().execute(WHAT, Durability::Process, update);
-        updated.await.map(drop)
+    /// Returns some acts of a project that are too many if so many refused attempts and others are
+    /// kept, each with its gateway and the block that covers it. Attempts displace only each other.
+    pub async fn surplus_acts(
+        &self,
+        project: &str,
+        (refused, others): (u32, u32),
+        at_most: u32,
+    ) -> Result<Vec<(u64, i64, Option<u64>)>, StoreError> {
+        const WHAT: &str = "count administrative acts";
+        let mut surplus = Vec::new();
+        for (statement, kept) in [
+            (sql::SURPLUS_REFUSED, refused),
+            (sql::SURPLUS_OTHERS, others),
+        ] {
+            let asked = query(statement).bind(kept).bind(project).bind(at_most);
+            let found = self.database().rows(WHAT, asked, |row| {
+                Ok((unsigned(row, 0)?, column(row, 1)?, unsigned_option(row, 2)?))
+            });
+            surplus.extend(found.await?);
+        }
+        Ok(surplus)
+    }
+
+    /// Deletes acts in the state that a block covers, and appends the block that records this.
+    pub async fn drop_acts(
+        &self,
+        acts: &[(u64, i64, Option<u64>)],
+        block: &SignedBlock,
+        head: &ChainHead,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "drop old administrative acts";
+        let mut transaction = self.database().begin(WHAT, Durability::Process).await?;
+        for (id, _, covered_by) in acts {
+            let drop = query(sql::DROP).bind(*id).bind(*covered_by);
+            transaction.execute(drop).await?;
+        }
+        append(&mut transaction, block, head).await?;
+        transaction.commit().await
+    }
+
+    /// Appends the block from which on this gateway's chain covers acts.
+    pub async fn begin_acts(
+        &self,
+        block: &SignedBlock,
+        head: &ChainHead,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "append to the audit's chain";
+        let mut transaction = self.database().begin(WHAT, Durability::Process).await?;
+        append(&mut transaction, block, head).await?;
+        let since = query(chain::PUT_ACTS_SINCE)
+            .bind(head.gateway)
+            .bind(head.number);
+        transaction.execute(since).await?;
+        transaction.commit().await
+    }
+
+    /// Returns whether this gateway's chain covers acts.
+    pub async fn covers_acts(&self) -> Result<bool, StoreError> {
+        const WHAT: &str = "read the end of the audit's chain";
+        let since = self
+            .database()
+            .rows(WHAT, query(chain::ACTS_SINCE), |row| column::<i64>(row, 0));
+        Ok(since.await?.contains(&self.number()))
+    }
+
+    /// Returns how many acts of a project are recorded.
+    pub async fn count_acts(&self, project: &str) -> Result<u64, StoreError> {
+        let count = query(sql::COUNT).bind(project);
+        let counted = self
+            .database()
+            .one("count administrative acts", count, |row| unsigned(row, 0));
+        counted.await
     }
 
     /// Returns the acts that match the filter, newest first.
@@ -77,18 +209,6 @@ impl Store {
         let database = self.database();
         database.rows("list administrative acts", list, act).await
     }
-}
-
-async fn prune(
-    transaction: &mut Transaction<'_>,
-    project: &str,
-    (refused, others): (i64, i64),
-) -> Result<(), StoreError> {
-    for (statement, kept) in [(sql::PRUNE_REFUSED, refused), (sql::PRUNE_OTHERS, others)] {
-        let prune = query(statement).bind(kept).bind(project);
-        transaction.execute(prune).await?;
-    }
-    Ok(())
 }
 
 fn filtered(filter: &ActFilter) -> Query<'_> {
@@ -161,6 +281,42 @@ pub(super) fn act(row: &Row) -> Result<ActRow, sqlx::Error> {
     })
 }
 
+impl AuditSnapshot<'_> {
+    /// Returns from which block on the chains of gateways cover acts.
+    pub async fn acts_since(&mut self) -> Result<Vec<(i64, u64)>, StoreError> {
+        let since = self.transaction.rows(query(chain::ACTS_SINCE), |row| {
+            Ok((column(row, 0)?, unsigned(row, 1)?))
+        });
+        since.await
+    }
+
+    /// Returns acts in the order of their numbers, after `after`.
+    pub async fn acts(&mut self, after: i64, at_most: u32) -> Result<Vec<FoundAct>, StoreError> {
+        let mut some = query(sql::SELECT);
+        some.push(sql::AFTER);
+        let some = some.bind(after).bind(at_most);
+        self.transaction.rows(some, found).await
+    }
+}
+
+fn found(row: &Row) -> Result<FoundAct, sqlx::Error> {
+    /// The columns with numbers that are never negative.
+    const NUMBERS: [usize; 5] = [0, 1, 2, 14, 17];
+    let id: i64 = column(row, 0)?;
+    let is_odd = |at: &usize| matches!(column::<Option<i64>>(row, *at), Ok(Some(..0)) | Err(_));
+    let stored = || {
+        Ok::<_, sqlx::Error>(StoredAct {
+            row: act(row)?,
+            gateway: column(row, 16)?,
+            block: unsigned_option(row, 17)?,
+        })
+    };
+    match stored() {
+        Ok(stored) if !NUMBERS.iter().any(is_odd) => Ok(FoundAct::Whole(Box::new(stored))),
+        Ok(_) | Err(_) => Ok(FoundAct::Unreadable(id)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,11 +344,11 @@ mod tests {
             };
             store.put_act(&row).await.unwrap();
         }
-        let database = store.database();
-        let mut transaction = database.begin("prune", Durability::Process).await.unwrap();
-        prune(&mut transaction, "", (3, 4)).await.unwrap();
-        transaction.commit().await.unwrap();
-        let left = store.acts(&ActFilter::default()).await.unwrap();
+        let surplus = store.surplus_acts("", (3, 4), 100).await.unwrap();
+        let mut dropped: Vec<u64> = surplus.iter().map(|(id, _, _)| *id).collect();
+        dropped.sort_unstable();
+        let mut left = store.acts(&ActFilter::default()).await.unwrap();
+        left.retain(|row| !dropped.contains(&row.id));
         let of = |outcome| {
             let rows = left.iter().filter(|row| row.outcome == outcome);
             rows.map(|row| row.at_ms).collect::<Vec<_>>()

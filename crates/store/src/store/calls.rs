@@ -18,10 +18,18 @@ use crate::sql::{calls as sql, clock};
 /// primary key.
 const SLACK_MS: u64 = 600_000;
 
+/// So many calls are looked at one by one rather than walking an index with more.
+const FEW: u32 = 500;
+
+const BY_TOOL: &str = "mcp_tool_call_log_tool";
+const BY_SERVER: &str = "mcp_tool_call_log_server";
+const BY_AGENT: &str = "mcp_tool_call_log_agent";
+
 impl Store {
     /// Returns the calls that match the filter, newest first.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
-        let page = page(filter, self.database().is_sqlite());
+        let index = self.narrowest(filter).await?;
+        let page = page(filter, self.database().is_sqlite(), index);
         self.database().rows("list calls", page, call).await
     }
 
@@ -34,11 +42,44 @@ impl Store {
 
     /// Counts the calls that match the filter, ignoring its limit.
     pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, StoreError> {
-        let count = count(filter, self.database().is_sqlite());
+        let index = self.narrowest(filter).await?;
+        let count = count(filter, self.database().is_sqlite(), index);
         let counted = self
             .database()
             .one("count calls", count, |row| unsigned(row, 0));
         counted.await
+    }
+
+    /// Returns the index for a filter; if an agent or a server is asked for that has few calls, its own, whatever
+    /// else is asked for.
+    async fn narrowest(&self, filter: &CallFilter) -> Result<Option<&'static str>, StoreError> {
+        let index = index_for(filter);
+        if !self.database().is_sqlite() || !matches!(index, Some(BY_TOOL | BY_SERVER)) {
+            return Ok(index);
+        }
+        let others = [
+            (BY_AGENT, "agent_id", &filter.agent),
+            (BY_SERVER, "server_name", &filter.server),
+        ];
+        for (other, column, wanted) in others {
+            let (Some(wanted), true) = (wanted, index != Some(other)) else {
+                continue;
+            };
+            let mut has = query("SELECT count(*) FROM (SELECT 1 FROM kb.mcp_tool_call_log");
+            has.push(" INDEXED BY ").push(other);
+            has.push(" WHERE project_id = ")
+                .push_bind(filter.project.as_deref());
+            has.push(" AND ").push(column).push(" = ");
+            has.push_bind(wanted.as_str()).push(" LIMIT ");
+            has.push_bind(FEW + 1).push(")");
+            let counted = self
+                .database()
+                .one("count calls", has, |row| unsigned(row, 0));
+            if counted.await? <= u64::from(FEW) {
+                return Ok(Some(other));
+            }
+        }
+        Ok(index)
     }
 
     /// Returns the oldest calls of a project that came in before `ms` and have ended, behind `after`.
@@ -119,18 +160,30 @@ impl Store {
         usage.await
     }
 
-    /// Returns up to when the clock was trusted, if recorded.
-    pub async fn clock(&self) -> Result<Option<u64>, StoreError> {
+    /// Returns up to when the clock was trusted, if recorded, and for how long, in milliseconds, it
+    /// has been doubted since then.
+    pub async fn clock(&self) -> Result<Option<(u64, u64)>, StoreError> {
         const WHAT: &str = "read up to when the clock was believed";
         let at = self.database();
-        at.optional(WHAT, query(clock::AT), |row| unsigned(row, 0))
-            .await
+        at.optional(WHAT, query(clock::AT), |row| {
+            Ok((unsigned(row, 0)?, unsigned(row, 1)?))
+        })
+        .await
     }
 
-    /// Records up to when the clock was trusted.
-    pub async fn put_clock(&self, at_ms: u64) -> Result<(), StoreError> {
+    /// Returns the time by the clock that all gateways of this store share, in milliseconds.
+    pub async fn shared_clock_ms(&self) -> Result<u64, StoreError> {
+        let begun = self.database().snapshot("read the clock").await;
+        let mut transaction = begun?;
+        let now = transaction.now_ms().await?;
+        transaction.rollback().await?;
+        Ok(u64::try_from(now).unwrap_or(0))
+    }
+
+    /// Records up to when the clock was trusted, and for how long it has been doubted.
+    pub async fn put_clock(&self, at_ms: u64, doubted_ms: u64) -> Result<(), StoreError> {
         const WHAT: &str = "remember up to when the clock was believed";
-        let put = query(clock::PUT).bind(at_ms);
+        let put = query(clock::PUT).bind(at_ms).bind(doubted_ms);
         let put = self.database().execute(WHAT, Durability::Process, put);
         put.await.map(drop)
     }
@@ -138,7 +191,11 @@ impl Store {
 
 /// Returns the query for a page of calls: first their ids, from an index alone, then only these
 /// rows.
-pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
+pub(crate) fn page<'q>(
+    filter: &'q CallFilter,
+    is_sqlite: bool,
+    index: Option<&'static str>,
+) -> Query<'q> {
     let mut page = query(sql::SELECT);
     page.push(" WHERE id IN (SELECT id");
     if is_sqlite && is_of_trace(filter) {
@@ -147,7 +204,7 @@ pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
             .push_bind(filter.limit);
         return page;
     }
-    push_filtered(&mut page, filter, is_sqlite, index_for(filter), None);
+    push_filtered(&mut page, filter, is_sqlite, index, None);
     page.push(" ORDER BY id DESC LIMIT ")
         .push_bind(filter.limit);
     page.push(") ORDER BY id DESC");
@@ -155,7 +212,11 @@ pub(crate) fn page(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
 }
 
 /// Returns the query for the number of calls that match the filter.
-pub(crate) fn count(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
+pub(crate) fn count<'q>(
+    filter: &'q CallFilter,
+    is_sqlite: bool,
+    index: Option<&'static str>,
+) -> Query<'q> {
     if is_sqlite && is_of_trace(filter) {
         let mut count = query("SELECT count(*) FROM (SELECT id");
         push_of_trace(&mut count, filter);
@@ -163,7 +224,7 @@ pub(crate) fn count(filter: &CallFilter, is_sqlite: bool) -> Query<'_> {
         return count;
     }
     let mut count = query("SELECT count(*)");
-    push_filtered(&mut count, filter, is_sqlite, index_for(filter), None);
+    push_filtered(&mut count, filter, is_sqlite, index, None);
     count
 }
 
@@ -266,7 +327,7 @@ fn is_not_ok(filter: &CallFilter) -> bool {
 
 /// Returns the index with the fewest additional calls. Without a project the primary key is used,
 /// which is ordered by time but has no filters. PostgreSQL chooses by itself.
-fn index_for(filter: &CallFilter) -> Option<&'static str> {
+pub(crate) fn index_for(filter: &CallFilter) -> Option<&'static str> {
     // The calls of a run are few, whatever else they are asked for.
     if filter.run.is_some() {
         return Some("mcp_tool_call_log_run");
@@ -280,9 +341,9 @@ fn index_for(filter: &CallFilter) -> Option<&'static str> {
         _ if filter.error_kind.is_some() => "mcp_tool_call_log_error_kind",
         _ if is_not_ok(filter) => "mcp_tool_call_log_not_ok",
         // Each of these has what those after it ask for.
-        _ if filter.tool.is_some() => "mcp_tool_call_log_tool",
-        _ if filter.server.is_some() => "mcp_tool_call_log_server",
-        _ if filter.agent.is_some() => "mcp_tool_call_log_agent",
+        _ if filter.tool.is_some() => BY_TOOL,
+        _ if filter.server.is_some() => BY_SERVER,
+        _ if filter.agent.is_some() => BY_AGENT,
         _ => "mcp_tool_call_log_project",
     })
 }

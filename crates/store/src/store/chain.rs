@@ -1,4 +1,4 @@
-//! The hash chain of the audit: writes rows together with the block that covers them, and reads the
+//! The hash chain of the audit: writes calls together with the block that covers them, and reads the
 //! chain back as of one moment. Statements are in `sql::chain` and `sql::calls`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -244,7 +244,7 @@ impl AuditFile {
 
 /// A snapshot of the audit, read in pieces.
 pub struct AuditSnapshot<'a> {
-    transaction: Transaction<'a>,
+    pub(super) transaction: Transaction<'a>,
 }
 
 /// A row of the audit as it was found.
@@ -381,7 +381,7 @@ fn push_ids(statement: &mut Query<'_>, ids: &[CallId]) {
 
 /// Writes a block and the end of the chain, and blanks the salts of the entries that it records as
 /// removed.
-async fn append(
+pub(super) async fn append(
     transaction: &mut Transaction<'_>,
     block: &SignedBlock,
     head: &ChainHead,

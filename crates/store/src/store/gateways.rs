@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_model::id::{GatewayId, ProjectName};
+use gantry_model::id::{CallId, GatewayId, ProjectName};
 use tokio::time::Instant;
 
 use super::Store;
@@ -104,6 +104,23 @@ impl Store {
             })
         });
         changes.await
+    }
+
+    /// Returns the id of the gateway at which a call of a project runs, if it is not this one.
+    pub async fn runs_elsewhere(
+        &self,
+        project: &ProjectName,
+        call: CallId,
+    ) -> Result<Option<String>, StoreError> {
+        let running = query(sql::RUNNING_AT)
+            .bind(call.to_string())
+            .bind(project.as_str())
+            .bind(self.number());
+        let gateway = |row: &Row| column::<Option<String>>(row, 0);
+        let found = self
+            .database()
+            .optional("find the gateway of a call", running, gateway);
+        Ok(found.await?.flatten())
     }
 
     /// Returns an estimate of the shared clock, without a query.

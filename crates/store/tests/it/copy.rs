@@ -107,7 +107,7 @@ async fn fill(store: &Store) {
     };
     store.put_events(&[(local(), event)]).await.unwrap();
     store.put_act(&ActRow::default()).await.unwrap();
-    store.put_clock(NOON).await.unwrap();
+    store.put_clock(NOON, 0).await.unwrap();
     let damage = JournalDamage {
         at_ms: NOON,
         segment: 1,

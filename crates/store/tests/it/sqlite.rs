@@ -499,8 +499,8 @@ async fn the_audit_knows_its_size() {
     assert!(usage.database_bytes > 100_000, "{usage:?}");
     assert_eq!(store.clock().await.unwrap(), None);
     for at_ms in [7, 5] {
-        store.put_clock(at_ms).await.unwrap();
-        assert_eq!(store.clock().await.unwrap(), Some(at_ms));
+        store.put_clock(at_ms, 0).await.unwrap();
+        assert_eq!(store.clock().await.unwrap(), Some((at_ms, 0)));
     }
     store.close().await.unwrap();
 }

@@ -12,6 +12,7 @@ use gantry_store::{
     StoreError, StoredCall, row_digest,
 };
 
+mod acts;
 mod findings;
 mod keys;
 
@@ -31,6 +32,8 @@ const KEPT: usize = 64;
 /// The state of a block during the verification.
 struct KnownBlock {
     count: u32,
+    /// Whether it covers an act, not calls.
+    is_act: bool,
     has_entries: bool,
     /// Entries whose row was found, removed or replaced.
     done: Bits,
@@ -50,6 +53,7 @@ pub async fn verify(
         most: options.most,
         blocks: BTreeMap::new(),
         begun: Vec::new(),
+        begun_acts: Vec::new(),
         signers: HashMap::new(),
         cache: VecDeque::new(),
         removed: Vec::new(),
@@ -65,6 +69,7 @@ pub async fn verify(
     checker.apply_removed();
     checker.salts();
     checker.rows(audit).await?;
+    checker.acts(audit).await?;
     checker.missing(audit).await?;
     Ok(checker.report)
 }
@@ -78,6 +83,8 @@ struct Checker {
     blocks: BTreeMap<(i64, u64), KnownBlock>,
     /// For each chain, the newest call before it.
     begun: Vec<String>,
+    /// For each chain, the block from which on it covers acts, and the newest act before it.
+    begun_acts: Vec<(i64, u64, String)>,
     /// The gateways whose blocks are signed with a key, by its id.
     signers: HashMap<String, BTreeSet<i64>>,
     /// Entries of the blocks that were asked for last, by id.
@@ -91,6 +98,7 @@ impl Checker {
         self.add(Finding {
             kind,
             call: None,
+            act: None,
             project: None,
             gateway,
             block,
@@ -234,8 +242,10 @@ impl Checker {
 
     fn remember(&mut self, gateway: i64, signed: SignedBlock) {
         let block = signed.block;
-        if block.kind == BlockKind::Begin {
-            self.begun.push(block.note);
+        match block.kind {
+            BlockKind::Begin => self.begun.push(block.note),
+            BlockKind::BeginActs => self.begun_acts.push((gateway, block.number, block.note)),
+            BlockKind::Import | BlockKind::Retention | BlockKind::Erasure | BlockKind::Act => {}
         }
         for (removed, places) in block.removed.blocks() {
             self.removed
@@ -249,6 +259,7 @@ impl Checker {
         }
         let known = KnownBlock {
             count: block.count,
+            is_act: block.kind == BlockKind::Act,
             has_entries: !signed.entries.is_empty(),
             done: Bits::new(block.count),
             gone: Bits::new(block.count),
@@ -320,6 +331,7 @@ impl Checker {
                     FoundCall::Unreadable(id) => self.add(Finding {
                         kind: FindingKind::Changed,
                         call: Some(id),
+                        act: None,
                         project: None,
                         gateway: 0,
                         block: None,
@@ -340,6 +352,7 @@ impl Checker {
         let finding = |kind| Finding {
             kind,
             call: Some(id.to_string()),
+            act: None,
             project: Some(stored.row.project.clone()),
             gateway,
             block: stored.block,
@@ -402,13 +415,13 @@ impl Checker {
 
     /// Finds entries without a row.
     async fn missing(&mut self, audit: &mut AuditSnapshot<'_>) -> Result<(), StoreError> {
-        let open: Vec<((i64, u64), bool)> = self
+        let open: Vec<((i64, u64), bool, bool)> = self
             .blocks
             .iter()
             .filter(|(_, known)| !known.done.is_full(known.count))
-            .map(|(at, known)| (*at, known.has_entries))
+            .map(|(at, known)| (*at, known.has_entries, known.is_act))
             .collect();
-        for (at, has_entries) in open {
+        for (at, has_entries, is_act) in open {
             let (gateway, number) = at;
             let entries = match has_entries {
                 true => audit.entries(gateway, number).await?.unwrap_or_default(),
@@ -419,16 +432,17 @@ impl Checker {
                 .filter(|place| !known.done.get(*place))
                 .collect();
             for place in unseen {
-                let call = entries.get(place).map(|entry| entry.id.to_string());
-                let kind = match call {
+                let id = entries.get(place).map(|entry| entry.id);
+                let kind = match id {
                     Some(_) => FindingKind::Missing,
                     // The entries of the block are gone, although some of its rows are not.
                     None => FindingKind::BlockChanged,
                 };
-                let is_block = call.is_none();
+                let is_block = id.is_none();
                 self.add(Finding {
                     kind,
-                    call,
+                    call: id.filter(|_| !is_act).map(|id| id.to_string()),
+                    act: id.filter(|_| is_act).map(|id| id.to_bits() as i64),
                     project: None,
                     gateway,
                     block: Some(number),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gantry_store::{HoldRow, Store};
+use gantry_store::{ActFilter, ActOutcome, ActRow, HoldRow, Store, StoreError};
 
 use super::*;
 
@@ -179,4 +179,107 @@ async fn a_chain_that_begins_late_says_what_it_does_not_cover() {
     late.call().await;
     let report = check(&late).await;
     assert_eq!((report.rows, report.not_covered), (2, 1));
+}
+
+fn act(name: &str, outcome: ActOutcome) -> ActRow {
+    ActRow {
+        project: "local".to_owned(),
+        act: name.to_owned(),
+        outcome,
+        ..ActRow::default()
+    }
+}
+
+// fault D2: acts are covered from their beginning on, also when they change, are counted or dropped, and by
+// whoever drops them.
+#[tokio::test]
+async fn acts_are_in_the_chain_until_they_are_dropped() {
+    let mut rig = Rig::new(small()).await;
+    let log = rig.audit.act_log();
+    for number in 0..8 {
+        rig.call().await;
+        rig.audit.import_now().await.unwrap();
+        let begun = log
+            .put(act("agent.change", ActOutcome::Unfinished))
+            .await
+            .unwrap();
+        if number == 7 {
+            // Nobody says how it ended.
+            break;
+        }
+        let done = act("agent.change", ActOutcome::Done);
+        let done = ActRow {
+            id: begun.row.id,
+            ..done
+        };
+        log.change(&begun, done.clone(), false).await.unwrap();
+        // It is not what it was.
+        let again = log.change(&begun, done, false).await;
+        assert!(matches!(again, Err(StoreError::NotFound { .. })));
+        let refused = log
+            .put(act("server.remove", ActOutcome::Refused))
+            .await
+            .unwrap();
+        let counted = ActRow {
+            repeats: 9,
+            ..refused.row.clone()
+        };
+        log.change(&refused, counted, true).await.unwrap();
+    }
+    let report = check(&rig).await;
+    assert_eq!(
+        (report.rows, report.acts, report.acts_not_covered),
+        (8, 15, 0)
+    );
+    // One that is given up wherever it waits is there with its block, or neither is.
+    for waits in 0..WAITS {
+        leaving_after(waits, log.put(act("key.revoke", ActOutcome::Done))).await;
+        check(&rig).await;
+    }
+    let next = rig.restarted().await;
+    let former = std::mem::replace(&mut rig, next);
+    let mut chain = rig.audit.shared.chain.lock().await;
+    chain.prune_acts("local", (2, 3)).await.unwrap();
+    drop(chain);
+    let report = check(&rig).await;
+    assert_eq!((report.rows, report.acts), (8, 5));
+    let store = &rig.audit.shared.store;
+    let left = store.acts(&ActFilter::default()).await.unwrap();
+    let counts: Vec<u64> = left
+        .iter()
+        .filter(|row| row.outcome == ActOutcome::Refused)
+        .map(|row| row.repeats)
+        .collect();
+    assert_eq!(counts, [9, 9]);
+    drop(former);
+}
+
+// fault D2
+#[tokio::test]
+async fn acts_of_earlier_releases_are_told_apart_from_inserted_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = crate::folder::store_in(folder.path()).await;
+    for _ in 0..3 {
+        store
+            .put_act(&act("agent.add", ActOutcome::Done))
+            .await
+            .unwrap();
+    }
+    store.close().await.unwrap();
+    let rig = Rig::over(folder, small()).await;
+    let log = rig.audit.act_log();
+    log.put(act("agent.add", ActOutcome::Done)).await.unwrap();
+    let report = check(&rig).await;
+    assert_eq!((report.acts, report.acts_not_covered), (4, 3));
+    let store: &Store = &rig.audit.shared.store;
+    let inserted = store
+        .put_act(&act("agent.add", ActOutcome::Done))
+        .await
+        .unwrap();
+    let report = rig.audit.verify(rig.folder.path(), 10).await.unwrap();
+    let [found] = &report.findings[..] else {
+        panic!("{report:#?}");
+    };
+    assert_eq!(found.kind, FindingKind::Inserted);
+    assert_eq!(found.act, i64::try_from(inserted).ok());
 }

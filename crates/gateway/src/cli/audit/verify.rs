@@ -1,5 +1,5 @@
-//! `gantry audit verify`: verifies the recorded calls against their hash chain, of a running
-//! gateway, or of an unused database and data folder. Exits with 1 if there is a mismatch.
+//! `gantry audit verify`: verifies recorded calls and administrative acts against their hash chain,
+//! of a running gateway, or of an unused database and data folder. Exits with 1 if there is a mismatch.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -130,18 +130,27 @@ fn show(asked: &Verify, report: &Value, screen: &Screen) -> ExitCode {
         for finding in list(report, "/findings") {
             screen.line(&Screen::safe(&text(finding, "/text")));
         }
-        let (rows, blocks, found) = (count("/rows"), count("/blocks"), count("/findings_total"));
-        screen.line(&match is_sound {
-            true => {
-                format!("{rows} calls in {blocks} blocks: nothing was changed, inserted or removed")
-            }
-            false => format!("{rows} calls in {blocks} blocks: {found} things do not fit"),
+        let checked = format!(
+            "{} and {} in {}",
+            several(count("/rows"), "call"),
+            several(count("/acts"), "act"),
+            several(count("/blocks"), "block")
+        );
+        let found = count("/findings_total");
+        screen.line(&match (is_sound, found) {
+            (true, _) => format!("{checked}: nothing was changed, inserted or removed"),
+            (false, 1) => format!("{checked}: 1 thing does not fit"),
+            (false, _) => format!("{checked}: {found} things do not fit"),
         });
-        let before = count("/not_covered");
-        if before > 0 {
-            screen.line(&format!(
-                "{before} calls are of a release before the chain: not covered"
-            ));
+        for (pointer, what) in [("/not_covered", "call"), ("/acts_not_covered", "act")] {
+            let before = count(pointer);
+            if before > 0 {
+                let verb = if before == 1 { "is" } else { "are" };
+                screen.line(&format!(
+                    "{} {verb} of a release before the chain: not covered",
+                    several(before, what)
+                ));
+            }
         }
         for head in list(report, "/heads") {
             let (gateway, number_of) = (text(head, "/gateway"), text(head, "/number"));
@@ -176,14 +185,35 @@ fn show_journal(asked: &Verify, check: &JournalCheck, screen: &Screen) -> ExitCo
         for finding in &check.findings {
             screen.line(&Screen::safe(finding));
         }
-        let (segments, records) = (check.segments, check.records);
+        let records = several(check.records, "record");
+        let segments = several(check.segments, "segment");
         screen.line(&match is_sound {
-            true => format!("{records} records in {segments} segments: nothing is damaged"),
-            false => format!("{records} records in {segments} segments are whole, others are not"),
+            true => format!("{records} in {segments}: nothing is damaged"),
+            false => format!("{records} in {segments} are whole, others are not"),
         });
     }
     match is_sound {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
+    }
+}
+
+/// Returns a number with its noun: `1 call`, `2 calls`.
+fn several(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::several;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(several(0, "call"), "0 calls");
+        assert_eq!(several(1, "call"), "1 call");
+        assert_eq!(several(2, "call"), "2 calls");
     }
 }

@@ -29,12 +29,16 @@ pub enum TrustedKeys {
 /// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// How many rows were checked.
+    /// How many calls were checked.
     pub rows: u64,
+    /// How many administrative acts were checked.
+    pub acts: u64,
     /// How many blocks were checked.
     pub blocks: u64,
-    /// How many rows are older than the chain, and not covered.
+    /// How many calls are older than the chain, and not covered.
     pub not_covered: u64,
+    /// How many acts are older than the chain's part over acts, and not covered.
+    pub acts_not_covered: u64,
     /// The mismatches, up to the requested maximum.
     pub findings: Vec<Finding>,
     /// The total number of mismatches.
@@ -59,7 +63,9 @@ pub struct Finding {
     pub kind: FindingKind,
     /// The affected call, if any.
     pub call: Option<String>,
-    /// The project of the call, if that is known.
+    /// The affected administrative act, by its number, if any.
+    pub act: Option<i64>,
+    /// The project of the call or act, if that is known.
     pub project: Option<String>,
     /// The chain, by the number of its gateway.
     pub gateway: i64,
@@ -110,14 +116,18 @@ impl FindingKind {
 impl Finding {
     /// Describes the mismatch.
     pub fn text(&self) -> String {
-        let call = self.call.as_deref().unwrap_or_default();
+        let of = match (&self.call, self.act) {
+            (Some(call), _) => call.clone(),
+            (None, Some(act)) => format!("the act {act}"),
+            (None, None) => String::new(),
+        };
         let block = self.block.map_or_else(String::new, |number| {
             format!("block {number} of gateway {}", self.gateway)
         });
         match self.kind {
-            FindingKind::Changed => format!("the row of {call} was changed ({block} covers it)"),
-            FindingKind::Missing => format!("the row of {call} is missing ({block} names it)"),
-            FindingKind::Inserted => format!("the row of {call} was inserted: no block names it"),
+            FindingKind::Changed => format!("the row of {of} was changed ({block} covers it)"),
+            FindingKind::Missing => format!("the row of {of} is missing ({block} names it)"),
+            FindingKind::Inserted => format!("the row of {of} was inserted: no block names it"),
             FindingKind::BlockChanged => format!("{block} was changed, or is not in its place"),
             FindingKind::BlockMissing => format!("{block} is missing"),
             FindingKind::BadSignature => format!("{block} has no valid signature"),

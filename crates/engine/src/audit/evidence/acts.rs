@@ -1,0 +1,156 @@
+//! Administrative acts in the chain: each write of one, and each removal, has its block.
+//!
+//! An act is written when it begins and changed once when it ends; counts of refused attempts
+//! change more often. What is written of it is kept here and not read back, so that what somebody
+//! else changed meanwhile does not fit the chain. Entry point: [`ActLog`].
+
+use std::sync::Arc;
+
+use gantry_model::diagnose::chain as causes;
+use gantry_model::id::CallId;
+use gantry_store::{
+    ActRow, BlockKind, ChainHead, Entries, Entry, Place, Removed, SignedBlock, StoreError,
+    act_digest,
+};
+use tokio::sync::Mutex;
+
+use super::ChainWriter;
+
+/// How many refused attempts of a project are kept, and how many other acts.
+const KEPT: (u32, u32) = (10_000, 100_000);
+/// After how many acts it is looked for surplus ones.
+const PRUNED_EVERY: u64 = 128;
+/// How many surplus acts of a kind are dropped at once.
+const PRUNED_AT_ONCE: u32 = 256;
+
+/// Writes administrative acts, each with the block that covers it; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct ActLog {
+    chain: Arc<Mutex<ChainWriter>>,
+}
+
+/// An act as it was written last.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordedAct {
+    pub(crate) row: ActRow,
+    block: u64,
+}
+
+impl ActLog {
+    pub(in crate::audit) fn new(chain: Arc<Mutex<ChainWriter>>) -> Self {
+        Self { chain }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn open(data_folder: &std::path::Path, store: gantry_store::Store) -> Self {
+        let chain = ChainWriter::open(data_folder, store);
+        Self::new(Arc::new(Mutex::new(chain.expect("a key can be made"))))
+    }
+
+    /// Writes an act, begun or complete.
+    pub(crate) async fn put(&self, row: ActRow) -> Result<RecordedAct, StoreError> {
+        self.chain.lock().await.put_act(row).await
+    }
+
+    /// Replaces what is written of an act; a mere `count` need not survive a power loss.
+    pub(crate) async fn change(
+        &self,
+        act: &RecordedAct,
+        row: ActRow,
+        is_count: bool,
+    ) -> Result<RecordedAct, StoreError> {
+        let mut chain = self.chain.lock().await;
+        chain.change_act(act, row, is_count).await
+    }
+}
+
+impl ChainWriter {
+    async fn put_act(&mut self, mut row: ActRow) -> Result<RecordedAct, StoreError> {
+        self.ensure().await?;
+        row.repeats = row.repeats.max(1);
+        let number = self.head.0 + 1;
+        let store = self.store.clone();
+        let open = store.begin_act(&row, number).await?;
+        row.id = open.id();
+        let (block, head) = self.seal_act(&row, Removed::default());
+        self.unsure = true;
+        open.cover(&block, &head).await?;
+        self.appended(&head);
+        if row.id.is_multiple_of(PRUNED_EVERY)
+            && let Err(error) = self.prune_acts(&row.project, KEPT).await
+        {
+            let error = causes(&error);
+            tracing::warn!(error, "old administrative acts could not be dropped");
+        }
+        Ok(RecordedAct { row, block: number })
+    }
+
+    async fn change_act(
+        &mut self,
+        act: &RecordedAct,
+        row: ActRow,
+        is_count: bool,
+    ) -> Result<RecordedAct, StoreError> {
+        self.ensure().await?;
+        // A block of an act has one entry.
+        let removed = Removed::from_iter([Place {
+            gateway: self.origin.gateway,
+            block: act.block,
+            entry: 0,
+        }]);
+        let (block, head) = self.seal_act(&row, removed);
+        self.unsure = true;
+        self.store
+            .change_act(&row, act.block, (&block, &head), is_count)
+            .await?;
+        self.appended(&head);
+        Ok(RecordedAct {
+            row,
+            block: head.number,
+        })
+    }
+
+    /// Drops acts of a project that are too many.
+    pub(in crate::audit) async fn prune_acts(
+        &mut self,
+        project: &str,
+        kept: (u32, u32),
+    ) -> Result<(), StoreError> {
+        self.ensure().await?;
+        let surplus = self.store.surplus_acts(project, kept, PRUNED_AT_ONCE);
+        let surplus = surplus.await?;
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        let covered = surplus
+            .iter()
+            .filter_map(|(id, gateway, block)| Some(((*gateway, (*block)?), entry_id(*id))));
+        let removed = self.places_in(covered).await?.into_values().collect();
+        let (block, head) = self.seal(
+            BlockKind::Retention,
+            String::new(),
+            (Entries::default(), removed),
+        );
+        self.unsure = true;
+        self.store.drop_acts(&surplus, &block, &head).await?;
+        self.appended(&head);
+        Ok(())
+    }
+
+    fn seal_act(&mut self, row: &ActRow, removed: Removed) -> (SignedBlock, ChainHead) {
+        let salt = self.salts.next();
+        let gateway = self.origin.gateway;
+        let mut entries = Entries::default();
+        entries.push(&Entry {
+            id: entry_id(row.id),
+            digest: act_digest(&mut self.buffer, gateway, &salt, row),
+            salt,
+        });
+        self.seal(BlockKind::Act, String::new(), (entries, removed))
+    }
+}
+
+/// Returns the id of an act in an entry.
+fn entry_id(act: u64) -> CallId {
+    CallId::from_bits(u128::from(act))
+}
