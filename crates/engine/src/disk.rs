@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
 use gantry_model::id::{ProjectName, ServerName};
+use gantry_model::spec::volume_name;
 use parking_lot::Mutex;
 use tokio::sync::watch as channel;
 
@@ -40,6 +41,8 @@ const SCRATCH: &str = "scratch";
 const WORK: &str = "work";
 /// The parent of a server's volumes, in its place.
 const VOLUMES: &str = "volumes";
+/// Where the first content of a volume is put together, in its place.
+const FILLING: &str = "filling";
 /// The mount point of a file system, and the folder of files that are only measured.
 const MOUNT: &str = "mnt";
 const FILES: &str = "files";
@@ -369,6 +372,28 @@ impl Place {
         volume_folder(&self.root, path)
     }
 
+    /// Returns an empty folder for the first content of a volume; `None` if it has some. Blocks.
+    pub(crate) fn begin_filling(&self, volume: &Path) -> io::Result<Option<PathBuf>> {
+        let has_some = std::fs::read_dir(self.volume(volume))?.next().is_some();
+        let folder = self.root.join(FILLING);
+        tree::remove(&folder)?;
+        if has_some {
+            return Ok(None);
+        }
+        std::fs::create_dir(&folder)?;
+        Ok(Some(folder))
+    }
+
+    /// Makes the folder of [`Self::begin_filling`] the content of a volume, as a whole. Blocks.
+    pub(crate) fn end_filling(&self, volume: &Path) -> io::Result<()> {
+        let folder = self.root.join(FILLING);
+        if std::fs::read_dir(&folder)?.next().is_none() {
+            return std::fs::remove_dir(&folder);
+        }
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))?;
+        std::fs::rename(&folder, self.volume(volume))
+    }
+
     /// Returns the size limit in bytes.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
@@ -423,39 +448,7 @@ impl Place {
 
 /// Returns the folder of a volume; unique for every path.
 fn volume_folder(root: &Path, path: &Path) -> PathBuf {
-    root.join(VOLUMES).join(encoded(path))
-}
-
-/// Encodes a path as one name: all characters but letters, digits, `.`, `_` and `-` in hexadecimal.
-fn encoded(path: &Path) -> String {
-    let text = path.as_os_str().as_encoded_bytes();
-    let text = text.strip_prefix(b"/").unwrap_or(text);
-    let mut name = String::new();
-    for (index, byte) in text.iter().enumerate() {
-        let is_plain = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        if is_plain || *byte == b'.' && index > 0 {
-            name.push(char::from(*byte));
-        } else {
-            name.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    name
-}
-
-/// Decodes the path from the name of its folder.
-fn decoded(name: &str) -> Option<PathBuf> {
-    let mut bytes = vec![b'/'];
-    let mut rest = name.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = [rest.next()?, rest.next()?];
-        let digits = std::str::from_utf8(&digits).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-    }
-    String::from_utf8(bytes).ok().map(PathBuf::from)
+    root.join(VOLUMES).join(volume_name(path))
 }
 
 fn folder_error(path: &Path, source: io::Error) -> DiskError {

@@ -27,8 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
+pub use self::hosted::probe_host;
 pub use self::hosting::{HostingReport, ImageReport, LayerReport, LimitReport, LimitValue};
-pub use self::process::probe_host;
 use self::remote::RemoteDriver;
 pub(crate) use self::report::ExitStatus;
 pub use self::report::{HostFact, HostReport, IsolationReport, Promise, PromiseState, Usage};

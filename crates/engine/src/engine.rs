@@ -127,7 +127,11 @@ impl Engine {
         let given = config.master_key.clone();
         let vault = Vault::open(folder.path(), config.project.clone(), store.clone(), given);
         vault.prepare().await.map_err(SignInError::from)?;
-        let images = Images::new(folder.path().join("images"), home(&config));
+        let images = Images::new(
+            folder.path().join("images"),
+            config.project.clone(),
+            home(&config),
+        );
         images.use_vault(vault.clone());
         let drivers = Drivers::new(
             Arc::new(ProcessDriver::new(Arc::clone(&hosted))),

@@ -1,6 +1,6 @@
 //! The images of a gateway, for administrators and the image driver: list, pull, import, remove,
-//! prune. The store is opened on first use. `logins` has a project's credentials for registries,
-//! `tags` the last known state of the tags in use.
+//! prune. Each project has its own; they share layers. The store is opened on first use. `logins` has
+//! a project's credentials for registries, `tags` the last known state of the tags in use.
 
 mod logins;
 mod tags;
@@ -34,6 +34,8 @@ pub struct Images {
 
 struct Inner {
     folder: PathBuf,
+    /// The main owner of the store.
+    default_project: ProjectName,
     registry: Registry,
     /// The home of the gateway's user, with the credentials of their container client.
     home: Option<PathBuf>,
@@ -55,12 +57,17 @@ pub enum RegistryCredentialsError {
 }
 
 impl Images {
-    pub(crate) fn new(folder: PathBuf, home: Option<PathBuf>) -> Self {
+    pub(crate) fn new(
+        folder: PathBuf,
+        default_project: ProjectName,
+        home: Option<PathBuf>,
+    ) -> Self {
         // The same address rules as for remote servers. fault H4
         let judge = |dial: &Dial<'_>| judge_registry(dial.registry, dial.host, dial.address);
         Self {
             inner: Arc::new(Inner {
                 folder,
+                default_project,
                 registry: Registry::new(RegistryOptions::new(Arc::new(judge))),
                 home,
                 opened: Mutex::default(),
@@ -76,17 +83,27 @@ impl Images {
         drop(self.inner.logins.set(RegistryLogins::new(vault)));
     }
 
-    /// Runs an operation on the store, on a blocking thread.
+    /// Runs an operation on a project's images, on a blocking thread.
     pub(crate) async fn on_store<T: Send + 'static>(
         &self,
+        project: &ProjectName,
         work: impl FnOnce(&ImageStore) -> Result<T, ImageError> + Send + 'static,
     ) -> Result<T, ImageError> {
-        let images = self.clone();
-        let working = tokio::task::spawn_blocking(move || work(&images.store()?));
+        let (images, project) = (self.clone(), project.clone());
+        let working = tokio::task::spawn_blocking(move || work(&images.store_of(&project)?));
         let stopped = |_| ImageError::Cancelled {
             image: "the image store".to_owned(),
         };
         working.await.map_err(stopped)?
+    }
+
+    /// Returns the store with a project's images. Blocks.
+    fn store_of(&self, project: &ProjectName) -> Result<ImageStore, ImageError> {
+        let store = self.store()?;
+        match *project == self.inner.default_project {
+            true => Ok(store),
+            false => store.of(project.as_str()),
+        }
     }
 
     /// Opens the store on first use. Blocks.
@@ -113,26 +130,32 @@ impl Images {
         &self.inner.folder
     }
 
-    /// Returns all images.
-    pub async fn list(&self) -> Result<Vec<ImageRecord>, ImageError> {
-        self.on_store(ImageStore::list).await
+    /// Returns the images of a project.
+    pub async fn list(&self, project: &ProjectName) -> Result<Vec<ImageRecord>, ImageError> {
+        self.on_store(project, ImageStore::list).await
     }
 
-    /// Returns the record of a name, if the image is in the store.
-    pub async fn find(&self, image: &ImageReference) -> Result<Option<ImageRecord>, ImageError> {
+    /// Returns the record of a name, if the project has pulled or imported the image.
+    pub async fn find(
+        &self,
+        project: &ProjectName,
+        image: &ImageReference,
+    ) -> Result<Option<ImageRecord>, ImageError> {
         let image = image.clone();
-        self.on_store(move |store| store.find(&image)).await
+        self.on_store(project, move |store| store.find(&image))
+            .await
     }
 
-    /// Pulls an image; layers in the store are not fetched again.
+    /// Pulls an image for a project; layers of its other images are not fetched again.
     pub async fn pull(
         &self,
+        project: &ProjectName,
         image: &ImageReference,
         credentials: Option<Credentials>,
         progress: &(dyn Fn(Progress) + Send + Sync),
         stop: &CancellationToken,
     ) -> Result<ImageRecord, ImageError> {
-        let store = self.on_store(|store| Ok(store.clone())).await?;
+        let store = self.on_store(project, |store| Ok(store.clone())).await?;
         let request = PullRequest {
             platform: Platform::host(),
             credentials,
@@ -145,11 +168,12 @@ impl Images {
     /// Returns the current digest of an image's tag, to detect a change.
     pub async fn resolve(
         &self,
+        project: &ProjectName,
         image: &ImageReference,
         credentials: Option<Credentials>,
         stop: &CancellationToken,
     ) -> Result<Digest, ImageError> {
-        let store = self.on_store(|store| Ok(store.clone())).await?;
+        let store = self.on_store(project, |store| Ok(store.clone())).await?;
         let registry = &self.inner.registry;
         store.resolve(registry, image, credentials, stop).await
     }
@@ -235,23 +259,40 @@ impl Images {
     /// Imports the images of a `docker save` archive, an OCI layout archive or its folder.
     pub async fn import(
         &self,
+        project: &ProjectName,
         archive: &Path,
         progress: impl Fn(ImportProgress) + Send + Sync + 'static,
         stop: &CancellationToken,
     ) -> Result<Vec<ImageRecord>, ImageError> {
         let (archive, stop) = (archive.to_owned(), stop.clone());
-        self.on_store(move |store| store.import(&archive, &progress, &stop))
-            .await
+        self.on_store(project, move |store| {
+            store.import(&archive, &progress, &stop)
+        })
+        .await
     }
 
     /// Removes a name, and the layers that are no longer used.
-    pub async fn remove(&self, image: &ImageReference) -> Result<Pruned, ImageError> {
+    pub async fn remove(
+        &self,
+        project: &ProjectName,
+        image: &ImageReference,
+    ) -> Result<Pruned, ImageError> {
         let image = image.clone();
-        self.on_store(move |store| store.remove(&image)).await
+        self.on_store(project, move |store| store.remove(&image))
+            .await
     }
 
-    /// Removes layers that no image and no instance uses.
+    /// Removes layers that no image of any project and no instance uses.
     pub async fn prune(&self) -> Result<Pruned, ImageError> {
-        self.on_store(ImageStore::prune).await
+        let project = self.inner.default_project.clone();
+        self.on_store(&project, ImageStore::prune).await
+    }
+
+    /// Removes the images of a deleted project. Blocks.
+    pub(crate) fn forget(&self, project: &ProjectName) -> Result<Pruned, ImageError> {
+        if !self.inner.folder.exists() {
+            return Ok(Pruned::default());
+        }
+        self.store()?.forget(project.as_str())
     }
 }

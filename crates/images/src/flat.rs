@@ -2,12 +2,13 @@
 //!
 //! Applies layers as an overlay would: whiteouts and opaque folders remove files of lower layers.
 //! Reads only files that the store unpacked, but these came from images: symbolic links are copied,
-//! never followed. Entry point: [`build`].
+//! never followed. Entry points: [`build`] for all of an image, [`copy_folder`] for a part.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat,
@@ -24,6 +25,8 @@ use crate::unpack::{Opacity, is_whiteout, opacity, open_folder};
 
 /// The name of the merged folder inside the scratch folder.
 pub(crate) const FILES: &str = "flat";
+/// How many ids a server has.
+const IDS: u32 = 1 << 16;
 /// How many bytes of a file are copied between two checks for cancellation.
 const PIECE_BYTES: u64 = 64 * 1024 * 1024;
 /// How many files with several hard links are remembered per layer; beyond that, each name gets a
@@ -42,16 +45,8 @@ pub(crate) fn build(
     let failed = || LayerError::store("create", FILES);
     mkdirat(scratch.folder(), FILES, Mode::RWXU).map_err(failed())?;
     let root = open_folder(scratch.folder(), FILES.as_bytes()).map_err(failed())?;
-    let mut work = Work {
-        root: fcntl_dupfd_cloexec(&root, 0).map_err(failed())?,
-        owners: store.owners(),
-        stop,
-        deadline: Instant::now() + store.limits().layer_time,
-        store,
-        bytes: 0,
-        linked: HashMap::new(),
-        path: Vec::new(),
-    };
+    let first_id = (store.owners() == Owners::Keep).then_some(0);
+    let mut work = Work::new(&root, first_id, store, stop).map_err(failed())?;
     for layer in layers.iter().rev() {
         let files = layer.files()?;
         work.linked.clear();
@@ -63,9 +58,60 @@ pub(crate) fn build(
     Ok(())
 }
 
+/// Copies what layers, given highest first, have in a folder of the image into an empty folder.
+/// Owners are counted from `first_id`; without it everything belongs to the gateway's user.
+pub(crate) fn copy_folder(
+    layers: &[HeldLayer],
+    path: &Path,
+    into: &OwnedFd,
+    first_id: Option<u32>,
+    store: &LayerStore,
+    stop: &CancellationToken,
+) -> Result<(), LayerError> {
+    let failed = || LayerError::store("copy", path.as_os_str().as_encoded_bytes());
+    let mut work = Work::new(into, first_id, store, stop).map_err(failed())?;
+    for layer in layers.iter().rev() {
+        let (found, hides) = reach(layer.files()?, path).map_err(failed())?;
+        work.linked.clear();
+        if hides {
+            each_name(into.as_fd(), |name, _| remove(into.as_fd(), name)).map_err(failed())?;
+        }
+        if let Some(folder) = found {
+            work.merge(&folder, into)?;
+            let stat = rustix::fs::fstat(&folder).map_err(failed())?;
+            work.describe(&folder, into, &stat).map_err(failed())?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens a folder of a layer, if the layer has it; also returns whether the layer hides what lower
+/// layers have there.
+fn reach(root: OwnedFd, path: &Path) -> Result<(Option<OwnedFd>, bool), Errno> {
+    let (mut folder, mut hides) = (root, false);
+    for part in path.components() {
+        let Component::Normal(name) = part else {
+            continue;
+        };
+        let name = name.as_encoded_bytes();
+        hides |= opacity(folder.as_fd())? == Opacity::Opaque;
+        let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok((None, hides)),
+            found => found?,
+        };
+        // A whiteout, or another file in its place.
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Ok((None, true));
+        }
+        folder = open_folder(folder.as_fd(), name)?;
+    }
+    Ok((Some(folder), hides))
+}
+
 struct Work<'a> {
     root: OwnedFd,
-    owners: Owners,
+    /// What is added to the ids of owners; without it they are not kept.
+    first_id: Option<u32>,
     stop: &'a CancellationToken,
     deadline: Instant,
     store: &'a LayerStore,
@@ -77,7 +123,25 @@ struct Work<'a> {
     path: Vec<u8>,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(
+        root: &OwnedFd,
+        first_id: Option<u32>,
+        store: &'a LayerStore,
+        stop: &'a CancellationToken,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            root: fcntl_dupfd_cloexec(root, 0)?,
+            first_id,
+            stop,
+            deadline: Instant::now() + store.limits().layer_time,
+            store,
+            bytes: 0,
+            linked: HashMap::new(),
+            path: Vec::new(),
+        })
+    }
+
     /// Merges the folder of a layer into the result of the lower layers.
     fn merge(&mut self, from: &OwnedFd, into: &OwnedFd) -> Result<(), LayerError> {
         let here = self.path.clone();
@@ -200,8 +264,8 @@ impl Work<'_> {
     ) -> Result<(), Errno> {
         let target = readlinkat(from, name, Vec::new())?;
         symlinkat(&target, into, name)?;
-        if self.owners == Owners::Keep {
-            let (uid, gid) = owner(stat);
+        if let Some(first_id) = self.first_id {
+            let (uid, gid) = owner(stat, first_id);
             chownat(into, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
         }
         utimensat(into, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)
@@ -231,8 +295,8 @@ impl Work<'_> {
     }
 
     fn describe_plainly(&self, into: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
-        if self.owners == Owners::Keep {
-            let (uid, gid) = owner(stat);
+        if let Some(first_id) = self.first_id {
+            let (uid, gid) = owner(stat, first_id);
             fchown(into, uid, gid)?;
         }
         fchmod(into, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
@@ -271,10 +335,16 @@ fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-fn owner(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
+/// Returns the owner of a copy; an id that a range of ids does not have becomes its first.
+fn owner(stat: &Stat, first_id: u32) -> (Option<Uid>, Option<Gid>) {
+    let of = |id: u32| match first_id {
+        0 => id,
+        first_id if id < IDS => first_id + id,
+        first_id => first_id,
+    };
     (
-        Some(Uid::from_raw(stat.st_uid)),
-        Some(Gid::from_raw(stat.st_gid)),
+        Some(Uid::from_raw(of(stat.st_uid))),
+        Some(Gid::from_raw(of(stat.st_gid))),
     )
 }
 

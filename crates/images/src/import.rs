@@ -19,7 +19,7 @@ use crate::compression::Compression;
 use crate::digest::Digest;
 use crate::document::{ImageDocument, Invalid};
 use crate::error::{ImageError, printable};
-use crate::layers::{Budget, HeldLayer, LayerError};
+use crate::layers::{Budget, HeldLayer, LayerError, Present};
 use crate::platform::Platform;
 use crate::record::{ImageRecord, Layer};
 use crate::reference::ImageReference;
@@ -141,8 +141,13 @@ impl Importer<'_> {
         // Held until the record is written, so that no sweep removes them in between.
         let mut held: Vec<HeldLayer> = Vec::new();
         let budget = Budget::new(limits.image_bytes);
+        let again = self.store.only_of_others(diff_ids)?;
         for (diff_id, file) in diff_ids.iter().zip(&image.layers) {
-            let layer = self.layer(source, diff_id, file, &name, &budget)?;
+            let present = match again.contains(diff_id) {
+                true => Present::UnpackAgain,
+                false => Present::Use,
+            };
+            let layer = self.layer(source, (diff_id, file), present, &name, &budget)?;
             held.push(layer);
             each_layer();
         }
@@ -164,7 +169,7 @@ impl Importer<'_> {
                 pulled_at: SystemTime::now(),
                 imported: true,
             };
-            shared.records.put(&record)?;
+            self.store.records.put(&record)?;
             records.push(record);
         }
         Ok(records)
@@ -173,8 +178,8 @@ impl Importer<'_> {
     fn layer(
         &self,
         source: &Source,
-        diff_id: &Digest,
-        file: &str,
+        (diff_id, file): (&Digest, &str),
+        present: Present,
         image: &str,
         budget: &Arc<Budget>,
     ) -> Result<HeldLayer, ImageError> {
@@ -190,7 +195,9 @@ impl Importer<'_> {
             }
         };
         let layers = &self.store.shared.layers;
-        if let Some(layer) = layers.find(diff_id).map_err(failed)? {
+        if present == Present::Use
+            && let Some(layer) = layers.find(diff_id).map_err(failed)?
+        {
             budget.charge(layer.bytes).map_err(failed)?;
             return Ok(layer);
         }
@@ -202,7 +209,7 @@ impl Importer<'_> {
         layers
             .add_to(
                 budget,
-                diff_id,
+                (diff_id, present),
                 &mut compression.reader(part, self.stop),
                 self.stop,
             )

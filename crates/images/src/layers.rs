@@ -97,6 +97,14 @@ pub(crate) enum Claim {
     Vacant(Vacant),
 }
 
+/// What to do with a layer that is in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Present {
+    Use,
+    /// Its content must be given again, and is compared with the digest.
+    UnpackAgain,
+}
+
 /// The exclusive right to unpack a layer, until dropped.
 #[derive(Debug)]
 pub(crate) struct Vacant {
@@ -156,11 +164,13 @@ impl LayerStore {
     pub(crate) async fn claim(
         &self,
         diff_id: &Digest,
+        present: Present,
         stop: &CancellationToken,
     ) -> Result<Claim, LayerError> {
         loop {
             let (store, wanted) = (self.clone(), *diff_id);
-            let tried = tokio::task::spawn_blocking(move || store.try_claim(&wanted)).await;
+            let tried =
+                tokio::task::spawn_blocking(move || store.try_claim(&wanted, present)).await;
             let tried = tried.map_err(std::io::Error::other);
             if let Some(claim) = tried.map_err(LayerError::store("claim", "layers"))?? {
                 return Ok(claim);
@@ -180,14 +190,14 @@ impl LayerStore {
     pub(crate) fn add_to(
         &self,
         budget: &Arc<Budget>,
-        diff_id: &Digest,
+        (diff_id, present): (&Digest, Present),
         tar: &mut dyn Read,
         stop: &CancellationToken,
     ) -> Result<HeldLayer, LayerError> {
         let limit = self.shared.limits.layer_time;
         let deadline = Instant::now() + limit;
         loop {
-            match self.try_claim(diff_id)? {
+            match self.try_claim(diff_id, present)? {
                 Some(Claim::Present(layer)) => {
                     budget.charge(layer.bytes)?;
                     return Ok(layer);
@@ -245,8 +255,12 @@ impl LayerStore {
     }
 
     /// Returns the layer or the right to unpack it; `None` while another task unpacks it.
-    fn try_claim(&self, diff_id: &Digest) -> Result<Option<Claim>, LayerError> {
-        if let Some(layer) = self.find(diff_id)? {
+    fn try_claim(&self, diff_id: &Digest, present: Present) -> Result<Option<Claim>, LayerError> {
+        let find = || match present {
+            Present::Use => self.find(diff_id),
+            Present::UnpackAgain => Ok(None),
+        };
+        if let Some(layer) = find()? {
             return Ok(Some(Claim::Present(layer)));
         }
         let locks = self.shared.locks.as_fd();
@@ -254,7 +268,7 @@ impl LayerStore {
             return Ok(None);
         };
         // The previous holder of the lock may have unpacked it.
-        Ok(Some(match self.find(diff_id)? {
+        Ok(Some(match find()? {
             Some(layer) => Claim::Present(layer),
             None => Claim::Vacant(Vacant {
                 store: self.clone(),
@@ -355,7 +369,7 @@ impl Vacant {
                 fsync(layers).map_err(LayerError::store("write to the disk", "layers"))?;
                 HeldLayer::hold(folder, &self.diff_id, &store)
             }
-            // A process that does not use these locks was faster.
+            // It was unpacked again, or a process that does not use these locks was faster.
             Err((_, Errno::EXIST)) => {
                 let there = HeldLayer::find(layers, &self.diff_id, &store)?;
                 there.ok_or(LayerError::Missing {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::digest::Digest;
 use crate::error::ImageError;
 use crate::layers::Pruned;
+use crate::record::Records;
 use crate::reference::ImageReference;
 use crate::store::ImageStore;
 
@@ -12,7 +13,7 @@ impl ImageStore {
     /// Removes an image by its name, and the layers that only it used. Layers in use stay until
     /// they are pruned. Blocks.
     pub fn remove(&self, image: &ImageReference) -> Result<Pruned, ImageError> {
-        if !self.shared.records.remove(image)? {
+        if !self.records.remove(image)? {
             return Err(ImageError::Absent {
                 image: image.to_string(),
             });
@@ -28,12 +29,14 @@ impl ImageStore {
         }
     }
 
-    /// Removes every layer that no image needs and that is not in use. Blocks.
+    /// Removes every layer that no image of any owner needs and that is not in use. Blocks.
     pub fn prune(&self) -> Result<Pruned, ImageError> {
         self.shared.layers.sweep(|| {
             let mut marked: HashSet<Digest> = HashSet::new();
-            for image in self.shared.records.list()? {
-                marked.extend(image.layers.iter().map(|layer| layer.diff_id));
+            for records in Records::all(&self.shared.options.root)? {
+                let images = records.list()?.into_iter();
+                let layers = images.flat_map(|image| image.layers);
+                marked.extend(layers.map(|layer| layer.diff_id));
             }
             Ok(marked)
         })

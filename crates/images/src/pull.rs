@@ -1,12 +1,13 @@
 //! Pulls an image from a registry into the layer store.
 //!
 //! A tag is resolved once; everything after that is requested by digest. A layer that is in the
-//! store is not requested; a layer that another task is fetching is waited for. The record is
+//! store is not requested, unless only other owners have it: whoever knows its digest must not get
+//! its content without the right to read it. A layer that another task is fetching is waited for. The record is
 //! written last, while all layers are held. Entry point: [`ImageStore::pull`].
 
 mod progress;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,7 +21,7 @@ use crate::compression::Compression;
 use crate::credentials::Credentials;
 use crate::digest::Digest;
 use crate::error::ImageError;
-use crate::layers::{Budget, Claim, HeldLayer, LayerError, Vacant};
+use crate::layers::{Budget, Claim, HeldLayer, LayerError, Present, Vacant};
 use crate::platform::Platform;
 use crate::record::{ImageRecord, Layer, whole_seconds};
 use crate::reference::ImageReference;
@@ -198,7 +199,14 @@ impl Pull<'_> {
                 wanted.push(*layer);
             }
         }
-        let fetches = wanted.into_iter().map(|layer| self.layer(layer));
+        let again = self.only_of_others(&wanted).await?;
+        let fetches = wanted.into_iter().map(|layer| {
+            let present = match again.contains(&layer.diff_id) {
+                true => Present::UnpackAgain,
+                false => Present::Use,
+            };
+            self.layer(layer, present)
+        });
         let mut fetches = stream::iter(fetches).buffer_unordered(AT_ONCE);
         let mut held = HashMap::new();
         let mut failure = None;
@@ -218,7 +226,21 @@ impl Pull<'_> {
         }
     }
 
-    async fn layer(&self, layer: LayerBlob) -> Result<HeldLayer, ImageError> {
+    /// Returns the layers that only other owners have.
+    async fn only_of_others(&self, wanted: &[LayerBlob]) -> Result<HashSet<Digest>, ImageError> {
+        let store = self.store.clone();
+        let layers: Vec<Digest> = wanted.iter().map(|layer| layer.diff_id).collect();
+        let reading = tokio::task::spawn_blocking(move || store.only_of_others(&layers));
+        reading.await.unwrap_or_else(|error| {
+            Err(ImageError::Store {
+                action: "read",
+                path: self.store.shared.options.root.clone(),
+                source: std::io::Error::other(error),
+            })
+        })
+    }
+
+    async fn layer(&self, layer: LayerBlob, present: Present) -> Result<HeldLayer, ImageError> {
         let report = |state: LayerProgress| {
             (self.progress)(Progress::Layer {
                 diff_id: layer.diff_id,
@@ -229,7 +251,8 @@ impl Pull<'_> {
         if self.stop.is_cancelled() {
             return Err(pull_error(self.image, RegistryError::Cancelled));
         }
-        let claim = self.store.shared.layers.claim(&layer.diff_id, &self.stop);
+        let layers = &self.store.shared.layers;
+        let claim = layers.claim(&layer.diff_id, present, &self.stop);
         let vacant = match claim.await.map_err(failed)? {
             Claim::Present(held) => {
                 self.budget.charge(held.bytes).map_err(failed)?;
@@ -303,10 +326,11 @@ impl Pull<'_> {
         held: HashMap<Digest, HeldLayer>,
     ) -> Result<ImageRecord, ImageError> {
         let (shared, stop) = (Arc::clone(&self.store.shared), self.stop.clone());
+        let records = Arc::clone(&self.store.records);
         let written = tokio::task::spawn_blocking(move || {
             let diff_ids: Vec<Digest> = record.layers.iter().map(|layer| layer.diff_id).collect();
             shared.layers.check_order(&diff_ids, &stop)?;
-            shared.records.put(&record)?;
+            records.put(&record)?;
             drop(held);
             Ok(record)
         });

@@ -63,16 +63,58 @@ struct Stored<T> {
     image: T,
 }
 
-/// All records of a store. Its methods block.
+/// The folder of the main owner's records.
+const MAIN: &str = "images";
+/// The parent folder of those of other owners.
+const OTHERS: &str = "owners";
+
+/// The records of one owner in a store. Its methods block.
 #[derive(Debug)]
 pub(crate) struct Records {
     folder: PathBuf,
 }
 
 impl Records {
-    /// Opens or creates the folder of records.
+    /// Opens or creates the folder of the main owner's records.
     pub(crate) fn open(root: &Path) -> Result<Self, ImageError> {
-        let folder = root.join("images");
+        Self::create(root.join(MAIN))
+    }
+
+    /// Opens or creates the folder of another owner's records.
+    pub(crate) fn open_of(root: &Path, owner: &str) -> Result<Self, ImageError> {
+        Self::create(folder_of(root, owner))
+    }
+
+    /// Removes all records of another owner.
+    pub(crate) fn remove_of(root: &Path, owner: &str) -> Result<(), ImageError> {
+        let folder = folder_of(root, owner);
+        match fs::remove_dir_all(&folder) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(failed("remove", &folder)(error)),
+        }
+    }
+
+    /// Returns the records of all owners.
+    pub(crate) fn all(root: &Path) -> Result<Vec<Self>, ImageError> {
+        let mut all = vec![Self {
+            folder: root.join(MAIN),
+        }];
+        let others = root.join(OTHERS);
+        match fs::read_dir(&others) {
+            Ok(entries) => {
+                for entry in entries {
+                    let folder = entry.map_err(failed("read", &others))?.path();
+                    all.push(Self { folder });
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("read", &others)(error)),
+        }
+        Ok(all)
+    }
+
+    fn create(folder: PathBuf) -> Result<Self, ImageError> {
         let made = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -136,7 +178,12 @@ impl Records {
     /// Returns all records, by name.
     pub(crate) fn list(&self) -> Result<Vec<ImageRecord>, ImageError> {
         let mut records = Vec::new();
-        let entries = fs::read_dir(&self.folder).map_err(failed("read", &self.folder))?;
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            // The owner was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(records),
+            Err(error) => return Err(failed("read", &self.folder)(error)),
+        };
         for entry in entries {
             let path = entry.map_err(failed("read", &self.folder))?.path();
             if path
@@ -186,6 +233,11 @@ impl Records {
     fn sync(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
     }
+}
+
+/// Returns the folder of an owner; its name may have any characters, so its hash is used.
+fn folder_of(root: &Path, owner: &str) -> PathBuf {
+    root.join(OTHERS).join(Digest::of(owner.as_bytes()).hex())
 }
 
 /// Reads a record; `None` if it is missing or unreadable.

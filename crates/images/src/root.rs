@@ -44,6 +44,22 @@ impl RootLayers {
         Ok(self.flatten(folder, stop)?)
     }
 
+    /// Copies what the image has in a folder into an empty folder of this machine. Owners are counted
+    /// from `first_id`; without it everything belongs to the gateway's user. Blocks.
+    pub fn copy_folder(
+        &self,
+        path: &Path,
+        into: &Path,
+        first_id: Option<u32>,
+        stop: &CancellationToken,
+    ) -> Result<(), ImageError> {
+        let failed = LayerError::store("open", into.as_os_str().as_encoded_bytes());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(CWD, into, flags, Mode::empty()).map_err(failed)?;
+        let copied = flat::copy_folder(&self.held, path, &folder, first_id, &self.store, stop);
+        Ok(copied?)
+    }
+
     fn flatten(&self, folder: &Path, stop: &CancellationToken) -> Result<(), LayerError> {
         let shown = folder.as_os_str().as_encoded_bytes();
         let failed = || LayerError::store("create", shown);

@@ -1,13 +1,15 @@
-//! The image store: layers and records under one folder.
+//! The image store: layers and records under one folder. Each owner has records of its own.
 //!
-//! Entry point: [`ImageStore::open`].
+//! Entry points: [`ImageStore::open`] and [`ImageStore::of`].
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::digest::Digest;
 use crate::error::ImageError;
-use crate::layers::LayerStore;
+use crate::layers::{LayerStore, Pruned};
 use crate::record::{ImageRecord, Records};
 use crate::reference::ImageReference;
 
@@ -70,39 +72,72 @@ pub struct StoreOptions {
     pub limits: Limits,
 }
 
-/// All images of a gateway. Cheap to clone.
+/// The images of one owner in a store. Cheap to clone.
+///
+/// Owners share layers and nothing else: each has records of its own, so an image is there for who
+/// pulled or imported it. A layer that only others have is fetched again, as proof of its content.
 #[derive(Debug, Clone)]
 pub struct ImageStore {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) records: Arc<Records>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: StoreOptions,
     pub(crate) layers: LayerStore,
-    pub(crate) records: Records,
 }
 
 impl ImageStore {
-    /// Opens the store, and removes unfinished work of an earlier gateway.
+    /// Opens the store for its main owner, and removes unfinished work of an earlier gateway.
     pub fn open(options: StoreOptions) -> Result<Self, ImageError> {
         let layers = LayerStore::open(&options.root, options.owners, &options.limits)?;
-        let records = Records::open(&options.root)?;
-        Ok(Self {
-            shared: Arc::new(Shared {
-                options,
-                layers,
-                records,
-            }),
-        })
-    }
-    /// Returns the record of a name, if it was pulled or imported. Blocks.
-    pub fn find(&self, image: &ImageReference) -> Result<Option<ImageRecord>, ImageError> {
-        self.shared.records.find(image)
+        let records = Arc::new(Records::open(&options.root)?);
+        let shared = Arc::new(Shared { options, layers });
+        Ok(Self { shared, records })
     }
 
-    /// Returns all images, by name. Blocks.
+    /// Returns the store for another owner. Blocks.
+    pub fn of(&self, owner: &str) -> Result<Self, ImageError> {
+        let records = Records::open_of(&self.shared.options.root, owner)?;
+        Ok(Self {
+            shared: Arc::clone(&self.shared),
+            records: Arc::new(records),
+        })
+    }
+
+    /// Removes all images of another owner, and the layers that only they used. Blocks.
+    pub fn forget(&self, owner: &str) -> Result<Pruned, ImageError> {
+        Records::remove_of(&self.shared.options.root, owner)?;
+        self.prune()
+    }
+
+    /// Returns which of these layers other owners have, and this one has not. Blocks.
+    pub(crate) fn only_of_others(&self, layers: &[Digest]) -> Result<HashSet<Digest>, ImageError> {
+        let used = |records: &Records| -> Result<HashSet<Digest>, ImageError> {
+            let images = records.list()?.into_iter();
+            Ok(images
+                .flat_map(|image| image.layers)
+                .map(|layer| layer.diff_id)
+                .collect())
+        };
+        let own = used(&self.records)?;
+        let mut wanted: HashSet<Digest> = layers.iter().copied().collect();
+        wanted.retain(|layer| !own.contains(layer));
+        let mut others = HashSet::new();
+        for records in Records::all(&self.shared.options.root)? {
+            others.extend(used(&records)?.intersection(&wanted));
+        }
+        Ok(others)
+    }
+
+    /// Returns the record of a name, if it was pulled or imported. Blocks.
+    pub fn find(&self, image: &ImageReference) -> Result<Option<ImageRecord>, ImageError> {
+        self.records.find(image)
+    }
+
+    /// Returns the owner's images, by name. Blocks.
     pub fn list(&self) -> Result<Vec<ImageRecord>, ImageError> {
-        self.shared.records.list()
+        self.records.list()
     }
 }

@@ -33,7 +33,7 @@ pub use self::check::{SpecError, is_shell_line};
 pub use self::filter::{ToolFilter, ToolSettings};
 pub use self::hosting::{
     Bridge, EgressRule, EgressRuleError, Guarded, GuardedPath, Hosting, HostingError, NetworkGrant,
-    Provider, Rung, WritableError,
+    Provider, Rung, WritableError, volume_fits, volume_name, volume_path,
 };
 pub use self::image::{ImageLaunch, Pull};
 pub use self::lifecycle::{LifecyclePolicy, RestartSpec, RestartWhen, WhenUnresponsive};

@@ -35,15 +35,6 @@ fn prepare(disks: &Disks, server: &str, bytes: u64) -> Result<Arc<Place>, DiskEr
     })
 }
 
-#[test]
-fn a_path_is_one_name_and_back() {
-    for path in ["/data", "/var/lib/x", "/a b/.c", "/ä%", "/.hidden", "/a..b"] {
-        let name = encoded(Path::new(path));
-        assert!(!name.contains('/') && !name.starts_with('.'), "{name}");
-        assert_eq!(decoded(&name).unwrap(), Path::new(path));
-    }
-}
-
 // row 1.8
 #[test]
 fn a_place_that_is_being_changed_keeps_only_its_own_server_waiting() {

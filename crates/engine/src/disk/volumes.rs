@@ -7,8 +7,9 @@ use std::sync::{Arc, Weak};
 
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::{ProjectName, ServerName};
+use gantry_model::spec::volume_path;
 
-use super::{Disks, FILES, IMAGE, MOUNT, Owner, VOLUMES, decoded, encoded, tree};
+use super::{Disks, FILES, IMAGE, MOUNT, Owner, VOLUMES, tree, volume_folder};
 use super::{loop_image, make_private};
 
 /// One volume.
@@ -100,7 +101,7 @@ impl Disks {
             drop(turn);
             let in_use = self.is_used(&owner);
             for path in paths(&root) {
-                let found = tree::measure(&root.join(VOLUMES).join(encoded(&path)));
+                let found = tree::measure(&volume_folder(&root, &path));
                 volumes.push(VolumeView {
                     server: owner.server.clone(),
                     path,
@@ -251,7 +252,7 @@ impl Disks {
         if !self.home(owner).is_dir() {
             return Err(unknown());
         }
-        let folder = self.reach(owner)?.join(VOLUMES).join(encoded(path));
+        let folder = volume_folder(&self.reach(owner)?, path);
         let is_there = std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
         is_there.then_some(folder).ok_or_else(unknown)
     }
@@ -303,6 +304,6 @@ fn files_error(owner: &Owner, source: io::Error) -> VolumeError {
 fn paths(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root.join(VOLUMES));
     let entries = entries.into_iter().flatten().flatten();
-    let paths = entries.filter_map(|entry| decoded(entry.file_name().to_str()?));
+    let paths = entries.filter_map(|entry| volume_path(entry.file_name().to_str()?));
     paths.collect()
 }

@@ -8,6 +8,7 @@ mod control;
 mod floor;
 mod forward;
 mod gvisor;
+mod rungs;
 mod shown;
 
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ use std::time::Duration;
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::spec::{Bridge, EgressRule, Hosting, NetworkGrant, RemoteLaunch, ResourceLimits};
 use gantry_sandbox::{
-    Command, Floor, Hidden, Ids, Limits, Network, Sandbox, SandboxOptions, Scratch, SpawnError,
-    Spawned,
+    Command, Floor, Hidden, Ids, Limits, Meter, Network, Sandbox, SandboxOptions, Scratch,
+    SpawnError, Spawned,
 };
 use gantry_store::{Store, VolumeRow};
 use tokio::sync::Semaphore;
@@ -30,6 +31,8 @@ use self::floor::{FloorError, check_report};
 pub(super) use self::floor::{Rungs, choose};
 use self::forward::Dialer;
 pub(super) use self::gvisor::Gvisor;
+pub(super) use self::rungs::namespaces;
+pub use self::rungs::probe_host;
 pub(super) use self::shown::{host_report, promises};
 use self::shown::{isolation, limit_reports};
 use super::{
@@ -147,11 +150,7 @@ impl Hosted {
 
     /// Returns how the host supports an isolation feature, or why it does not.
     pub(super) fn has(&self, name: &str) -> Result<String, String> {
-        match self.sandbox.host().fact(name) {
-            Some(fact) if fact.available => Ok(fact.detail.clone()),
-            Some(fact) => Err(fact.detail.clone()),
-            None => Err(format!("this host says nothing of `{name}`")),
-        }
+        fact(&self.sandbox, name)
     }
 
     /// Returns the user ids of a server: a separate range if the gateway is root. The range of a
@@ -344,18 +343,24 @@ impl Hosted {
             pid: Some(tree.pid()),
             control: Box::new(HostedControl::new(tree, start.place, tasks, held)),
             usage: Arc::new(move || {
-                let usage = meter.read();
-                Some(Usage {
-                    cpu: usage.cpu,
-                    memory_bytes: usage.memory_bytes,
-                    pids: usage.pids,
-                    pids_limit_hit: usage.pids_limit_hit,
-                    disk_bytes: place.upgrade().and_then(|place| place.used_bytes()),
-                })
+                let disk = place.upgrade().and_then(|place| place.used_bytes());
+                Some(usage(&meter, disk))
             }),
             isolation: Some(isolation),
             hosting: Some(hosting),
         })
+    }
+}
+
+/// Returns what a tree uses, and its files.
+pub(super) fn usage(meter: &Meter, disk_bytes: Option<u64>) -> Usage {
+    let used = meter.read();
+    Usage {
+        cpu: used.cpu,
+        memory_bytes: used.memory_bytes,
+        pids: used.pids,
+        pids_limit_hit: used.pids_limit_hit,
+        disk_bytes,
     }
 }
 
@@ -408,6 +413,15 @@ pub(super) fn label(project: Option<&ProjectName>, name: &ServerName) -> String 
 /// Probes what the host supports.
 pub(super) fn probe(instance: String) -> Result<Sandbox, DriverError> {
     Sandbox::probe(SandboxOptions { instance }).map_err(DriverError::new)
+}
+
+/// Returns how a host supports an isolation feature, or why it does not.
+fn fact(sandbox: &Sandbox, name: &str) -> Result<String, String> {
+    match sandbox.host().fact(name) {
+        Some(fact) if fact.available => Ok(fact.detail.clone()),
+        Some(fact) => Err(fact.detail.clone()),
+        None => Err(format!("this host says nothing of `{name}`")),
+    }
 }
 
 /// Finds a program on a search path of the host; `None` if it is missing or given as a path.

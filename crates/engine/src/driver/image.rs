@@ -12,20 +12,21 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use futures_util::future::BoxFuture;
-use gantry_images::{ImageRecord, RootLayers};
+use gantry_images::{ImageError, ImageRecord, RootLayers};
 use gantry_model::id::ProjectName;
 use gantry_model::spec::{ImageLaunch, Provider, Rung, ServerSpec};
 use gantry_sandbox::{
-    Command, GVisor, Mount, MountKind, OwnRoot, Root, RootBase, Runtime, Syscalls,
+    Command, GVisor, Ids, Mount, MountKind, OwnRoot, Root, RootBase, Runtime, Syscalls,
 };
 use tracing::debug;
 
 use self::plan::Plan;
-use super::hosted::{self, Hosted, HostedStart, Rungs, choose, label};
+use super::hosted::{self, Hosted, HostedStart, Rungs, choose, label, namespaces};
 use super::{
     Driver, DriverError, HostFact, HostReport, ImageReport, Instance, Labels, LayerReport,
     StartRequest,
 };
+use crate::disk::Place;
 use crate::image_store::Images;
 
 /// The parent folder of merged image roots, in the data folder, on hosts without overlay.
@@ -51,25 +52,13 @@ impl ImageDriver {
                 Err("not tried, since another is asked for".to_owned())
             }
         };
-        let namespaces = self.namespaces();
+        let namespaces = namespaces(&self.hosted.sandbox);
         let (gvisor, program) = match gvisor {
             Ok((program, how)) => (Ok(how), Some(program)),
             Err(why) => (Err(why), None),
         };
         let rungs = Rungs { gvisor, namespaces };
         (rungs, program)
-    }
-
-    /// Returns how images run in namespaces here, or why they do not.
-    fn namespaces(&self) -> Result<String, String> {
-        let root = self.hosted.has("own root")?;
-        for part in ["seccomp", "landlock", "ipc namespace"] {
-            let missing = |why| format!("no {part}: {why}");
-            self.hosted.has(part).map_err(missing)?;
-        }
-        Ok(format!(
-            "namespaces and a root of its own, tried at the start ({root})"
-        ))
     }
 
     async fn run(
@@ -97,7 +86,10 @@ impl ImageDriver {
             .hosted
             .place(labels, &limits, &plan.volumes, &[])
             .await?;
-        let layers = self.layers(&record).await?;
+        let ids = self.hosted.ids(labels, false).await?;
+        self.fill(&request, &record, &plan.volumes, &place, ids)
+            .await?;
+        let layers = self.layers(&labels.project, &record).await?;
         let base = self.base(&record, &layers, &request).await?;
         let mounts = plan.volumes.iter().map(|path| Mount {
             target: path.clone(),
@@ -120,7 +112,7 @@ impl ImageDriver {
                 scratch: hosted::scratch(&place, &limits),
                 writable: false,
             }),
-            ids: self.hosted.ids(labels, false).await?,
+            ids,
             user: plan.user,
             syscalls: Syscalls::AllowList,
             ..Command::default()
@@ -149,10 +141,49 @@ impl ImageDriver {
         Ok(instance)
     }
 
+    /// Copies what the image has at the paths of volumes into those that are empty.
+    async fn fill(
+        &self,
+        request: &StartRequest<'_>,
+        record: &ImageRecord,
+        volumes: &[PathBuf],
+        place: &Arc<Place>,
+        ids: Ids,
+    ) -> Result<(), DriverError> {
+        let first_id = match ids {
+            Ids::Range { first } => Some(first),
+            Ids::Gateway => None,
+        };
+        let (record, volumes, place) = (record.clone(), volumes.to_vec(), Arc::clone(place));
+        let stop = request.stop.clone();
+        let filling = self.images.on_store(&request.labels.project, move |store| {
+            let layers = store.root(&record)?;
+            for volume in &volumes {
+                let failed = |source| ImageError::Store {
+                    action: "fill",
+                    path: volume.clone(),
+                    source,
+                };
+                if let Some(folder) = place.begin_filling(volume).map_err(failed)? {
+                    layers.copy_folder(volume, &folder, first_id, &stop)?;
+                    place.end_filling(volume).map_err(failed)?;
+                }
+            }
+            Ok(())
+        });
+        filling.await.map_err(DriverError::new)
+    }
+
     /// Returns the layers of an image, held in the store.
-    async fn layers(&self, record: &ImageRecord) -> Result<RootLayers, DriverError> {
+    async fn layers(
+        &self,
+        project: &ProjectName,
+        record: &ImageRecord,
+    ) -> Result<RootLayers, DriverError> {
         let record = record.clone();
-        let held = self.images.on_store(move |store| store.root(&record));
+        let held = self
+            .images
+            .on_store(project, move |store| store.root(&record));
         held.await.map_err(DriverError::new)
     }
 
@@ -176,7 +207,8 @@ impl ImageDriver {
         }
         let record = record.clone();
         let (target, stop) = (folder.clone(), request.stop.clone());
-        let unpacking = self.images.on_store(move |store| {
+        let project = &request.labels.project;
+        let unpacking = self.images.on_store(project, move |store| {
             let layers = store.root(&record)?;
             layers.flat(&target, &stop)
         });
@@ -192,7 +224,7 @@ impl ImageDriver {
 
 impl Driver for ImageDriver {
     fn probe(&self) -> HostReport {
-        let (available, detail) = match self.namespaces() {
+        let (available, detail) = match namespaces(&self.hosted.sandbox) {
             Ok(how) => (true, how),
             Err(why) => (false, why),
         };

@@ -19,10 +19,10 @@ use gantry_sandbox::{
 };
 use tracing::debug;
 
-use super::hosted::{self, Hosted, HostedStart, PATH, host_report, label, on_path, probe};
+use super::hosted::{self, Hosted, HostedStart, PATH, label, on_path};
 use super::{
     Control, Driver, DriverError, ExitStatus, HostReport, Instance, Io, IsolationReport, Labels,
-    StartRequest, Stdin, Streams, Usage,
+    StartRequest, Stdin, Streams,
 };
 
 /// The parent folder, in the data folder, of default working folders.
@@ -35,12 +35,6 @@ const OWN_FOLDERS: [&str; 2] = ["/work", "/workspace"];
 /// Variables of the gateway that hosted commands get as well: they reveal nothing about the
 /// machine.
 const PASSED_ON: [&str; 4] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ"];
-
-/// Probes what this host supports for sandboxed processes.
-pub fn probe_host() -> Result<HostReport, DriverError> {
-    let instance = format!("probe-{}", std::process::id());
-    Ok(host_report(&probe(instance)?))
-}
 
 /// Starts the processes of all servers of an engine.
 pub(crate) struct ProcessDriver {
@@ -360,16 +354,7 @@ fn instance(spawned: Spawned) -> Instance {
         }),
         pid: Some(spawned.tree.pid()),
         control: Box::new(spawned.tree),
-        usage: Arc::new(move || {
-            let usage = meter.read();
-            Some(Usage {
-                cpu: usage.cpu,
-                memory_bytes: usage.memory_bytes,
-                pids: usage.pids,
-                pids_limit_hit: usage.pids_limit_hit,
-                disk_bytes: None,
-            })
-        }),
+        usage: Arc::new(move || Some(hosted::usage(&meter, None))),
         isolation: Some(isolation),
         hosting: None,
     }

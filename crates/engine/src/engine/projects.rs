@@ -258,7 +258,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes the files of a project's servers on this machine.
+    /// Removes the files of a project's servers on this machine, and its images.
     async fn remove_files(&self, name: &ProjectName) {
         let (machine, name) = (Arc::clone(&self.inner.machine), name.clone());
         let removing = tokio::task::spawn_blocking(move || {
@@ -268,6 +268,10 @@ impl Engine {
                 warn!(project = %name, why, "volumes of a deleted project are still there");
             }
             machine.remove_folders(&name);
+            if let Err(error) = machine.images.forget(&name) {
+                let why = gantry_model::diagnose::chain(&error);
+                warn!(project = %name, why, "images of a deleted project are still there");
+            }
         });
         drop(removing.await);
     }

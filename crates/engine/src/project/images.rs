@@ -1,4 +1,4 @@
-//! The images of the gateway, for administrators: pull, import, remove, prune. Each is recorded
+//! The images of a project, for administrators: pull, import, remove, prune. Each is recorded
 //! before its effect. The state of tags is in `tags`, the credentials for registries in `logins`.
 //! Entry point: [`Project::pull_image`].
 
@@ -18,10 +18,19 @@ use super::Project;
 use crate::acts::{Actor, Draft};
 use crate::error::EngineError;
 
+/// What a prune has removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PrunedImages {
+    /// The removed images.
+    pub images: Vec<ImageReference>,
+    /// The layers that no other image needed.
+    pub layers: Pruned,
+}
+
 impl Project {
-    /// Returns the images of all projects.
+    /// Returns the images that the project has pulled or imported.
     pub async fn images(&self) -> Result<Vec<ImageRecord>, EngineError> {
-        Ok(self.machine.images.list().await?)
+        Ok(self.machine.images.list(self.name()).await?)
     }
 
     /// Pulls an image; by default with the project's credentials for the registry, or with those of
@@ -58,7 +67,8 @@ impl Project {
             None => self.registry_credentials(image).await,
         };
         let images = &self.machine.images;
-        let record = images.pull(image, credentials, progress, stop).await?;
+        let pulling = images.pull(self.name(), image, credentials, progress, stop);
+        let record = pulling.await?;
         images.note_tag(self.name(), image, &record.digest);
         Ok(record)
     }
@@ -88,7 +98,9 @@ impl Project {
             let draft = Draft::new("image.import", archive.display().to_string());
             let act = project.acts.begin(&by, draft).await?;
             let images = &project.machine.images;
-            let imported = images.import(&archive, progress, &stop).await;
+            let imported = images
+                .import(project.name(), &archive, progress, &stop)
+                .await;
             let imported = imported.map_err(EngineError::from);
             act.end(&imported).await;
             imported
@@ -106,7 +118,8 @@ impl Project {
         self.complete(async move {
             let draft = Draft::new("image.remove", image.to_string());
             let act = project.acts.begin(&by, draft).await?;
-            let removed = project.machine.images.remove(&image).await;
+            let images = &project.machine.images;
+            let removed = images.remove(project.name(), &image).await;
             let removed = removed.map_err(EngineError::from);
             act.end(&removed).await;
             removed
@@ -114,12 +127,13 @@ impl Project {
         .await
     }
 
-    /// Removes the images that no registered server uses, and unused layers.
+    /// Removes the project's images that none of these references names, and the layers that no
+    /// project uses.
     pub async fn prune_images(
         self: &Arc<Self>,
         by: impl Into<Actor>,
         kept: Vec<ImageReference>,
-    ) -> Result<Pruned, EngineError> {
+    ) -> Result<PrunedImages, EngineError> {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
             let draft = Draft::new("image.prune", "");
@@ -133,24 +147,26 @@ impl Project {
         .await
     }
 
-    async fn prune(&self, kept: &[ImageReference]) -> Result<Pruned, ImageError> {
+    async fn prune(&self, kept: &[ImageReference]) -> Result<PrunedImages, ImageError> {
         let images = &self.machine.images;
-        let mut freed = Pruned::default();
+        let mut pruned = PrunedImages::default();
         // A server may refer by digest to an image that is recorded under a tag.
         let mut used = Vec::new();
         for reference in kept {
-            used.extend(images.find(reference).await?.map(|record| record.reference));
+            let found = images.find(self.name(), reference).await?;
+            used.extend(found.map(|record| record.reference));
         }
-        for record in images.list().await? {
+        for record in images.list(self.name()).await? {
             if !kept.contains(&record.reference) && !used.contains(&record.reference) {
-                let removed = images.remove(&record.reference).await?;
-                freed.layers += removed.layers;
-                freed.bytes += removed.bytes;
+                let removed = images.remove(self.name(), &record.reference).await?;
+                pruned.layers.layers += removed.layers;
+                pruned.layers.bytes += removed.bytes;
+                pruned.images.push(record.reference);
             }
         }
         let rest = images.prune().await?;
-        freed.layers += rest.layers;
-        freed.bytes += rest.bytes;
-        Ok(freed)
+        pruned.layers.layers += rest.layers;
+        pruned.layers.bytes += rest.bytes;
+        Ok(pruned)
     }
 }

@@ -1,4 +1,4 @@
-//! Images: `/api/v1/images`, for administrators of the gateway: all projects share one store.
+//! The images of a project: `/api/v1/images`, for administrators of the gateway, whose disk they use.
 //!
 //! A pull or an import reports its progress (`progress`) if the client accepts `text/event-stream`;
 //! it is cancelled when the client disconnects. Entry point: [`routes`].
@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, post};
 use gantry_engine::images::{Credentials, ImageRecord, ImageReference};
@@ -24,7 +23,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::body::{JsonBody, json};
 use super::history::stream::is_wanted;
 use super::query::{Asked, Page};
-use super::views::{ImageView, PrunedView};
+use super::views::{ImageView, PrunedImagesView, PrunedView};
 use super::{Api, By, In};
 use crate::http::error::Problem;
 
@@ -71,7 +70,7 @@ pub(super) struct Pulled {
     items: Vec<ImageView>,
 }
 
-/// Lists the images, and which servers are registered with them.
+/// Lists the images that the project has pulled or imported, and which servers are registered with them.
 #[utoipa::path(get, path = "/api/v1/images", tag = "images", responses(
     (status = 200, description = "The images.", body = Page<ImageView>),
 ))]
@@ -160,7 +159,8 @@ async fn run(
     Ok(shown(&project, &records))
 }
 
-/// Removes the name of an image, and the layers that nothing else uses. Servers that run keep theirs.
+/// Removes the name of an image of the project, and the layers that nothing else uses. Servers that run
+/// keep theirs.
 #[utoipa::path(delete, path = "/api/v1/images", tag = "images", params(Removed), responses(
     (status = 200, description = "What was freed.", body = PrunedView),
     (status = 404, description = "`image.absent`: it is not in the store."),
@@ -175,20 +175,16 @@ pub(super) async fn remove(
     Ok(json(StatusCode::OK, &PrunedView::of(freed)))
 }
 
-/// Removes the images that no server of any project is registered with.
+/// Removes the project's images that none of its servers is registered with, and the layers that no
+/// project uses.
 #[utoipa::path(post, path = "/api/v1/images/prune", tag = "images", responses(
-    (status = 200, description = "What was freed.", body = PrunedView),
+    (status = 200, description = "What was removed.", body = PrunedImagesView),
 ))]
-pub(super) async fn prune(
-    State(api): State<Api>,
-    In(project): In,
-    By(actor): By,
-) -> Result<Response, Problem> {
-    let servers = api.engine().projects().into_iter();
-    let servers = servers.flat_map(|project| project.servers());
+pub(super) async fn prune(In(project): In, By(actor): By) -> Result<Response, Problem> {
+    let servers = project.servers().into_iter();
     let kept = servers.filter_map(|server| server.spec.launch.image()?.image.parse().ok());
-    let freed = project.prune_images(actor, kept.collect()).await?;
-    Ok(json(StatusCode::OK, &PrunedView::of(freed)))
+    let pruned = project.prune_images(actor, kept.collect()).await?;
+    Ok(json(StatusCode::OK, &PrunedImagesView::of(&pruned)))
 }
 
 fn shown(project: &Arc<Project>, records: &[ImageRecord]) -> Vec<ImageView> {

@@ -24,7 +24,7 @@ pub(super) use gantry_engine::unix_ms as now_ms;
 
 pub(super) use self::health::{AcknowledgedView, HealthView};
 pub(super) use self::hosting::VolumeView;
-pub(super) use self::image::{ImageView, PrunedView};
+pub(super) use self::image::{ImageView, PrunedImagesView, PrunedView};
 pub(super) use self::server::{
     ServerStatusView, ServerSummary, UsageEvent, command, image, profile, start, url,
 };

@@ -102,7 +102,8 @@ impl Finding {
 
 /// Runs all checks; exits with 1 if a server cannot start or the gateway is unhealthy.
 pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitCode, Failure> {
-    let host = probe_host().map_err(|error| {
+    let search = context.environment.get("PATH").unwrap_or_default();
+    let host = probe_host(search).await.map_err(|error| {
         Failure::plain(Exit::Failed, "processes cannot be started here", &error)
     })?;
     let facts = host.facts.iter();

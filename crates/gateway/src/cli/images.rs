@@ -139,9 +139,12 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         }
         Action::Prune(shown) => {
             let freed = client.post("/api/v1/images/prune", None).await?;
-            let line = match number(&freed, "/removed") {
-                Some(0) | None => "nothing to remove".to_owned(),
-                Some(_) => format!("pruned{}", freed_shown(&freed, "layer")),
+            let layers = freed_shown(&freed, "layer");
+            let line = match list(&freed, "/images").len() {
+                0 if layers.is_empty() => "nothing to remove".to_owned(),
+                0 => format!("pruned{layers}"),
+                1 => format!("removed 1 image{layers}"),
+                count => format!("removed {count} images{layers}"),
             };
             screen.outcome(shown.is_wanted(), &freed, &line);
         }

@@ -211,6 +211,7 @@ fn entries_of_an_engine_become_images_on_import() {
     folder.write("other.json", &file.to_string());
     let told = folder.told(&["import", "--images", "other.json"]);
     assert!(told.contains("--privileged"), "{told}");
+    assert!(told.contains("added  ghcr.io/x/y:1"), "{told}");
     let written = fs::read_to_string(folder.home().join("shop/gantry.toml")).unwrap();
     for part in [
         "image = \"ghcr.io/x/y:1\"",

@@ -4,6 +4,7 @@
 //! Entry point: [`Pulled`].
 
 mod logins;
+mod projects;
 mod tags;
 
 use std::time::Duration;

@@ -90,6 +90,7 @@ mod tests {
 
     use super::*;
     use crate::digest::Digest;
+    use crate::layers::Present;
     use crate::store::{Limits, Owners};
     use crate::tarball::{file, layer};
 
@@ -136,7 +137,7 @@ mod tests {
         let first = layer(&[file("first", vec![1; 2 << 20])]);
         let first_id = Digest::of(&first);
         store
-            .add_to(&budget, &first_id, &mut &first[..], &stop)
+            .add_to(&budget, (&first_id, Present::Use), &mut &first[..], &stop)
             .unwrap();
         let bytes = content();
         let mut tar = Watched {
@@ -145,12 +146,17 @@ mod tests {
             at: usize::MAX,
             then: None,
         };
-        let error = store.add_to(&budget, &Digest::of(&bytes), &mut tar, &stop);
+        let error = store.add_to(
+            &budget,
+            (&Digest::of(&bytes), Present::Use),
+            &mut tar,
+            &stop,
+        );
         assert!(matches!(error, Err(LayerError::ImageTooLarge { .. })));
         assert!(tar.read < 2 << 20, "{} bytes were read", tar.read);
         // A layer already in the store counts as well.
         let budget = Budget::new(1 << 20);
-        let error = store.add_to(&budget, &first_id, &mut io::empty(), &stop);
+        let error = store.add_to(&budget, (&first_id, Present::Use), &mut io::empty(), &stop);
         assert!(matches!(error, Err(LayerError::ImageTooLarge { .. })));
     }
 
@@ -168,7 +174,12 @@ mod tests {
                 then,
             };
             let budget = Budget::new(u64::MAX);
-            let added = store.add_to(&budget, &Digest::of(&bytes), &mut tar, &stop);
+            let added = store.add_to(
+                &budget,
+                (&Digest::of(&bytes), Present::Use),
+                &mut tar,
+                &stop,
+            );
             (added.map(drop), tar.read)
         };
         let (refused, read) = unpack(u64::MAX, None);

@@ -25,7 +25,7 @@ impl LayerStore {
         tar: &mut dyn Read,
         stop: &CancellationToken,
     ) -> Result<HeldLayer, LayerError> {
-        self.add_to(&Budget::new(u64::MAX), diff_id, tar, stop)
+        self.add_to(&Budget::new(u64::MAX), (diff_id, Present::Use), tar, stop)
     }
 }
 
@@ -234,21 +234,21 @@ async fn a_claim_waits_for_the_one_before_it() {
     let (bytes, _) = sample();
     let diff_id = Digest::of(&bytes);
     let stop = CancellationToken::new();
-    let Claim::Vacant(vacant) = store.claim(&diff_id, &stop).await.unwrap() else {
+    let Claim::Vacant(vacant) = store.claim(&diff_id, Present::Use, &stop).await.unwrap() else {
         panic!("the layer is there");
     };
     let cancelled = CancellationToken::new();
     cancelled.cancel();
-    let refused = store.claim(&diff_id, &cancelled).await;
+    let refused = store.claim(&diff_id, Present::Use, &cancelled).await;
     assert!(matches!(refused, Err(LayerError::Cancelled)));
     // After a failure the next task unpacks the layer.
     let failed = vacant.unpack(&mut &bytes[..1_000], &stop);
     assert!(matches!(failed, Err(LayerError::Refused { .. })));
-    let Claim::Vacant(vacant) = store.claim(&diff_id, &stop).await.unwrap() else {
+    let Claim::Vacant(vacant) = store.claim(&diff_id, Present::Use, &stop).await.unwrap() else {
         panic!("the layer is there");
     };
     let other = store.clone();
-    let (claim, held) = tokio::join!(other.claim(&diff_id, &stop), async {
+    let (claim, held) = tokio::join!(other.claim(&diff_id, Present::Use, &stop), async {
         let stop = stop.clone();
         let work = move || vacant.unpack(&mut &bytes[..], &stop);
         tokio::task::spawn_blocking(work).await.unwrap()

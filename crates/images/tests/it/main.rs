@@ -10,6 +10,7 @@ mod import;
 mod limits;
 mod memory;
 mod overlay;
+mod owners;
 mod puller;
 mod pulls;
 mod real_registry;

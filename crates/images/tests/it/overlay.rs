@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use gantry_images::{Limits, RootLayers};
+use tokio_util::sync::CancellationToken;
 
 use crate::arena::{Arena, as_nobody};
 use crate::saved::save;
@@ -101,6 +102,22 @@ fn check(namespaces: &str) {
     assert_eq!(root.lower.len(), 3);
     assert_eq!(mounted(&arena, &root, namespaces), SEEN);
     assert_eq!(listed(&arena.flat(&root, "flat")), SEEN);
+
+    // A part of it is copied as the whole shows it.
+    let whole = arena.flat(&root, "flat");
+    for name in ["a", "b", "c", "d", "e", "g", "nowhere"] {
+        let copied = arena.path(&format!("copied-{name}"));
+        std::fs::create_dir(&copied).unwrap();
+        let stop = CancellationToken::new();
+        let path = Path::new("/").join(name);
+        root.copy_folder(&path, &copied, None, &stop).unwrap();
+        let part = whole.join(name);
+        let seen = match part.is_dir() {
+            true => listed(&part),
+            false => String::new(),
+        };
+        assert_eq!(listed(&copied), seen, "{name}");
+    }
 
     // An opaque root hides every layer below, which overlay itself does not ask.
     let mut more = layers();

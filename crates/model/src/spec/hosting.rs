@@ -6,6 +6,7 @@
 mod check;
 mod egress;
 mod paths;
+mod volume;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ pub use self::check::HostingError;
 pub(super) use self::check::{check_image, check_process};
 pub use self::egress::{EgressRule, EgressRuleError};
 pub use self::paths::{Guarded, GuardedPath, WritableError};
+pub use self::volume::{volume_fits, volume_name, volume_path};
 
 /// The usual path of HTTP servers.
 const PATH: &str = "/mcp";

@@ -9,10 +9,10 @@ pub fn parse(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
+        "k" | "kb" | "ki" | "kib" => 10,
+        "m" | "mb" | "mi" | "mib" => 20,
+        "g" | "gb" | "gi" | "gib" => 30,
+        "t" | "tb" | "ti" | "tib" => 40,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
@@ -39,6 +39,7 @@ mod tests {
         let cases = [
             ("512M", 512 << 20),
             ("1GiB", 1 << 30),
+            ("1Gi", 1 << 30),
             ("1 kb", 1024),
             ("7", 7),
         ];

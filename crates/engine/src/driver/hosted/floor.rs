@@ -35,7 +35,8 @@ pub(crate) struct Rungs {
 const NO_DRIVER: &str = "this release has no driver for it";
 
 impl Rungs {
-    fn of(&self, rung: Rung) -> Result<&str, &str> {
+    /// Returns how the host has a level, or why it does not.
+    pub(super) fn of(&self, rung: Rung) -> Result<&str, &str> {
         match rung {
             Rung::Gvisor => self.gvisor.as_deref().map_err(String::as_str),
             Rung::Namespaces => self.namespaces.as_deref().map_err(String::as_str),

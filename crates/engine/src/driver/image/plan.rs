@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use gantry_images::ImageConfig;
-use gantry_model::spec::ImageLaunch;
+use gantry_model::spec::{ImageLaunch, volume_fits};
 use gantry_sandbox::ImageUser;
 
 use crate::driver::hosted::PATH;
@@ -17,6 +17,9 @@ pub(super) enum PlanError {
     /// The user is invalid.
     #[error(transparent)]
     User(#[from] gantry_sandbox::ImageUserError),
+    /// The image's working folder is not an absolute path.
+    #[error("the image's working folder `{0}` is not an absolute path; give the server a `cwd`")]
+    Folder(String),
     /// A volume in the image's configuration is invalid.
     #[error("the image's volume `{0}` is not a folder that can be mounted")]
     Volume(String),
@@ -57,7 +60,8 @@ impl Plan {
         let cwd = match (&launch.cwd, config.working_dir.as_str()) {
             (Some(cwd), _) => cwd.clone(),
             (None, "") => PathBuf::from("/"),
-            (None, own) => PathBuf::from(own),
+            (None, own) if own.starts_with('/') => PathBuf::from(own),
+            (None, own) => return Err(PlanError::Folder(own.to_owned())),
         };
         let args = words.collect();
         Ok(Self {
@@ -109,7 +113,8 @@ fn normal(path: &str) -> Option<PathBuf> {
         }
     }
     let is_system = SYSTEM.iter().any(|system| normal.starts_with(system));
-    (normal.parent().is_some() && !is_system && !path.contains('\0')).then_some(normal)
+    let is_folder = normal.parent().is_some() && !is_system && !path.contains('\0');
+    (is_folder && volume_fits(&normal)).then_some(normal)
 }
 
 #[cfg(test)]
@@ -179,7 +184,12 @@ mod tests {
     fn what_cannot_be_run_is_named() {
         let error = Plan::new(&ImageLaunch::new("a"), &ImageConfig::default());
         assert_eq!(error, Err(PlanError::NoProgram));
-        for path in ["data", "/", "/a/../..", "/proc/1", "/dev"] {
+        let mut relative = config();
+        relative.working_dir = "app".to_owned();
+        let error = Plan::new(&ImageLaunch::new("a"), &relative);
+        assert_eq!(error, Err(PlanError::Folder("app".to_owned())));
+        let long = format!("/{}", "x".repeat(256));
+        for path in ["data", "/", "/a/../..", "/proc/1", "/dev", &long] {
             let mut config = config();
             config.volumes = vec![path.to_owned()];
             let error = Plan::new(&ImageLaunch::new("a"), &config);

@@ -13,8 +13,8 @@ use crate::image_store::Images;
 
 /// The image of a start.
 pub(super) struct Wanted<'a> {
-    /// Whether the server belongs to the user's own project, which may use imported images and the
-    /// credentials of the user's container client.
+    /// Whether the server belongs to the user's own project, which may use the credentials of the
+    /// user's container client.
     pub(super) is_own: bool,
     /// The digest with which the server was last ready, if its image reference is unchanged.
     pub(super) pinned: Option<String>,
@@ -35,14 +35,9 @@ pub(super) async fn record(
     if let Some(digest) = pinned.filter(|_| !asks && reference.digest().is_none()) {
         reference = reference.pinned(digest);
     }
-    let known = images.find(&reference).await.map_err(DriverError::new)?;
-    let known = match known {
-        // An image pulled by another project is used only if this project could pull it as well.
-        Some(record) if !wanted.is_own && reference.digest().is_none() && !asks => {
-            confirmed(images, request, &reference, record).await?
-        }
-        known => known,
-    };
+    // Only what the project itself has pulled or imported: knowing a digest gives no right to it.
+    let known = images.find(&request.labels.project, &reference).await;
+    let known = known.map_err(DriverError::new)?;
     let is_own = wanted.is_own;
     match (launch.pull, known) {
         (Pull::Missing | Pull::Never, Some(record)) => Ok(record),
@@ -65,22 +60,6 @@ pub(super) async fn record(
     }
 }
 
-/// Returns a record that another project pulled or imported, if the registry returns the same image
-/// to this project.
-async fn confirmed(
-    images: &Images,
-    request: &StartRequest<'_>,
-    reference: &ImageReference,
-    record: ImageRecord,
-) -> Result<Option<ImageRecord>, DriverError> {
-    let project = &request.labels.project;
-    let credentials = images.credentials(project, false, reference).await;
-    let credentials = credentials.map_err(DriverError::new)?;
-    let digest = images.resolve(reference, credentials, request.stop).await;
-    let is_same = |digest| digest == record.digest || digest == record.manifest;
-    Ok(digest.is_ok_and(is_same).then_some(record))
-}
-
 async fn pull(
     images: &Images,
     own: bool,
@@ -97,7 +76,7 @@ async fn pull(
             (request.progress)(format!("pulling `{reference}`: {far}"));
         }
     };
-    let pulled = images.pull(reference, credentials, &progress, request.stop);
+    let pulled = images.pull(project, reference, credentials, &progress, request.stop);
     let record = pulled.await.map_err(DriverError::new)?;
     images.note_tag(project, reference, &record.digest);
     Ok(record)

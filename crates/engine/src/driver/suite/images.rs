@@ -29,11 +29,13 @@ pub(super) struct ImageWorld {
 impl ImageWorld {
     pub(super) async fn new(provider: Provider) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let images = Images::new(folder.path().join("images"), None);
+        let images = Images::new(folder.path().join("images"), ProjectName::local(), None);
         let archive = folder.path().join("shell.tar");
         save(&archive);
         let stop = CancellationToken::new();
-        let imported = images.import(&archive, |_| {}, &stop).await.unwrap();
+        let project = ProjectName::local();
+        let importing = images.import(&project, &archive, |_| {}, &stop);
+        let imported = importing.await.unwrap();
         assert_eq!(imported[0].reference.to_string(), IMAGE);
         Self {
             folder,

@@ -84,7 +84,7 @@ impl Project {
             if launch.pull == Pull::Never || reference.digest().is_some() {
                 continue;
             }
-            let record = self.machine.images.find(&reference).await;
+            let record = self.machine.images.find(self.name(), &reference).await;
             let Ok(Some(record)) = record else {
                 continue;
             };
@@ -112,7 +112,7 @@ impl Project {
     ) -> (ImageReference, Result<(String, bool), String>) {
         let images = &self.machine.images;
         let credentials = self.registry_credentials(&reference).await;
-        let asking = images.resolve(&reference, credentials, stop);
+        let asking = images.resolve(self.name(), &reference, credentials, stop);
         let tag = match timeout(PATIENCE, asking).await {
             Ok(Ok(digest)) => {
                 let is_news = images.note_tag(self.name(), &reference, &digest);

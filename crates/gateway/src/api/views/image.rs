@@ -98,6 +98,25 @@ pub(in crate::api) struct PrunedView {
     bytes: u64,
 }
 
+/// The images that were removed, and what that freed.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct PrunedImagesView {
+    images: Vec<String>,
+    /// How many layers; those of other images stay.
+    removed: u64,
+    bytes: u64,
+}
+
+impl PrunedImagesView {
+    pub(in crate::api) fn of(pruned: &gantry_engine::PrunedImages) -> Self {
+        Self {
+            images: pruned.images.iter().map(ToString::to_string).collect(),
+            removed: pruned.layers.layers,
+            bytes: pruned.layers.bytes,
+        }
+    }
+}
+
 impl PrunedView {
     pub(in crate::api) fn of(pruned: Pruned) -> Self {
         Self {

@@ -94,7 +94,8 @@ pub(super) async fn of_gateway(client: &Client, context: &CliContext, findings: 
         let Ok(status) = client.get(&path).await else {
             continue;
         };
-        if !text(&status, "/url").is_empty() {
+        // Remote servers and images need no program of this machine.
+        if text(&status, "/command").is_empty() {
             continue;
         }
         let folder = Some(text(&status, "/spec/cwd")).filter(|cwd| !cwd.is_empty());

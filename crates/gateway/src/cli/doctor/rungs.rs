@@ -12,7 +12,7 @@ pub(super) fn advise(name: &str, detail: &str) -> Option<String> {
 }
 
 fn advice(name: &str, detail: &str, is_restricted: bool) -> Option<String> {
-    let about_users = ["user", "namespaces", "root", "gvisor"];
+    let about_users = ["user", "namespaces", "process", "root", "gvisor"];
     let is_about_users = about_users.iter().any(|word| name.contains(word));
     if is_restricted && is_about_users && !rustix::process::geteuid().is_root() {
         return Some(
@@ -22,15 +22,13 @@ fn advice(name: &str, detail: &str, is_restricted: bool) -> Option<String> {
         );
     }
     match name {
-        "gvisor" if detail.contains("not found") || detail.contains("no `runsc`") => Some(
+        "rung gvisor" if detail.contains("not on") => Some(
             "install `runsc` (the package `runsc`, or a release of gVisor) on the gateway's PATH; \
              images run in own namespaces until then"
                 .to_owned(),
         ),
-        "gvisor" => Some("install a newer `runsc`".to_owned()),
-        "firecracker" | "e2b" => {
-            Some("there is no driver for it yet; `auto` tries the next rung".to_owned())
-        }
+        "rung gvisor" => Some("install a newer `runsc`".to_owned()),
+        "rung firecracker" | "rung e2b" => Some("`auto` tries the next rung".to_owned()),
         _ => None,
     }
 }
@@ -42,9 +40,10 @@ mod tests {
     #[test]
     fn a_missing_rung_says_how_to_get_it() {
         let told = |name, detail| advice(name, detail, false).unwrap_or_default();
-        assert!(told("gvisor", "`runsc` not found on PATH").contains("install `runsc`"));
-        assert!(told("gvisor", "runsc 2022 is too old").contains("newer"));
-        assert!(told("firecracker", "no driver").contains("no driver"));
+        let missing = "`runsc` is not on the gateway's PATH";
+        assert!(told("rung gvisor", missing).contains("install `runsc`"));
+        assert!(told("rung gvisor", "runsc 2022 is too old").contains("newer"));
+        assert!(told("rung firecracker", "no driver").contains("next rung"));
         assert_eq!(advice("landlock", "not there", false), None);
     }
 }

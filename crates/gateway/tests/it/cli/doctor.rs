@@ -70,6 +70,11 @@ fn a_healthy_gateway_is_well_and_each_server_has_what_it_needs() {
           [✓!] overlay
           [✓!] id range
           [✓!] layer owners
+          [✓!] rung gvisor
+          [✓!] rung firecracker
+          [✓!] rung e2b
+          [✓!] rung namespaces
+          [✓!] rung process
 
         The data folder
           ✓ folder  [home]/data is private
@@ -132,6 +137,11 @@ fn what_keeps_a_server_from_starting_exits_with_1_and_says_what_to_do() {
           [✓!] overlay
           [✓!] id range
           [✓!] layer owners
+          [✓!] rung gvisor
+          [✓!] rung firecracker
+          [✓!] rung e2b
+          [✓!] rung namespaces
+          [✓!] rung process
 
         The data folder
           ✓ folder  [home] is made by `gantry up`

@@ -1,8 +1,28 @@
 //! Rows 1.19 and 1.20: volumes keep their content over crash, restart, removal and the gateway's end.
 
+use gantry_testkit::image::Archive;
 use serde_json::{Value, json};
 
-use super::{HOSTED, Rig, SECOND, USERS};
+use super::{HOSTED, RUNGS, Rig, SECOND, USERS};
+
+// row 1.19
+#[test]
+fn a_new_volume_begins_with_what_the_image_has_there() {
+    let image = Archive::peer("peer").file("app/dist/server", b"shipped", 0o644);
+    for user in USERS {
+        let rig = Rig::with(user, &image);
+        for rung in RUNGS {
+            rig.server(rung, rung, &json!({"volumes": ["/app/dist", "/data"]}));
+            let look = "cat /app/dist/server; ls /data";
+            assert_eq!(rig.shell(rung, look), "shipped", "{user:?} {rung}");
+            rig.shell(rung, "echo changed > /app/dist/server");
+            let path = format!("/api/v1/mcp/servers/{rung}/restart");
+            assert!(rig.gantry.rest("POST", &path, None).status < 300);
+            rig.gantry.wait_state(rung, "ready", 20 * SECOND);
+            assert_eq!(rig.shell(rung, look), "changed", "{user:?} {rung}");
+        }
+    }
+}
 
 // rows 1.19 and 1.20, fault C13
 #[test]

@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path};
 
-use super::{Bridge, Hosting, NetworkGrant, Provider};
+use super::{Bridge, Hosting, NetworkGrant, Provider, volume_fits};
 use crate::spec::image::{ImageLaunch, check_reference};
 use crate::spec::process::{ProcessLaunch, Profile};
 
@@ -253,6 +253,9 @@ fn check_volume(path: &Path, others: &[std::path::PathBuf]) -> Result<(), &'stat
     if OWN_PATHS.iter().any(|own| path.starts_with(own)) {
         return Err("the isolation uses this path for its own files");
     }
+    if !volume_fits(path) {
+        return Err("it is too long: written as one file name it has more than 255 bytes");
+    }
     match others
         .iter()
         .any(|other| path.starts_with(other) || other.starts_with(path))
@@ -332,6 +335,8 @@ mod tests {
                 hosting(serde_json::json!({"volumes": ["data"]})),
                 hosting(serde_json::json!({"volumes": ["/proc/x"]})),
                 hosting(serde_json::json!({"volumes": ["/var/run/docker.sock:/x"]})),
+                hosting(serde_json::json!({"volumes": [format!("/{}", "a".repeat(255))]})),
+                hosting(serde_json::json!({"volumes": [format!("/{}", "é".repeat(43))]})),
                 told(serde_json::json!({"image": "--privileged"})),
                 told(serde_json::json!({"image": "a", "user": "--root"})),
                 told(serde_json::json!({"image": "a", "cwd": "app"})),
@@ -346,6 +351,8 @@ mod tests {
         volumes[0]: volume `data` is not allowed: it is not an absolute path
         volumes[0]: volume `/proc/x` is not allowed: the isolation uses this path for its own files
         volumes[0]: volume `/var/run/docker.sock:/x` is not allowed: it names a place outside, or options
+        ok
+        volumes[0]: volume `/ééééééééééééééééééééééééééééééééééééééééééé` is not allowed: it is too long: written as one file name it has more than 255 bytes
         image: `image` is `--privileged`, which is not an image reference: it looks like a flag
         user: `user` is `--root`, allowed is `name`, `uid` or `uid:gid`
         cwd: `cwd` is `app`: it is not an absolute path
