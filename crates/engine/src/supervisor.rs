@@ -2,8 +2,9 @@
 //! the store first, then to memory, then reported. Operations here must run to their end
 //! (`Project::complete`).
 //!
-//! A name never has two processes (fault P10): a removed server is remembered until its process has
-//! ended, and only its own name waits for that.
+//! A name never has two processes (fault P10): a removed or replaced server is remembered until its
+//! process has ended, and only its own name waits for that. A server that takes the place of another
+//! is in all lists at once, and starts when the old process has ended.
 
 mod files;
 mod registered;
@@ -13,7 +14,6 @@ mod spawn;
 mod suspended;
 mod test_run;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,9 +55,6 @@ pub(crate) struct Supervisor {
     servers: Arc<Mutex<Vec<Arc<ServerHandle>>>>,
     /// Removed servers whose processes may still be in their grace period.
     leaving: Mutex<Vec<Arc<ServerHandle>>>,
-    /// Servers that are being replaced while their old process ends; the replacing task starts them
-    /// again.
-    replaced: Mutex<HashSet<ServerId>>,
     /// Allows one change at a time, so that store and memory agree; never held while a process
     /// ends.
     changing: AsyncMutex<()>,
@@ -84,7 +81,6 @@ impl Supervisor {
             catalog,
             servers,
             leaving: Mutex::default(),
-            replaced: Mutex::default(),
             changing: AsyncMutex::new(()),
             changing_secrets: AsyncMutex::new(()),
             stopping: CancellationToken::new(),
@@ -121,7 +117,7 @@ impl Supervisor {
         for row in self.opened_rows().await? {
             // Servers of files and built-in ones are loaded from their files again.
             if row.enabled && row.spec.source == Source::Api {
-                let handle = self.launch(row.id, row.spec, row.created_ms).await;
+                let handle = self.launch(row.id, row.spec, row.created_ms, None).await;
                 self.lock().push(handle);
             }
         }
@@ -146,7 +142,7 @@ impl Supervisor {
                 EngineError::Store(error)
             }
         })?;
-        Ok(self.add(&row, spec, None).await)
+        Ok(self.add(&row, spec).await)
     }
 
     /// Waits until a name may be given to another server. An unapproved server makes room: it has
@@ -210,34 +206,51 @@ impl Supervisor {
         Ok(row)
     }
 
-    /// Starts the runner of a stored server, at its old position if it had one.
-    async fn add(
-        &self,
-        row: &ServerRow,
-        spec: ServerSpec,
-        place: Option<usize>,
-    ) -> Arc<ServerHandle> {
-        let handle = self.insert(row, spec, place).await;
-        self.context
-            .events
-            .report(&handle.name, EventKind::Registered, "registered");
+    /// Starts the runner of a stored server.
+    async fn add(&self, row: &ServerRow, spec: ServerSpec) -> Arc<ServerHandle> {
+        let handle = self.launch(row.id, spec, row.created_ms, None).await;
+        self.lock().push(handle.clone());
+        self.publish();
+        self.report_registered(&handle);
         handle
     }
 
-    async fn insert(
+    fn report_registered(&self, handle: &ServerHandle) {
+        self.context
+            .events
+            .report(&handle.name, EventKind::Registered, "registered");
+    }
+
+    /// Puts a server into the place of another, which is stopped. It starts once the old process has
+    /// ended; calls to it wait for that. The caller must hold the change lock.
+    async fn succeed(
         &self,
+        old: &Arc<ServerHandle>,
         row: &ServerRow,
         spec: ServerSpec,
-        place: Option<usize>,
     ) -> Arc<ServerHandle> {
-        let handle = self.launch(row.id, spec, row.created_ms).await;
+        let handle = self.launch(row.id, spec, row.created_ms, Some(old));
+        let handle = handle.await;
+        self.lock_leaving().push(old.clone());
         {
             let mut servers = self.lock();
-            let end = servers.len();
-            servers.insert(place.map_or(end, |place| place.min(end)), handle.clone());
+            match servers.iter_mut().find(|known| Arc::ptr_eq(known, old)) {
+                Some(place) => *place = handle.clone(),
+                None => servers.push(handle.clone()),
+            }
         }
         self.publish();
+        old.stop.cancel();
         handle
+    }
+
+    /// Waits until a replaced process has ended and its successor may start.
+    async fn gone(&self, old: &ServerHandle) -> Result<(), EngineError> {
+        old.stopped.cancelled().await;
+        match self.stopping.is_cancelled() {
+            true => Err(EngineError::Stopping),
+            false => Ok(()),
+        }
     }
 
     /// Removes a server and waits until its process has ended; false if there was none.
@@ -262,20 +275,12 @@ impl Supervisor {
         }
     }
 
-    /// Removes a server from all lists and stops its runner; returns its position.
-    fn leave(&self, handle: &Arc<ServerHandle>) -> Option<usize> {
-        let place = {
-            let mut servers = self.lock();
-            let place = servers.iter().position(|known| known.id == handle.id);
-            if let Some(place) = place {
-                servers.remove(place);
-            }
-            place
-        };
+    /// Removes a server from all lists and stops its runner.
+    fn leave(&self, handle: &Arc<ServerHandle>) {
         self.lock_leaving().push(handle.clone());
+        self.lock().retain(|known| known.id != handle.id);
         self.publish();
         handle.stop.cancel();
-        place
     }
 
     /// Finds a server by name or id among those whose process may not have ended.

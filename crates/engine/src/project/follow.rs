@@ -152,7 +152,7 @@ impl Project {
                 continue;
             }
             followed = match supervisor.follow_registered().await {
-                Ok(is_whole) => is_whole.then_some(revision),
+                Ok(()) => Some(revision),
                 Err(_) if supervisor.is_stopping() => return,
                 Err(error) => {
                     warn!(

@@ -172,6 +172,7 @@ impl ServerRunner {
     /// Runs until the server is stopped.
     pub(crate) async fn run(&mut self, lazy: bool) {
         let mut next = match (self.spec.held(), lazy) {
+            _ if self.stop.is_cancelled() => NextState::Stop(None),
             (Some(_), _) => NextState::Hold,
             (None, true) => NextState::Rest,
             (None, false) => NextState::Start,

@@ -82,11 +82,9 @@ impl Supervisor {
         applied: &mut Applied,
     ) -> Result<(), EngineError> {
         let name = spec.name.clone();
-        let mut turn = self.turn(&name).await?;
-        let running = self.find(name.as_str());
+        let turn = self.turn(&name).await?;
         let mut row = self.new_row(&spec).await?;
-        let mut place = None;
-        if let Some(handle) = running {
+        if let Some(handle) = self.find(name.as_str()) {
             if *handle.spec == spec {
                 return Ok(());
             }
@@ -99,30 +97,29 @@ impl Supervisor {
             }
             (row.id, row.created_ms) = (handle.id, handle.created_ms);
             self.store.replace_server(&row).await?;
-            place = self.leave(&handle);
+            applied.changed.push(name);
+            let successor = self.succeed(&handle, &row, spec).await;
             drop(turn);
-            applied.changed.push(name.clone());
-            // Its row reserves the name until its process has ended.
-            turn = self.turn(&name).await?;
-        } else {
-            if let Some(known) = stored.iter().find(|row| row.spec.name == name) {
-                if known.spec.source == Source::Api && waits(&spec) {
-                    applied.shadowed.push(name);
-                    return Ok(());
-                }
-                (row.id, row.created_ms) = (known.id, known.created_ms);
-            }
-            // An unchanged row is not written, since each write waits for the disk.
-            let is_stored = |known: &ServerRow| known.spec == row.spec && known.enabled;
-            if !stored
-                .iter()
-                .any(|known| known.id == row.id && is_stored(known))
-            {
-                self.store.replace_server(&row).await?;
-            }
-            applied.added.push(name);
+            self.report_registered(&successor);
+            return self.gone(&handle).await;
         }
-        self.add(&row, spec, place).await;
+        if let Some(known) = stored.iter().find(|row| row.spec.name == name) {
+            if known.spec.source == Source::Api && waits(&spec) {
+                applied.shadowed.push(name);
+                return Ok(());
+            }
+            (row.id, row.created_ms) = (known.id, known.created_ms);
+        }
+        // An unchanged row is not written, since each write waits for the disk.
+        let is_stored = |known: &ServerRow| known.spec == row.spec && known.enabled;
+        if !stored
+            .iter()
+            .any(|known| known.id == row.id && is_stored(known))
+        {
+            self.store.replace_server(&row).await?;
+        }
+        applied.added.push(name);
+        self.add(&row, spec).await;
         drop(turn);
         Ok(())
     }

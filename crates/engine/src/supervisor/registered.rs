@@ -35,13 +35,11 @@ impl Supervisor {
         self.stopping.is_cancelled()
     }
 
-    /// Applies the registered servers of the store, touching only those that differ; returns false
-    /// if one of them is being replaced here and must be checked again.
-    pub(crate) async fn follow_registered(&self) -> Result<bool, EngineError> {
-        let (steps, is_whole) = {
+    /// Applies the registered servers of the store, touching only those that differ.
+    pub(crate) async fn follow_registered(&self) -> Result<(), EngineError> {
+        let steps = {
             let _one = self.changing.lock().await;
-            let steps = self.steps().await?;
-            (steps, self.replaced.lock().is_empty())
+            self.steps().await?
         };
         for step in steps {
             match step {
@@ -50,8 +48,7 @@ impl Supervisor {
                 Step::Remove(handle) => self.follow_removed(&handle).await,
             }
         }
-        self.follow_secrets().await?;
-        Ok(is_whole)
+        self.follow_secrets().await
     }
 
     /// Returns the differences between store and memory; the caller must hold the change lock.
@@ -66,7 +63,6 @@ impl Supervisor {
         for row in rows {
             let running = self.find(row.spec.name.as_str());
             match running {
-                None if self.replaced.lock().contains(&row.id) => {}
                 None => steps.push(Step::Add(Box::new(row))),
                 Some(handle) if handle.id == row.id => {
                     let wanted = self.held_elsewhere(row.id, row.spec.clone()).await;
@@ -88,7 +84,7 @@ impl Supervisor {
     async fn follow_added(&self, row: &ServerRow) -> Result<(), EngineError> {
         let _turn = self.turn(&row.spec.name).await?;
         if self.find(row.spec.name.as_str()).is_none() {
-            self.add(row, row.spec.clone(), None).await;
+            self.add(row, row.spec.clone()).await;
         }
         Ok(())
     }
@@ -98,28 +94,26 @@ impl Supervisor {
         handle: &Arc<ServerHandle>,
         row: &ServerRow,
     ) -> Result<(), EngineError> {
-        let turn = self.turn(&row.spec.name).await?;
+        let _turn = self.turn(&row.spec.name).await?;
         let is_here = self.find(row.spec.name.as_str());
         if is_here.is_none_or(|here| !Arc::ptr_eq(&here.spec, &handle.spec)) {
             return Ok(());
         }
-        let place = self.leave(handle);
-        drop(turn);
-        let _turn = self.turn(&row.spec.name).await?;
         let holder = self.leases.holder(row.id).await;
         info!(server = %handle.name, elsewhere = ?holder, "changed by another gateway");
-        self.insert(row, row.spec.clone(), place).await;
+        self.succeed(handle, row, row.spec.clone()).await;
         Ok(())
     }
 
     async fn follow_removed(&self, handle: &Arc<ServerHandle>) {
         let turn = self.changing.lock().await;
-        let is_here = self.find(&handle.id.to_string()).is_some();
-        if is_here {
-            self.leave(handle);
+        // Another may have taken its place meanwhile.
+        let here = self.find(&handle.id.to_string());
+        if let Some(here) = &here {
+            self.leave(here);
         }
         drop(turn);
-        if is_here {
+        if here.is_some() {
             let why = "not registered any more";
             self.context
                 .events

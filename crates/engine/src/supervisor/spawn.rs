@@ -20,13 +20,18 @@ use crate::server::handle::{LinkState, ServerHandle};
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
 
+/// Why a server that replaces another has not started yet.
+const REPLACED: &str = "it was changed, and its old process is ending";
+
 impl Supervisor {
-    /// Starts the runner of a server and returns its handle.
+    /// Starts the runner of a server and returns its handle. It starts nothing before the process of
+    /// the server that it replaces has ended.
     pub(super) async fn launch(
         &self,
         id: ServerId,
         spec: ServerSpec,
         created_ms: u64,
+        replaced: Option<&Arc<ServerHandle>>,
     ) -> Arc<ServerHandle> {
         let spec = self.held_elsewhere(id, spec).await;
         let spec = Arc::new(self.held_suspended(spec));
@@ -43,7 +48,11 @@ impl Supervisor {
             }
             None => {
                 let remembered = self.remembered(id, &spec, &known).await;
-                (ServerState::Starting, LinkState::Starting, remembered)
+                let first = match replaced {
+                    Some(_) => ServerState::Restarting,
+                    None => ServerState::Starting,
+                };
+                (first, LinkState::Starting, remembered)
             }
         };
         let credentials = self.credentials(id, &spec, &known).await;
@@ -63,16 +72,27 @@ impl Supervisor {
             credentials,
             topics: None,
         };
-        let (handle, runner) = parts.assemble(&self.context, spec);
-        runner
-            .status
-            .send_modify(|status| status.count(&remembered));
+        let (handle, mut runner) = parts.assemble(&self.context, spec);
+        runner.status.send_modify(|status| {
+            status.count(&remembered);
+            if status.state == ServerState::Restarting {
+                status.reason = Some(REPLACED.to_owned());
+            }
+        });
         let events = self.context.events.clone();
         let watching = events.watch_status(handle.name.clone(), handle.status.clone());
         self.context.tracker.spawn(watching);
         let stopped = handle.stopped.clone();
         let profiles = Arc::clone(&handle.profiles);
+        let replaced = replaced.cloned();
         self.context.tracker.spawn(async move {
+            if let Some(replaced) = replaced {
+                replaced.stopped.cancelled().await;
+                if !lazy {
+                    // A restart that was requested meanwhile is the start that follows.
+                    runner.commands.try_recv().ok();
+                }
+            }
             runner.keep_running(lazy).await;
             profiles.close().await;
             stopped.cancel();

@@ -29,12 +29,11 @@ impl Supervisor {
 
     /// Ends a server's runner and starts another, held or not according to the current state.
     async fn take_again(&self, handle: &Arc<ServerHandle>) -> Result<(), EngineError> {
-        let turn = self.turn(&handle.name).await?;
+        let _turn = self.turn(&handle.name).await?;
         let is_here = self.find(handle.name.as_str());
         if is_here.is_none_or(|here| !Arc::ptr_eq(&here.spec, &handle.spec)) {
             return Ok(());
         }
-        let place = self.leave(handle);
         let spec = ServerSpec {
             inactive: None,
             ..ServerSpec::clone(&handle.spec)
@@ -47,17 +46,7 @@ impl Supervisor {
             created_ms: handle.created_ms,
             updated_ms: handle.created_ms,
         };
-        if self.suspended.now().of_server(&handle.name).is_some() {
-            // A held server has no process, so it need not wait for the old one to end.
-            self.insert(&row, spec, place).await;
-            return Ok(());
-        }
-        drop(turn);
-        self.replaced.lock().insert(row.id);
-        let turn = self.turn(&handle.name).await;
-        self.replaced.lock().remove(&row.id);
-        let _turn = turn?;
-        self.insert(&row, spec, place).await;
+        self.succeed(handle, &row, spec).await;
         Ok(())
     }
 

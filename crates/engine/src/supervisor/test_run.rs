@@ -53,18 +53,11 @@ impl Supervisor {
         let mut row = self.new_row(&spec).await?;
         (row.id, row.created_ms) = (handle.id, handle.created_ms);
         self.store.replace_server(&row).await?;
-        // Its row is without a server until the old process has ended, and nobody else starts it.
-        self.replaced.lock().insert(row.id);
-        let place = self.leave(&handle);
+        let successor = self.succeed(&handle, &row, spec).await;
         drop(turn);
-        // Its row reserves the name until its process has ended.
-        let turn = self.turn(&name).await;
-        let added = match turn {
-            Ok(_turn) => Ok(self.add(&row, spec, place).await),
-            Err(error) => Err(error),
-        };
-        self.replaced.lock().remove(&row.id);
-        added
+        self.report_registered(&successor);
+        self.gone(&handle).await?;
+        Ok(successor)
     }
 
     /// Starts a server that is not registered, lists its tools, and stops it.
@@ -82,7 +75,7 @@ impl Supervisor {
             return Err(EngineError::Conflict { name: spec.name });
         }
         let id = ServerId::from_random(u128::from_le_bytes(random()));
-        let handle = self.launch(id, spec, unix_ms()).await;
+        let handle = self.launch(id, spec, unix_ms(), None).await;
         self.lock_leaving().push(handle.clone());
         drop(turn);
         let mut live = handle.live.clone();

@@ -102,6 +102,70 @@ fn gateways_on_one_store_leave_each_others_calls_alone() {
     leave_each_others_calls_alone(&Shared::file());
 }
 
+// rows 0.9, 3.2
+#[test]
+fn who_decides_at_another_gateway_is_told_where_the_call_is_held() {
+    decided_where_it_is_held(&Shared::file());
+}
+
+// rows 0.9, 3.2
+#[test]
+fn who_decides_at_another_gateway_of_postgresql_is_told_where_the_call_is_held() {
+    decided_where_it_is_held(&Shared::server());
+}
+
+fn decided_where_it_is_held(shared: &Shared) {
+    let store = shared.name();
+    let one = first(&store);
+    let two = second(&store, &one);
+    let key = one.agent_with("asks", &["ask a:echo"]);
+    let call = json!({"name": "a__echo", "arguments": {"text": "x"}});
+    let mut held = Posted::stateless(&key, "tools/call", call).open(&one);
+    let mut id = Value::Null;
+    let waits = eventually(LONG, || {
+        let known = two.audit_rows("agent=asks&status=running");
+        id = known
+            .first()
+            .map(|row| row["id"].clone())
+            .unwrap_or_default();
+        id.is_string()
+            && one.rest("GET", "/api/v1/approvals", None).json()["items"][0]["call"] == id
+    });
+    assert!(waits.is_some(), "{id}");
+    let place = format!("/api/v1/approvals/{}", id.as_str().unwrap());
+    let own = fs::read_to_string(one.data().join("gateway_id")).unwrap();
+    for (method, path) in [
+        ("GET", place.clone()),
+        ("POST", format!("{place}/allow")),
+        ("POST", format!("{place}/refuse")),
+    ] {
+        let told = two.rest(method, &path, None);
+        let code = told.json()["code"].clone();
+        assert_eq!(
+            (told.status, code),
+            (409, json!("approval.elsewhere")),
+            "{path}"
+        );
+        assert!(told.text().contains(own.trim()), "{}", told.text());
+    }
+    // For others it is as unknown as ever.
+    let made = two.rest("POST", "/api/v1/projects", Some(&json!({"name": "other"})));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let elsewhere = format!("/api/v1/projects/other/approvals/{}", id.as_str().unwrap());
+    assert_eq!(
+        two.rest("GET", &elsewhere, None).json()["code"],
+        "approval.unknown"
+    );
+    assert_eq!(
+        one.rest("POST", &format!("{place}/allow"), None).status,
+        200
+    );
+    assert_eq!(
+        held.answer().unwrap().json()["result"]["content"][0]["text"],
+        "x"
+    );
+}
+
 // rows 0.9, 3.5
 #[test]
 fn gateways_on_postgresql_leave_each_others_calls_alone() {

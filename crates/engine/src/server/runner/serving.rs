@@ -236,6 +236,7 @@ mod tests {
             depth: 64,
             late_grace: Duration::ZERO,
             asks: true,
+            cleans: true,
         };
         let link = Arc::new(Link::new(
             Outbox::Pipe(LineWriter::new(sender, 1 << 20)),

@@ -293,6 +293,7 @@ impl ServerRunner {
             depth: self.context.limits.depth,
             late_grace: self.spec.calls.late_grace,
             asks: self.declares.anything(),
+            cleans: self.spec.calls.clean_results,
         };
         let link = Arc::new(Link::new(
             outbox,

@@ -76,6 +76,46 @@ fn a_servers_spec_is_replaced_and_patched() {
     assert_eq!(gantry.rest("GET", path, None).status, 404);
 }
 
+// fault P10: while its old process ends, a replaced server is in every list, and calls wait for it.
+#[test]
+fn a_server_that_is_being_replaced_is_listed_and_its_calls_wait() {
+    let gantry = Gantry::builder().flags(&["--no-example"]).start();
+    let deaf = Evilpeer::new().fault("ignore-term").fault("ignore-eof");
+    let mut spec = body("a", &deaf);
+    spec["life"] = json!({"stop_grace": "2s"});
+    let made = gantry.rest("POST", "/api/v1/mcp/servers", Some(&spec));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let first = gantry.wait_state("a", "ready", LONG);
+    let path = "/api/v1/mcp/servers/a";
+    let patch = json!({"description": "another"});
+    std::thread::scope(|scope| {
+        let patched = scope.spawn(|| gantry.rest("PATCH", path, Some(&patch)).status);
+        let waiting = gantry.wait_status("a", LONG, |status| status["description"] == "another");
+        assert_eq!(waiting["state"], "restarting", "{waiting:#}");
+        assert!(waiting["reason"].as_str().unwrap().contains("old process"));
+        assert_eq!(waiting["id"], first["id"]);
+        let list = gantry.rest("GET", "/api/v1/mcp/servers", None).json();
+        assert_eq!(list["items"][0]["name"], "a", "{list:#}");
+        let body =
+            json!({"method": "tools/call", "params": {"name": "echo", "arguments": {"text": "b"}}});
+        let gantry = &gantry;
+        let over_rest = scope.spawn(move || {
+            let path = format!("{path}/call");
+            gantry.rest("POST", &path, Some(&body)).status
+        });
+        let over_mcp = gantry.call("a__echo", json!({"text": "b"}));
+        assert_eq!(
+            over_mcp["result"]["content"][0]["text"], "b",
+            "{over_mcp:#}"
+        );
+        assert_eq!(over_rest.join().unwrap(), 200);
+        assert_eq!(patched.join().unwrap(), 200);
+    });
+    let second = gantry.wait_state("a", "ready", LONG);
+    assert_ne!(second["pid"], first["pid"]);
+    assert!(!procs::alive(first["pid"].as_u64().unwrap() as u32));
+}
+
 #[test]
 fn a_servers_spec_is_replaced_and_patched_on_postgresql() {
     on_postgresql(a_servers_spec_is_replaced_and_patched);
