@@ -114,6 +114,14 @@ pub enum AdminError {
         /// The id as asked for.
         id: String,
     },
+    /// The call is made at another gateway of the same store.
+    #[error("call `{id}` is under way at another gateway (`{gateway}`), which decides on it")]
+    ApprovalElsewhere {
+        /// The call.
+        id: String,
+        /// The id of that gateway.
+        gateway: String,
+    },
     /// The call is not the one that was looked at.
     #[error("call `{id}` has other arguments than those that were looked at")]
     ApprovalChanged {
@@ -251,6 +259,7 @@ impl Diagnose for AdminError {
             Self::KeyRotated { .. } => "key.rotated",
             Self::KeyLifetime { .. } => "key.lifetime",
             Self::UnknownApproval { .. } => "approval.unknown",
+            Self::ApprovalElsewhere { .. } => "approval.elsewhere",
             Self::ApprovalChanged { .. } => "approval.changed",
             Self::UnknownHook { .. } => "hook.unknown",
             Self::ToolVersionUnknown { .. } => "tool.version_unknown",
@@ -319,6 +328,10 @@ impl Diagnose for AdminError {
             Self::UnknownApproval { .. } => {
                 Some("`gantry approvals ls` lists those that wait at this gateway".into())
             }
+            Self::ApprovalElsewhere { .. } => Some(
+                "decide there: `gantry approvals` with `--url` of the gateway that the agent uses"
+                    .into(),
+            ),
             Self::ApprovalChanged { .. } => Some("look at it again".into()),
             Self::UnknownHook { .. } => Some("`gantry hook ls` lists them".into()),
             Self::ToolVersionUnknown { .. } => {

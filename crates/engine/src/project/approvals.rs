@@ -18,11 +18,24 @@ impl Project {
         self.router.approvals.all()
     }
 
-    /// Returns one call that waits.
-    pub fn held_call(&self, call: &str) -> Result<HeldCall, EngineError> {
-        let id = call.parse::<CallId>().ok();
-        let held = id.and_then(|id| self.router.approvals.one(id));
-        Ok(held.ok_or_else(|| unknown(call))?)
+    /// Returns one call that waits. The error says if it is another gateway's to decide on.
+    pub async fn held_call(&self, call: &str) -> Result<HeldCall, EngineError> {
+        let Ok(id) = call.parse::<CallId>() else {
+            return Err(unknown(call).into());
+        };
+        if let Some(held) = self.router.approvals.one(id) {
+            return Ok(held);
+        }
+        // Without the store nothing is known of other gateways.
+        let elsewhere = self.machine.store.runs_elsewhere(&self.name, id).await;
+        Err(match elsewhere.ok().flatten() {
+            Some(gateway) => AdminError::ApprovalElsewhere {
+                id: call.to_owned(),
+                gateway,
+            },
+            None => unknown(call),
+        }
+        .into())
     }
 
     /// Allows or refuses a call that waits, once. `looked_at` is the hash of the arguments that were shown.
@@ -42,7 +55,7 @@ impl Project {
         );
         let looked_at = looked_at.map(str::to_owned);
         self.complete(async move {
-            let held = project.held_call(&call)?;
+            let held = project.held_call(&call).await?;
             if looked_at.is_some_and(|hash| hash != held.arguments_hash) {
                 return Err(AdminError::ApprovalChanged { id: call }.into());
             }

@@ -112,9 +112,10 @@ pub(super) async fn list(
     params(("call" = String, Path, description = "The call's id.")), responses(
     (status = 200, description = "The call.", body = ApprovalView),
     (status = 404, description = "`approval.unknown`: no such call waits."),
+    (status = 409, description = "`approval.elsewhere`: another gateway of the store makes the call, and decides on it."),
 ))]
 pub(super) async fn one(In(project): In, Named(id): Named) -> Result<Response, Problem> {
-    let held = project.held_call(&id)?;
+    let held = project.held_call(&id).await?;
     Ok(json(StatusCode::OK, &ApprovalView::of(held)))
 }
 
@@ -123,7 +124,8 @@ pub(super) async fn one(In(project): In, Named(id): Named) -> Result<Response, P
     params(("call" = String, Path, description = "The call's id.")), responses(
     (status = 200, description = "It is made.", body = ApprovalView),
     (status = 404, description = "`approval.unknown`: no such call waits."),
-    (status = 409, description = "`approval.changed`: it has other arguments than what was looked at."),
+    (status = 409, description = "`approval.changed`: it has other arguments than what was looked at; \
+        `approval.elsewhere`: another gateway of the store makes the call, and decides on it."),
 ))]
 pub(super) async fn allow(
     project: In,
@@ -139,6 +141,8 @@ pub(super) async fn allow(
     params(("call" = String, Path, description = "The call's id.")), responses(
     (status = 200, description = "It is refused.", body = ApprovalView),
     (status = 404, description = "`approval.unknown`: no such call waits."),
+    (status = 409, description = "`approval.changed`: it has other arguments than what was looked at; \
+        `approval.elsewhere`: another gateway of the store makes the call, and decides on it."),
 ))]
 pub(super) async fn refuse(
     project: In,

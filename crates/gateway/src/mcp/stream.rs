@@ -88,6 +88,7 @@ impl Endpoint {
             session: asked.owner.and_then(Owner::session).map(SessionId::bits),
             progress_token: token(asked.params.meta).filter(|_| accepts.events),
             log_level: asked.level,
+            withholds_texts: false,
             events: words,
             channel: session.map(|session| {
                 // Weak: notifications for an ended session are dropped.

@@ -345,6 +345,7 @@ fn admin_status(error: &AdminError) -> StatusCode {
         | AdminError::KeyRotated { .. }
         | AdminError::ToolVersionChanged { .. }
         | AdminError::ApprovalChanged { .. }
+        | AdminError::ApprovalElsewhere { .. }
         | AdminError::OfProduct { .. }
         | AdminError::RegistrationDecided { .. }
         | AdminError::RegistrationLost { .. }

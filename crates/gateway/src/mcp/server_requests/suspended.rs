@@ -32,7 +32,7 @@ use crate::mcp::quota::SuspendedPermit;
 use crate::mcp::stream::{CallServices, token};
 use crate::mcp::{AuthorizedRequest, Endpoint};
 
-/// How long the outcome of an unanswered call is kept.
+/// How long the outcome of a call is kept whose client does not return.
 const AFTER_END: Duration = Duration::from_secs(1);
 
 /// The suspended calls.
@@ -69,6 +69,14 @@ impl SuspendedCalls {
             seal: Seal::new(),
             table: Mutex::default(),
         })
+    }
+
+    /// Tells whether a call still waits for responses of its client.
+    fn waits(&self, number: u64) -> bool {
+        let table = self.lock();
+        table
+            .get(&number)
+            .is_some_and(|entry| !entry.answer.is_closed())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Suspension>> {
@@ -229,14 +237,15 @@ fn answer(turn: &Waiter, asked: &RawBuf, services: &CallServices) -> Answer {
     Answer::result(turn.id.as_id(), &result)
 }
 
-/// Waits for a suspended call, until it is resumed or no one can resume it.
+/// Waits for a suspended call, until it is resumed or no one can resume it. One that goes on without
+/// its client, since an approver has allowed it, ends by its own deadlines and not by the question's.
 async fn keep_suspended(
     mut under_way: ActiveCall,
     mut wanted: oneshot::Receiver<oneshot::Sender<ActiveCall>>,
-    until: Instant,
+    mut until: Instant,
     (calls, number): (Weak<SuspendedCalls>, u64),
 ) {
-    let mut has_ended = false;
+    let (mut has_ended, mut goes_on) = (false, false);
     let mut revoked = under_way.call.validity.ended();
     let forget = || {
         if let Some(calls) = calls.upgrade() {
@@ -256,10 +265,17 @@ async fn keep_suspended(
                 return;
             }
             outcome = &mut under_way.work, if !has_ended => {
-                has_ended = true;
+                (has_ended, goes_on) = (true, false);
+                until = until.max(Instant::now() + AFTER_END);
                 under_way.work = Box::pin(std::future::ready(outcome));
             }
-            () = sleep_until(until) => return forget(),
+            () = sleep_until(until), if !goes_on => {
+                let waits = || calls.upgrade().is_some_and(|calls| calls.waits(number));
+                if has_ended || waits() {
+                    return forget();
+                }
+                goes_on = true;
+            }
         }
     }
 }

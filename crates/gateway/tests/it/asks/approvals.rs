@@ -1,11 +1,16 @@
 //! A call that needs an approval, whose client is asked as well.
 
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
 use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use super::BOTH;
-use super::client::{Client, everything};
+use super::client::{Client, Generation, everything};
 use crate::harness::{Gantry, LONG};
 
 fn started(ask_client: bool) -> (Gantry, String) {
@@ -83,6 +88,38 @@ fn a_client_that_can_be_asked_allows_or_refuses_its_call_once() {
     let decided = gantry.events("a", "approval_decided", 12);
     let by_client = decided.iter().filter(|said| said.contains("by its client"));
     assert_eq!(by_client.count(), 8, "{decided:?}");
+}
+
+// fault T4: the deadline of the question is none of the call that was allowed.
+#[test]
+fn a_call_that_an_approver_allowed_outlives_the_question_to_its_client() {
+    let (gantry, _) = started(true);
+    let short = json!({"approvals.timeout": "2s"});
+    let set = gantry.rest("PATCH", "/api/v1/settings", Some(&short));
+    assert_eq!(set.status, 200, "{}", set.text());
+    let key = gantry.agent_with("other", &["ask a:slow"]);
+    let client = Client::open(&gantry, &key, Generation::Stateless, everything());
+    let begin = |until: &Path| {
+        let waiting = client.begin("a__slow", json!({"ms": 0, "until": until}));
+        let waiting = waiting.asked_first();
+        assert_eq!(decide(&gantry, "allow"), 200);
+        waiting
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    // The one never returns, the other returns when the question is long over.
+    let (_gone, returns) = (begin(&first), begin(&second));
+    thread::sleep(Duration::from_millis(3200));
+    let rows = gantry.audit_rows("tool=slow&status=running");
+    assert_eq!(rows.len(), 2, "both are still made: {rows:?}");
+    fs::write(&first, "").unwrap();
+    let ended = eventually(LONG, || gantry.audit_rows("tool=slow&status=ok").len() == 1);
+    assert!(ended.is_some(), "{:?}", gantry.audit_rows("tool=slow"));
+    let begun = client.answered(returns, |_| json!({"result": {"action": "cancel"}}));
+    fs::write(&second, "").unwrap();
+    let said = begun.done();
+    assert_eq!(said["result"]["content"][0]["text"], "waited", "{said:#}");
+    assert_eq!(gantry.audit_rows("tool=slow&status=ok").len(), 2);
 }
 
 #[test]
