@@ -79,6 +79,13 @@ impl HookRunner {
         self.now.load().is_empty()
     }
 
+    /// Returns whether no result of this item passes unseen: a hook sees it and fails closed.
+    pub(crate) fn must_see_result(&self, server: &str, item: &str) -> bool {
+        self.now.load().iter().any(|(_, hook)| {
+            hook.on_failure == OnHookFailure::Refuse && hook.sees(HookPoint::Result, server, item)
+        })
+    }
+
     /// Runs all hooks that match a call, in the order of their names. Each gets the arguments or
     /// the result as the previous hook left them. Returns the replacement, if any.
     pub(crate) async fn ask(&self, call: &HookInput<'_>) -> Result<Option<RawBuf>, CallError> {

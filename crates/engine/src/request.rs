@@ -119,6 +119,8 @@ pub struct Client {
     pub progress_token: Option<Box<str>>,
     /// The minimum level of log messages for the caller.
     pub log_level: Option<LogLevel>,
+    /// Whether texts in progress are withheld from it: the project's hooks would not see them.
+    pub withholds_texts: bool,
     /// Takes what the caller receives before its response. Progress and logs that do not fit are
     /// dropped; requests wait for a slot.
     pub events: mpsc::Sender<CallEvent>,
@@ -166,7 +168,7 @@ pub enum CallEvent {
 pub struct ServerRequests {
     /// The requests, with distinct keys.
     pub requests: Vec<ServerRequest>,
-    /// When the call ends without a response.
+    /// Until when a response is waited for. The call ends then, unless it goes on without one.
     pub until: Instant,
     /// Takes the response; dropping it cancels the call.
     pub answer: oneshot::Sender<RequestOutcome>,

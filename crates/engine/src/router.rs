@@ -156,7 +156,7 @@ impl Router {
             }
         };
         let limit = Limit::of(record.begun, request.timeout);
-        let client = client.map(|client| Arc::new(listening(*client, caller, &target)));
+        let client = client.map(|client| Arc::new(self.listening(*client, caller, &target)));
         let call = Call {
             id: record.id(),
             caller,
@@ -327,6 +327,24 @@ impl Router {
         }
     }
 
+    /// Returns the client of a call. It gets log messages of servers only where they are granted, and
+    /// no texts on the way to a result that must not pass without the project's hooks.
+    fn listening(&self, client: Client, caller: &Caller, target: &Target<'_>) -> Client {
+        let (class, server) = (MethodClass::Logging, target.server_name());
+        let withholds_texts = self
+            .hooks
+            .must_see_result(target.server_str(), &target.item);
+        let is_granted = |_: &LogLevel| caller.grants.shows(class, &server, None);
+        Client {
+            log_level: client
+                .log_level
+                .filter(is_granted)
+                .filter(|_| !withholds_texts),
+            withholds_texts,
+            ..client
+        }
+    }
+
     /// Refuses a request for an unknown server.
     fn has_server(&self, scope: &Scope) -> Result<(), CallError> {
         match scope {
@@ -415,16 +433,6 @@ async fn until_key_ends<T>(
         biased; // Whose key is gone gets nothing, not even what has just come.
         end = caller.validity.ended() => Err(CallError::KeyEnded { end }),
         done = work => done,
-    }
-}
-
-/// Returns the client of a call, which gets log messages of servers only where they are granted.
-fn listening(client: Client, caller: &Caller, target: &Target<'_>) -> Client {
-    let (class, server) = (MethodClass::Logging, target.server_name());
-    let is_granted = |_: &LogLevel| caller.grants.shows(class, &server, None);
-    Client {
-        log_level: client.log_level.filter(is_granted),
-        ..client
     }
 }
 

@@ -19,7 +19,12 @@ use crate::request::Reply;
 use crate::server::handshake::readable;
 
 /// The methods that hooks see: those that use an item of a server.
-const SEEN: [Method; 3] = [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead];
+const SEEN: [Method; 4] = [
+    Method::ToolsCall,
+    Method::PromptsGet,
+    Method::ResourcesRead,
+    Method::CompletionComplete,
+];
 
 impl Router {
     /// Returns the replaced arguments, if a hook replaced them.

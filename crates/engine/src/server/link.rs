@@ -53,6 +53,8 @@ pub(crate) struct LinkLimits {
     pub(crate) late_grace: Duration,
     /// Whether client capabilities were declared to the server.
     pub(crate) asks: bool,
+    /// Whether what nobody sees is taken out of what it says.
+    pub(crate) cleans: bool,
 }
 
 /// Counters of messages other than responses.

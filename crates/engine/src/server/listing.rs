@@ -304,10 +304,7 @@ impl Listing {
             if kind == ListKind::Tools {
                 self.refused += left;
             }
-            let why = format!(
-                "there are {left} more than the limit of {}",
-                limits.tools
-            );
+            let why = format!("there are {left} more than the limit of {}", limits.tools);
             self.exclude(method.to_owned(), why);
         } else if let Some(why) = &paging.stopped {
             self.exclude(method.to_owned(), format!("the rest is not offered: {why}"));

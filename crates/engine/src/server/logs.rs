@@ -24,6 +24,9 @@ const OVERLAP: usize = 2 * 1024;
 const TAIL_LINES: usize = 20;
 /// How many bytes of the exception at the end of a traceback are shown.
 const EXCEPTION_BYTES: usize = 300;
+/// What gVisor writes before the reason why it cannot start a program.
+const GVISOR: &str = "running container: ";
+const GVISOR_START: &str = "starting sandbox: ";
 
 /// The source of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,9 +203,20 @@ impl Logs {
         lines.skip(skip).collect()
     }
 
-    /// Returns the exception at the end of a traceback on stderr, if there is one.
+    /// Returns the exception at the end of a traceback on stderr, if there is one, or why gVisor could
+    /// not start the program.
     pub(crate) fn exception(&self) -> Option<String> {
         let tail = self.stderr_tail();
+        let refusal = tail
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix(GVISOR));
+        if let Some(refusal) = refusal {
+            let why = refusal
+                .rsplit_once(GVISOR_START)
+                .map_or(refusal, |(_, why)| why);
+            return Some(why[..why.floor_char_boundary(EXCEPTION_BYTES)].to_owned());
+        }
         let is_frame =
             |line: &str| line.starts_with("Traceback (") || line.starts_with("  File \"");
         let lines = tail.lines().skip_while(|line| !is_frame(line));
@@ -339,6 +353,18 @@ mod tests {
         assert!(kept <= RING_BYTES);
         let tail = logs.stderr_tail();
         assert!(tail.ends_with("\\u{1b}[31mred\\u{1b}[0m\nlast"), "{tail}");
+    }
+
+    // fault P1
+    #[test]
+    fn a_program_that_gvisor_cannot_start_is_named() {
+        let logs = Logs::new(Arc::default());
+        logs.stderr(
+            b"running container: starting container: starting root container: starting sandbox: ",
+        );
+        logs.stderr(b"creating process: failed to load /bin/x: no such file or directory\n");
+        let why = "creating process: failed to load /bin/x: no such file or directory";
+        assert_eq!(logs.exception().as_deref(), Some(why));
     }
 
     #[tokio::test]

@@ -11,11 +11,11 @@ mod routing;
 mod session;
 mod urls;
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use gantry_model::hidden;
 use gantry_model::jsonrpc::{ErrorBody, OwnedRequestId, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
@@ -98,9 +98,8 @@ impl CallForwarder<'_> {
         incoming: Vec<IncomingRequest>,
         first: usize,
     ) -> Result<Vec<(OwnedRequestId, Result<RawBuf, RawBuf>)>, CallError> {
-        let redactor = self.server.known.redactor();
         let numbered = (first + 1..).zip(&incoming);
-        let requests = numbered.map(|(number, one)| one.for_client(number, &redactor));
+        let requests = numbered.map(|(number, one)| one.for_client(number, self.server));
         let responses = self.forward(requests.collect()).await?;
         let answers = (first + 1..).zip(incoming).filter_map(|(number, one)| {
             let key = key_of(one.method, number);
@@ -158,13 +157,13 @@ impl CallForwarder<'_> {
 }
 
 impl IncomingRequest {
-    /// Returns the request for the client, with the server's secrets redacted.
-    fn for_client(&self, number: usize, redactor: &Redactor) -> ServerRequest {
+    /// Returns the request for the client, without what nobody sees and the server's secrets.
+    fn for_client(&self, number: usize, server: &ServerHandle) -> ServerRequest {
         let params = self.params.as_ref();
         ServerRequest {
             key: key_of(self.method, number),
             method: self.method,
-            params: params.map(|params| redacted(params.as_raw(), redactor)),
+            params: params.map(|params| readable_params(params.as_raw(), server)),
         }
     }
 }
@@ -175,12 +174,22 @@ fn key_of(method: Method, number: usize) -> Box<str> {
     format!("{kind}-{number}").into_boxed_str()
 }
 
-/// Redacts a server's secrets in params for a client.
-fn redacted(params: Raw<'_>, redactor: &Redactor) -> RawBuf {
-    match redactor.redact_json(params.text()) {
-        Cow::Borrowed(_) => params.to_buf(),
-        Cow::Owned(text) => RawBuf::trusted(text),
-    }
+/// Returns params of a server's request as a client may read them.
+fn readable_params(params: Raw<'_>, server: &ServerHandle) -> RawBuf {
+    let cleans = server.spec.calls.clean_results;
+    RawBuf::trusted(shown_to_client(
+        params.text(),
+        &server.known.redactor(),
+        cleans,
+    ))
+}
+
+/// Returns what a server says beside a result, without its secrets. What nobody sees is taken out
+/// first: a secret must not hide behind it. fault L2
+pub(crate) fn shown_to_client(params: &str, redactor: &Redactor, cleans: bool) -> String {
+    let clean = hidden::clean_json(params).filter(|_| cleans);
+    let params = clean.as_ref().map_or(params, |(clean, _)| clean);
+    redactor.redact_json(params).into_owned()
 }
 
 fn broken(server: &ServerHandle, what: &str) -> CallError {

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::jsonrpc::{
     self, Edit, INVALID_REQUEST, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome,
-    PARSE_ERROR, Raw, Request, RequestId, Unaddressed, WireError, salvage_id, salvage_id_from_tail,
-    salvage_unaddressed,
+    PARSE_ERROR, Raw, RawKind, Request, RequestId, Unaddressed, WireError, salvage_id,
+    salvage_id_from_tail, salvage_unaddressed,
 };
 use gantry_model::mcp::{Method, asking_method};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use super::{LISTING_LINES, Link};
 use crate::request::CallEvent;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
-use crate::server::server_requests::CallerChannel;
+use crate::server::server_requests::{CallerChannel, shown_to_client};
 use crate::server::topics::LONGEST_URI;
 use crate::transport::http::Replies;
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
@@ -213,6 +213,20 @@ impl Link {
     }
 }
 
+/// Returns the numbers of a progress notification, without its texts.
+fn numbers(params: Raw<'_>) -> Edit<'_> {
+    let mut edit = Edit::new(Raw::EMPTY_OBJECT);
+    for name in ["progress", "total"] {
+        let number = params
+            .get(name)
+            .filter(|value| value.kind() == RawKind::Number);
+        if let Some(number) = number {
+            edit.set(name, number);
+        }
+    }
+    edit
+}
+
 fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
     line.slice_ref(raw.text().as_bytes())
 }
@@ -362,12 +376,15 @@ impl Link {
         if params.text().len() > LONGEST_MESSAGE {
             return self.count_dropped();
         }
-        let mut edit = Edit::new(params);
+        let mut edit = match client.withholds_texts {
+            true => numbers(params),
+            false => Edit::new(params),
+        };
         edit.set("progressToken", Raw::trusted(token));
         let mut out = Vec::with_capacity(params.text().len() + token.len());
         edit.write_into(&mut out);
         if let Ok(text) = String::from_utf8(out) {
-            let text = self.logs.redactor().redact_json(&text).into_owned();
+            let text = self.for_client(&text);
             // A slow caller may miss progress, but never the response.
             drop(
                 client
@@ -375,6 +392,11 @@ impl Link {
                     .try_send(CallEvent::Progress(text.into_boxed_str())),
             );
         }
+    }
+
+    /// Returns what a server says beside a result as its client may read it.
+    pub(super) fn for_client(&self, params: &str) -> String {
+        shown_to_client(params, &self.logs.redactor(), self.limits.cleans)
     }
 
     /// Returns the call that a request of the server repeats: one in flight with the same id and

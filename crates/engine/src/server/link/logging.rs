@@ -43,7 +43,7 @@ impl Link {
         if is_wanted && params.text().len() > LONGEST_MESSAGE {
             self.count_dropped();
         } else if is_wanted {
-            let text = self.logs.redactor().redact_json(params.text()).into_owned();
+            let text = self.for_client(params.text());
             let event = CallEvent::Log(text.into_boxed_str());
             // A slow caller may miss messages, but never the response.
             drop(caller_channel.client.events.try_send(event));

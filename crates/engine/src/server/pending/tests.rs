@@ -167,6 +167,7 @@ fn caller_channel(session: Option<u128>) -> (Option<CallerChannel>, mpsc::Receiv
         session,
         progress_token: None,
         log_level: None,
+        withholds_texts: false,
         events,
     });
     (Some(CallerChannel { client, asks: None }), heard)

@@ -8,10 +8,9 @@ use bytes::Bytes;
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
 use gantry_model::mcp::{Params, asking_method};
-use gantry_model::secret::Redactor;
 use tokio::time::sleep;
 
-use super::{CallForwarder, MOST_AT_ONCE, broken, redacted};
+use super::{CallForwarder, MOST_AT_ONCE, broken, readable_params};
 use crate::error::CallError;
 use crate::request::ServerRequest;
 use crate::server::handle::ServerHandle;
@@ -50,7 +49,7 @@ pub(crate) fn input_required(
         if member.is("inputRequests") {
             for request in member.value.members().take(MOST_AT_ONCE + 1) {
                 let key = request.key.string().unwrap_or_default();
-                let read = read_request(&key, request.value, &server.known.redactor());
+                let read = read_request(&key, request.value, server);
                 let wrong = || broken(server, "it needs something that no client can do");
                 requests.push(read.ok_or_else(wrong)?);
             }
@@ -67,14 +66,14 @@ pub(crate) fn input_required(
     Ok(Some(InputRequired { requests, state }))
 }
 
-fn read_request(key: &str, request: Raw<'_>, redactor: &Redactor) -> Option<ServerRequest> {
+fn read_request(key: &str, request: Raw<'_>, server: &ServerHandle) -> Option<ServerRequest> {
     let method = request.get("method").and_then(Raw::string)?;
     Some(ServerRequest {
         key: key.into(),
         method: asking_method(&method)?,
         params: request
             .get("params")
-            .map(|params| redacted(params, redactor)),
+            .map(|params| readable_params(params, server)),
     })
 }
 

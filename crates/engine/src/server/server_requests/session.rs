@@ -124,11 +124,10 @@ impl SessionForwarder {
         request: &IncomingRequest,
         until: Instant,
     ) -> (ServerRequests, oneshot::Receiver<RequestOutcome>, DropGuard) {
-        let redactor = self.server.known.redactor();
         let over = CancellationToken::new();
         let (answer, answered) = oneshot::channel();
         let requests = ServerRequests {
-            requests: vec![request.for_client(1, &redactor)],
+            requests: vec![request.for_client(1, &self.server)],
             until,
             answer,
             lifetime: RequestLifetime::Session(over.clone()),

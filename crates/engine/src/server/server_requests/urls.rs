@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::{CallForwarder, MOST_AT_ONCE, redacted};
+use super::{CallForwarder, MOST_AT_ONCE, readable_params};
 use crate::error::CallError;
 use crate::request::{CallEvent, Client, ServerRequest, SessionChannel};
 use crate::server::handle::ServerHandle;
@@ -171,7 +171,6 @@ pub(crate) struct UrlVisits {
 
 /// Returns the URLs that an error requires; `None` if it is another error.
 pub(crate) fn url_required(error: &Bytes, server: &ServerHandle) -> Option<Vec<RequiredUrl>> {
-    let redactor = server.known.redactor();
     let elicitations = needed(trusted(error))?.items().take(MOST_AT_ONCE);
     let urls = elicitations.filter_map(|elicitation| {
         elicitation.get("url")?.string()?;
@@ -180,7 +179,7 @@ pub(crate) fn url_required(error: &Bytes, server: &ServerHandle) -> Option<Vec<R
         params.set_buf("mode", RawBuf::string("url"));
         Some(RequiredUrl {
             id: id.map(|id| id.as_ref().into()),
-            params: redacted(params.to_buf().as_raw(), &redactor),
+            params: readable_params(params.to_buf().as_raw(), server),
         })
     });
     let urls: Vec<RequiredUrl> = urls.collect();

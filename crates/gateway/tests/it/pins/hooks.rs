@@ -6,11 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use gantry_testkit::Evilpeer;
 use gantry_testkit::journal::Journal;
+use gantry_testkit::{Era, Evilpeer, fixture};
 use serde_json::{Value, json};
 
 use super::key_of;
+use crate::faults_client::Posted;
 use crate::harness::{Gantry, LONG};
 
 /// Writes a program that reads its input and answers with what the shell makes of it.
@@ -229,4 +230,76 @@ fn an_endpoint_sees_results_and_may_replace_them() {
     );
     let failed = echo(&gantry, "plain");
     assert_eq!(failed.json()["code"], "hook.failed", "{}", failed.text());
+}
+
+/// Returns the progress that a call of `a__slow` reported.
+fn progress(gantry: &Gantry) -> Vec<Value> {
+    let params = json!({"name": "a__slow", "arguments": {"ms": 50, "progress": 2}, "_meta": {"progressToken": 7}});
+    let posted = Posted::stateless(&gantry.agent, "tools/call", params);
+    let mut messages = posted.send(gantry).messages();
+    let answer = messages.pop().unwrap();
+    assert!(answer["result"]["content"].is_array(), "{answer:#}");
+    messages
+        .into_iter()
+        .map(|mut message| message["params"].take())
+        .collect()
+}
+
+/// Returns how many log messages a call gets.
+fn logged(gantry: &Gantry) -> usize {
+    let params = json!({"name": "f__test_tool_with_logging", "arguments": {}, "_meta": {"io.modelcontextprotocol/logLevel": "debug"}});
+    let posted = Posted::stateless(&gantry.agent, "tools/call", params);
+    posted.send(gantry).messages().len() - 1
+}
+
+// fault L8: no text of a server passes by a way that no hook sees.
+#[test]
+fn what_no_hook_sees_is_withheld_where_hooks_fail_closed() {
+    let argv = fixture::argv(Era::Modern);
+    let entry = json!({"command": argv[0], "args": argv[1..]});
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new())
+        .entry("f", entry)
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    gantry.wait_state("f", "ready", LONG);
+    let whole = json!({"progressToken": 7, "progress": 1, "total": 2, "message": "step 1 of 2"});
+    assert_eq!(progress(&gantry)[0], whole);
+    assert_eq!(logged(&gantry), 3);
+    let url = endpoint(|request| match request.contains("completion/complete") {
+        true if request.contains("\"result\"") => {
+            r#"{"decision":"replace","result":{"completion":{"values":["hidden"]}}}"#.to_owned()
+        }
+        true if request.contains("forbidden") => {
+            r#"{"decision":"refuse","reason":"no"}"#.to_owned()
+        }
+        _ => String::new(),
+    });
+    let hook = |on: &str, failure: &str, tools: &[&str]| json!({"on": on, "url": url, "tools": tools, "on_failure": failure});
+    // Requests, and results of other tools, are no reason.
+    set(&gantry, "one", &hook("request", "refuse", &[]));
+    set(&gantry, "two", &hook("result", "refuse", &["a:echo"]));
+    set(&gantry, "three", &hook("result", "pass", &[]));
+    assert_eq!(progress(&gantry)[0], whole);
+    assert_eq!(logged(&gantry), 3);
+    set(&gantry, "three", &hook("result", "refuse", &[]));
+    let numbers = json!({"progressToken": 7, "progress": 1, "total": 2});
+    assert_eq!(progress(&gantry)[0], numbers);
+    assert_eq!(logged(&gantry), 0);
+    // Completions are seen like results, and what is completed like arguments.
+    let completed = |value: &str| {
+        let params = json!({"ref": {"type": "ref/prompt", "name": "a__with_arguments"}, "argument": {"name": "a", "value": value}});
+        gantry.mcp("completion/complete", params)
+    };
+    let hidden = completed("p");
+    assert_eq!(
+        hidden["result"]["completion"]["values"],
+        json!(["hidden"]),
+        "{hidden}"
+    );
+    let refused = completed("forbidden");
+    assert_eq!(
+        refused["error"]["data"]["code"], "hook.refused",
+        "{refused}"
+    );
 }
