@@ -228,6 +228,9 @@ pub(crate) enum SendError {
     /// It will be accepted only after somebody changed something there, or the headers.
     #[error("{why}")]
     Setup { why: String },
+    /// It has too many bytes: a smaller one may be accepted.
+    #[error("{why}")]
+    TooLarge { why: String },
     /// It will never be accepted.
     #[error("{why}")]
     Never { why: String },
@@ -294,6 +297,9 @@ impl Sender {
             | StatusCode::FORBIDDEN
             | StatusCode::NOT_FOUND
             | StatusCode::METHOD_NOT_ALLOWED => Err(SendError::Setup {
+                why: format!("it answered {status}"),
+            }),
+            StatusCode::PAYLOAD_TOO_LARGE => Err(SendError::TooLarge {
                 why: format!("it answered {status}"),
             }),
             status if status.is_client_error() => Err(never(format!("it answered {status}"))),

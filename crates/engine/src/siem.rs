@@ -29,7 +29,7 @@ use tracing::{info, warn};
 pub use self::syslog::{SyslogTarget, SyslogTransport};
 
 use self::cursor::{Cursor, MarkFile};
-use self::feed::Feed;
+use self::feed::{AT_ONCE, Feed};
 use self::otlp_logs::OtlpLogs;
 use self::record::Record;
 use self::syslog::{Syslog, UNCONFIRMED};
@@ -76,6 +76,10 @@ struct Worker {
     store: Store,
     feed: Feed,
     outlet: Outlet,
+    /// How many events of the chunk were delivered already.
+    part: usize,
+    /// How many events are sent at once: fewer after the receiver refused so many as too large.
+    at_once: usize,
     mark: MarkFile,
     /// Everything up to here has arrived.
     confirmed: Cursor,
@@ -98,6 +102,8 @@ enum Turn {
     Sent(u64),
     /// So many were sent, and so many refused for ever.
     Refused(u64, u64, String),
+    /// The receiver takes only fewer at once.
+    Smaller,
     /// There is nothing to send.
     Nothing,
 }
@@ -128,6 +134,8 @@ impl Siem {
             feed: Feed::new(store.clone(), gateway, cursor, newest_act),
             store,
             outlet,
+            part: 0,
+            at_once: AT_ONCE,
             mark: MarkFile::open(data_folder, cursor),
             confirmed: cursor,
             unconfirmed: VecDeque::new(),
@@ -211,7 +219,7 @@ impl Siem {
 
     fn note(&self, turn: Turn) {
         match turn {
-            Turn::Nothing => {}
+            Turn::Nothing | Turn::Smaller => {}
             Turn::Sent(count) => {
                 self.sent.fetch_add(count, Ordering::Relaxed);
                 self.recovered();
@@ -294,18 +302,39 @@ impl Worker {
             }
             return Ok(Turn::Nothing);
         };
-        let count = chunk.records.len() as u64;
-        let turn = match self.outlet.send(&chunk.records).await {
+        let all = chunk.records.len();
+        let part = &chunk.records[self.part.min(all)..];
+        let part = &part[..part.len().min(self.at_once)];
+        let count = part.len() as u64;
+        let turn = match self.outlet.send(part).await {
             Ok(0) => Turn::Sent(count),
             Ok(refused) => Turn::Refused(
                 count.saturating_sub(refused),
                 refused.min(count),
                 format!("it rejected {refused} records"),
             ),
+            Err(SendError::TooLarge { .. }) if count > 1 => {
+                self.at_once = part.len() / 2;
+                return Ok(Turn::Smaller);
+            }
+            Err(SendError::TooLarge { why }) => {
+                let record = part.first().map(Record::name).unwrap_or_default();
+                warn!(
+                    record,
+                    "an audit record is not pushed: it alone is too large for the receiver"
+                );
+                Turn::Refused(0, count, format!("{why} to the record of {record} alone"))
+            }
             Err(SendError::Never { why }) => Turn::Refused(0, count, why),
             Err(SendError::Later { why, pause }) => return Err(self.cut(why, pause)),
             Err(SendError::Setup { why }) => return Err(self.cut(why, None)),
         };
+        self.part += part.len();
+        if self.part < all {
+            return Ok(turn);
+        }
+        self.part = 0;
+        self.at_once = (2 * self.at_once).min(AT_ONCE);
         self.feed.done();
         let reached = self.feed.cursor();
         match self.confirms_at_once() {
@@ -347,6 +376,7 @@ impl Worker {
     fn cut(&mut self, why: String, pause: Option<Duration>) -> Failure {
         if !self.unconfirmed.is_empty() {
             self.unconfirmed.clear();
+            self.part = 0;
             self.feed.rewind(self.confirmed);
         }
         Failure::Receiver { why, pause }

@@ -71,6 +71,14 @@ pub(crate) struct Traces {
     levels: Mutex<HashMap<Box<str>, TraceExport>>,
 }
 
+/// What became of spans that were sent.
+enum Delivery {
+    Done,
+    TooLarge,
+    Refused,
+    Stopped,
+}
+
 impl Traces {
     /// Prepares the export; `gateway` is the id of this gateway.
     pub(crate) fn new(config: TracesConfig, gateway: String, clients: Arc<Clients>) -> Self {
@@ -160,17 +168,39 @@ impl Traces {
         self.queue.lock().batch()
     }
 
-    /// Sends a batch, with retries; returns whether to continue.
+    /// Sends a batch, in halves if it is too large for the endpoint; returns whether to continue.
     async fn deliver(&self, batch: Batch, stop: &CancellationToken) -> bool {
-        let mut pause = FIRST_PAUSE;
-        for attempt in 1..=TRIES {
-            let sending = stop.run_until_cancelled(self.send(&batch));
-            let asked = match sending.await {
-                None => {
-                    self.queue.lock().put_back(batch);
+        let mut parts = vec![batch];
+        while let Some(mut part) = parts.pop() {
+            match self.deliver_part(&part, stop).await {
+                Delivery::Done => {}
+                Delivery::TooLarge if part.len() > 1 => {
+                    let second = part.split_off(part.len() / 2);
+                    parts.extend([second, part]);
+                }
+                Delivery::TooLarge | Delivery::Refused => {
+                    self.lost.fetch_add(part.len() as u64, Ordering::Relaxed);
+                }
+                Delivery::Stopped => {
+                    parts.push(part);
+                    let mut queue = self.queue.lock();
+                    parts.into_iter().for_each(|part| queue.put_back(part));
                     return false;
                 }
-                Some(Ok(())) => return true,
+            }
+        }
+        true
+    }
+
+    /// Sends a part of a batch, with retries.
+    async fn deliver_part(&self, batch: &Batch, stop: &CancellationToken) -> Delivery {
+        let mut pause = FIRST_PAUSE;
+        for attempt in 1..=TRIES {
+            let sending = stop.run_until_cancelled(self.send(batch));
+            let asked = match sending.await {
+                None => return Delivery::Stopped,
+                Some(Ok(())) => return Delivery::Done,
+                Some(Err(SendError::TooLarge { .. })) => return Delivery::TooLarge,
                 Some(Err(SendError::Never { .. } | SendError::Setup { .. })) => break,
                 Some(Err(SendError::Later { pause, .. })) => pause,
             };
@@ -178,13 +208,11 @@ impl Traces {
                 let wait = asked.unwrap_or_else(|| pause.mul_f64(0.5 + jitter() / 2.0));
                 pause = (2 * pause).min(LAST_PAUSE);
                 if stop.run_until_cancelled(sleep(wait)).await.is_none() {
-                    self.queue.lock().put_back(batch);
-                    return false;
+                    return Delivery::Stopped;
                 }
             }
         }
-        self.lost.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        true
+        Delivery::Refused
     }
 
     async fn send(&self, batch: &Batch) -> Result<(), SendError> {

@@ -18,6 +18,8 @@ use crate::web::{Connection, Request};
 pub enum ReceiverMood {
     /// It takes everything.
     Takes,
+    /// It takes requests of so many bytes, and answers 413 to longer ones.
+    TakesAtMost(usize),
     /// It answers so, and takes nothing.
     Refuses(u16),
     /// It takes the connection and says nothing.
@@ -177,7 +179,13 @@ fn answer(connection: &mut Connection, request: &Request, state: &Mutex<State>) 
             headers: request.headers.clone(),
             body: request.body.clone(),
         });
-        let mood = state.mood.clone().unwrap_or(ReceiverMood::Takes);
+        let mut mood = state.mood.clone().unwrap_or(ReceiverMood::Takes);
+        if let ReceiverMood::TakesAtMost(bytes) = mood {
+            mood = match request.body.len() > bytes {
+                true => ReceiverMood::Refuses(413),
+                false => ReceiverMood::Takes,
+            };
+        }
         if mood == ReceiverMood::Takes {
             let is_json = request.header("content-type") == Some("application/json");
             let (spans, logs) = decode::request(&request.path, is_json, &request.body);
@@ -187,7 +195,7 @@ fn answer(connection: &mut Connection, request: &Request, state: &Mutex<State>) 
         mood
     };
     match mood {
-        ReceiverMood::Takes => connection.answer(200, &[], b""),
+        ReceiverMood::Takes | ReceiverMood::TakesAtMost(_) => connection.answer(200, &[], b""),
         ReceiverMood::Refuses(status) => connection.answer(status, &[], b"no"),
         ReceiverMood::Silent => {
             thread::sleep(Duration::from_secs(120));

@@ -12,7 +12,7 @@ use super::cursor::Cursor;
 use super::record::Record;
 
 /// How many events are sent at once.
-const AT_ONCE: usize = 256;
+pub(super) const AT_ONCE: usize = 256;
 /// How many blocks are read at once.
 const BLOCKS: u32 = 8;
 /// How often acts are looked for.
@@ -121,7 +121,11 @@ impl Feed {
                     let rest = block.entries.iter().skip(self.entries).take(AT_ONCE);
                     rest.map(|entry| entry.id).collect()
                 }
-                BlockKind::Begin | BlockKind::Retention | BlockKind::Erasure => Vec::new(),
+                BlockKind::Begin
+                | BlockKind::Retention
+                | BlockKind::Erasure
+                | BlockKind::BeginActs
+                | BlockKind::Act => Vec::new(),
             };
             if ids.is_empty() {
                 let age_ms = unix_ms().saturating_sub(block.at_ms);

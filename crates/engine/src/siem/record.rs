@@ -72,6 +72,18 @@ pub(super) struct Record {
     pub(super) span: Option<[u8; 8]>,
 }
 
+impl Record {
+    /// Returns which call or act it is, for messages.
+    pub(super) fn name(&self) -> String {
+        let id = self.fields.iter().find(|(name, _)| *name == "id");
+        match id.map(|(_, id)| id) {
+            Some(Field::Text(id)) => id.clone(),
+            Some(Field::Number(id)) => format!("the act {id}"),
+            Some(Field::Time(_) | Field::Json(_)) | None => self.summary.clone(),
+        }
+    }
+}
+
 /// Collects the values that are there.
 struct Fields(Vec<(&'static str, Field)>);
 

@@ -265,6 +265,44 @@ fn calls_and_acts_are_log_records_over_otlp() {
     assert!(told.contains("audit records"), "{told}");
 }
 
+// row 3.5: who takes little at once gets less at once, and what is too large by itself costs nothing else.
+#[test]
+fn a_receiver_with_a_limit_gets_smaller_batches() {
+    let receiver = OtlpReceiver::start(ReceiverMood::Refuses(503));
+    let gantry = started(&receiver.url());
+    for number in 0..40 {
+        echo(&gantry, &number.to_string());
+    }
+    let ids = recorded(&gantry);
+    assert!(ids.len() >= 40);
+    receiver.set_mood(ReceiverMood::TakesAtMost(8 << 10));
+    let came = || {
+        let logs = receiver.logs();
+        let came: BTreeSet<_> = logs
+            .iter()
+            .filter_map(|log| log.attributes.get("gantry.call.id"))
+            .collect();
+        ids.iter().all(|id| came.contains(id))
+    };
+    assert!(eventually(LONG, came).is_some(), "{}", export(&gantry));
+    assert_eq!(export(&gantry)["dropped"], 0);
+    receiver.set_mood(ReceiverMood::TakesAtMost(100));
+    echo(&gantry, "too large");
+    let has_dropped = || export(&gantry)["dropped"] == 1;
+    assert!(
+        eventually(LONG, has_dropped).is_some(),
+        "{}",
+        export(&gantry)
+    );
+    let rows = gantry.audit_rows("");
+    let lost = rows
+        .iter()
+        .find(|row| !ids.contains(row["id"].as_str().unwrap()));
+    let lost = lost.unwrap()["id"].as_str().unwrap();
+    let log = gantry.stderr();
+    assert!(log.contains("too large") && log.contains(lost), "{log}");
+}
+
 fn event(log: &gantry_testkit::otlp::ReceivedLog) -> &str {
     &log.event
 }

@@ -92,6 +92,32 @@ fn an_endpoint_that_is_away_slow_or_hostile_touches_no_call() {
 
 // row 3.5
 #[test]
+fn an_endpoint_with_a_limit_gets_smaller_batches() {
+    let receiver = OtlpReceiver::start(ReceiverMood::TakesAtMost(6 << 10));
+    let mut gantry = exporting(&receiver).server("a", &Evilpeer::new()).start();
+    gantry.wait_state("a", "ready", LONG);
+    for _ in 0..3 {
+        assert_calls_go_on(&gantry, "413");
+    }
+    let rows = gantry.audit_rows("tool=echo");
+    assert_eq!(rows.len(), 30);
+    let came = || {
+        let spans = receiver.spans();
+        let has = |row: &Value| spans.iter().any(|span| row["trace"] == span.trace);
+        rows.iter().all(has)
+    };
+    assert!(eventually(LONG, came).is_some(), "{}", export(&gantry));
+    assert_eq!(export(&gantry)["dropped"], 0);
+    let refused = receiver
+        .exports()
+        .iter()
+        .any(|export| export.body.len() > 6 << 10);
+    assert!(refused, "a whole batch was tried first");
+    assert_eq!(gantry.stop(), Some(0));
+}
+
+// row 3.5
+#[test]
 fn an_endpoint_that_is_not_there_touches_no_call() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
