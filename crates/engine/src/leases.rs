@@ -48,8 +48,8 @@ pub(crate) struct Leases {
     /// maximum in a local store.
     until: AtomicU64,
     origin: Instant,
-    /// How long the machine had been up at `origin`, in seconds.
-    up: u64,
+    /// How long the machine had been up at `origin`.
+    up: Duration,
     /// Whether they are permanently released; locked while leases are taken or released.
     released: AsyncMutex<bool>,
 }
@@ -182,10 +182,10 @@ impl Leases {
     }
 
     /// Returns the time since `origin`. The monotonic clock stands still while the machine is
-    /// suspended, and other gateways do not; its uptime goes on, in whole seconds.
+    /// suspended, and other gateways do not; its uptime goes on.
     fn elapsed(&self) -> Duration {
-        let up = uptime().saturating_sub(self.up).saturating_sub(1);
-        self.origin.elapsed().max(Duration::from_secs(up))
+        let up = uptime().saturating_sub(self.up);
+        self.origin.elapsed().max(up)
     }
 
     /// Releases the leases to other gateways, once none of the servers runs here any more. Takes
@@ -219,10 +219,13 @@ impl Leases {
     }
 }
 
-/// Returns how long the machine has been up, including the time it was suspended, in seconds.
-fn uptime() -> u64 {
+/// Returns how long the machine has been up, including the time it was suspended.
+fn uptime() -> Duration {
     #[cfg(target_os = "linux")]
-    return u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0);
+    {
+        use rustix::time::{ClockId, clock_gettime};
+        Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+    }
     #[cfg(not(target_os = "linux"))]
-    0
+    Duration::ZERO
 }
