@@ -105,6 +105,7 @@ pub use project::Project;
 pub use project::audit::NewHold;
 pub use project::feed::{LogFollower, ServerLoad};
 pub use project::grants::ToolFacts;
+pub use project::images::PrunedImages;
 pub use project::images::tags::TagCheck;
 pub use project::pins::PinnedItem;
 pub use project::policy::{HeldChange, TakenRegistration};

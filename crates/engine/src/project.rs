@@ -146,7 +146,11 @@ impl Project {
         let topics = Arc::new(TopicTable::default());
         let answers = machine.answers.of(&name);
         let vault = machine.vault.of(&name);
-        let acts = Acts::new(store.clone(), name.clone(), Values::new(vault.clone()));
+        let acts = Acts::new(
+            (store.clone(), machine.audit.act_log()),
+            name.clone(),
+            Values::new(vault.clone()),
+        );
         let secrets = Secrets::new(name.clone(), vault.clone(), store.clone());
         let context = Arc::new(RunnerContext {
             project: name.clone(),

@@ -8,6 +8,7 @@ use axum::routing::{get, post};
 use gantry_engine::{Actor, EngineError, KeyChange, MadeKey, NewKey};
 use gantry_model::address_range::AddressRange;
 use gantry_model::caller::{KeyKind, Role};
+use gantry_model::hidden;
 use gantry_model::id::{AgentName, KeyId};
 use gantry_model::limits::RateLimits;
 use http::StatusCode;
@@ -442,10 +443,12 @@ fn unusable(path: &str, message: &str) -> Problem {
     }])
 }
 
-/// Returns a label without control characters; at most 128 characters are accepted.
+/// Returns a label without control characters and what else nobody sees; at most 128 characters are accepted.
 pub(super) fn label(text: &str) -> Result<String, Problem> {
     if text.chars().count() > 128 {
         return Err(unusable("/label", "is longer than 128 characters"));
     }
+    let clean = hidden::clean(text);
+    let text = clean.as_ref().map_or(text, |(clean, _)| clean);
     Ok(text.chars().filter(|c| !c.is_control()).collect())
 }

@@ -12,7 +12,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::body::{JsonBody, json};
+use super::body::{JsonBody, OptionalBody, json};
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
 use super::{Api, By, In, Named};
@@ -224,7 +224,7 @@ pub(super) async fn remove(
 #[utoipa::path(put, path = "/api/v1/secrets/{secret}/bindings/{server}", tag = "secrets",
     params(("secret" = String, Path, description = "Its name."),
         ("server" = String, Path, description = "The server's name.")),
-    request_body = BindingBody, responses(
+    request_body(content = Option<BindingBody>, description = "May be left out."), responses(
     (status = 200, description = "It is bound.", body = SecretChanged),
     (status = 403, description = "`secret.needs_approver`: who may edit servers may not do this alone."),
     (status = 404, description = "`secret.unknown`: there is none."),
@@ -233,7 +233,7 @@ pub(super) async fn bind(
     In(project): In,
     By(actor): By,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
-    body: JsonBody,
+    body: OptionalBody,
 ) -> Result<Response, Problem> {
     let Path((secret, server)) = path.map_err(|_| no_route())?;
     let asked: BindingBody = body.read()?;

@@ -124,7 +124,8 @@ fn only<'t>(
     }
 }
 
-fn repeated(document: &Document, second: &Member) -> Diagnostic {
+/// Returns the error of a member that is there twice.
+pub(super) fn repeated(document: &Document, second: &Member) -> Diagnostic {
     let name = second.key.escape_debug();
     document
         .diagnostic(&second.key_span, Kind::Repeated)

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::diagnostic::{Diagnostic, Kind};
 use super::document::{Document, Node, Syntax, Value, place};
 use super::entry::{Entry, Fill, Owner, read};
+use super::file::repeated;
 
 /// The longest manifest, in bytes.
 pub(crate) const LONGEST: usize = 1 << 20;
@@ -61,6 +62,11 @@ impl Manifest {
         let path = Path::new("manifest");
         let document = Document::parse(path, text.as_bytes(), syntax)
             .map_err(|error| vec![mistake(None, text, &error)])?;
+        // What is shown is what everybody reads: of two members others may take the other one.
+        if let Some(second) = document.root.repeated() {
+            let error = repeated(&document, second);
+            return Err(vec![mistake(Some(&document), text, &error)]);
+        }
         let mut reader = Reader {
             document: &document,
             mistakes: Vec::new(),
@@ -233,6 +239,15 @@ mod tests {
                 .message
                 .contains("two servers")
         );
+        // Of a member that is there twice, another reader takes the other.
+        for text in [
+            r#"{"name": "x", "name": "y", "version": "1", "mcp": {"servers": {}}}"#,
+            r#"{"name": "x", "version": "1", "mcp": {"servers": {"a": {"command": "b", "command": "c"}}}}"#,
+        ] {
+            let mistakes = Manifest::read(text).unwrap_err();
+            let said = &mistakes[0].message;
+            assert!(said.contains("is defined twice"), "{said}");
+        }
         let long = format!("name: {}", "x".repeat(LONGEST));
         assert!(
             Manifest::read(&long).unwrap_err()[0]

@@ -74,7 +74,7 @@ impl Gantry {
         gantry
     }
 
-    fn home(&self) -> &Path {
+    pub(crate) fn home(&self) -> &Path {
         self.home
             .as_ref()
             .expect("the home goes with the handle")

@@ -144,6 +144,59 @@ const WRAPPERS: &[&str] = &[
     "parallel",
 ];
 
+/// Programs that run what their arguments say. A runner that is told a package and a command looks
+/// for the command on the `PATH` as well.
+const INTERPRETERS: &[&str] = &[
+    "sh",
+    "bash",
+    "rbash",
+    "dash",
+    "ash",
+    "zsh",
+    "ksh",
+    "mksh",
+    "fish",
+    "csh",
+    "tcsh",
+    "nu",
+    "pwsh",
+    "powershell",
+    "cmd",
+    "python",
+    "pythonw",
+    "pypy",
+    "node",
+    "nodejs",
+    "ruby",
+    "perl",
+    "php",
+    "lua",
+    "luajit",
+    "tclsh",
+    "awk",
+    "gawk",
+    "mawk",
+    "java",
+    "make",
+];
+
+/// Returns whether a command, looked for in a package, rather runs what its arguments say.
+fn runs_anything(command: &str) -> bool {
+    let program = program_of(command);
+    let program = program.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let lists = [INTERPRETERS, WRAPPERS, MANAGERS, ENGINES];
+    command.contains('/') || lists.iter().any(|list| list.contains(&program))
+}
+
+/// Returns whether this is the version of an interpreter, and neither a file nor a program.
+fn is_version(text: &str) -> bool {
+    let kinds = ["cpython", "pypy", "python"];
+    let version = kinds.iter().find_map(|kind| text.strip_prefix(kind));
+    let version = version.unwrap_or(text).trim_start_matches(['@', '-']);
+    let is_part = |letter: char| letter.is_ascii_digit() || ".,<>=!~*+t".contains(letter);
+    version.chars().all(is_part)
+}
+
 /// Returns a program's name without its folder and extension.
 fn program_of(command: &str) -> &str {
     let program = command.rsplit('/').next().unwrap_or_default();
@@ -186,8 +239,8 @@ struct Runner {
     plain: &'static [&'static str],
     /// Flags whose value is a package.
     package: &'static [&'static str],
-    /// Flags with any other value.
-    valued: &'static [&'static str],
+    /// Flags whose value is the version of an interpreter.
+    versions: &'static [&'static str],
     /// Those of `package` that replace the first argument, which is then a command of the package.
     instead: &'static [&'static str],
 }
@@ -203,7 +256,7 @@ const NPX: Runner = Runner {
         "--prefer-offline",
     ],
     package: &["-p", "--package"],
-    valued: &[],
+    versions: &[],
     instead: &["-p", "--package"],
 };
 
@@ -237,7 +290,7 @@ const RUNNERS: &[Runner] = &[
         words: &["pipx", "run"],
         plain: &["-q", "--quiet"],
         package: &["--spec"],
-        valued: &["--python"],
+        versions: &["--python"],
         instead: &["--spec"],
     },
 ];
@@ -246,7 +299,7 @@ const UVX: Runner = Runner {
     words: &[],
     plain: &["-q", "--quiet", "--isolated", "--offline", "--native-tls"],
     package: &["--from", "--with"],
-    valued: &["-p", "--python"],
+    versions: &["-p", "--python"],
     instead: &["--from"],
 };
 
@@ -277,6 +330,8 @@ impl Runner {
             if !arg.starts_with('-') {
                 if !is_named {
                     found.push(arg);
+                } else if runs_anything(arg) {
+                    return Packages::Unclear;
                 }
                 return Packages::Named(found);
             }
@@ -288,7 +343,7 @@ impl Runner {
                 None => (arg, None),
             };
             let is_package = self.package.contains(&flag);
-            if !is_package && !self.valued.contains(&flag) {
+            if !is_package && !self.versions.contains(&flag) {
                 return Packages::Unclear;
             }
             let Some(value) = value.or_else(|| args.next()) else {
@@ -297,6 +352,8 @@ impl Runner {
             if is_package {
                 found.push(value);
                 is_named |= self.instead.contains(&flag);
+            } else if !is_version(value) {
+                return Packages::Unclear;
             }
         }
         match is_named {

@@ -508,6 +508,21 @@ mod tests {
         }
         assert!(!run("uvx", &["ruff @ https://evil.net/x.whl"]));
         assert!(!run("uvx", &["--from", "git+https://evil.net/x", "ruff"]));
+        // Beside a package, a command is one of the package, as far as can be told.
+        assert!(run("npx", &["-p", "@acme/suite", "acme-server"]));
+        assert!(run("uvx", &["--python", "3.12", "--from", "ruff", "ruff"]));
+        assert!(run("uvx", &["-p", "cpython@3.13", "ruff"]) && run("pipx", &["run", "ruff"]));
+        for args in [
+            &["--from", "ruff", "python3.12", "/tmp/x.py"][..],
+            &["--from", "ruff", "bash", "/tmp/x"],
+            &["--from", "ruff", "/tmp/x"],
+            &["--python", "/tmp/python", "ruff"],
+            &["--python=evil", "ruff"],
+        ] {
+            assert!(!run("uvx", args), "{args:?}");
+        }
+        assert!(!run("npx", &["-p", "@acme/suite", "env", "left-pad"]));
+        assert!(!run("pipx", &["run", "--python", "./python", "ruff"]));
         for (command, args) in [
             ("npm", &["x", "left-pad"][..]),
             ("npm", &["--yes", "exec", "left-pad"]),

@@ -25,7 +25,8 @@ pub(super) fn command(members: &Map<String, Value>) -> String {
     let args = members.get("args").and_then(Value::as_array);
     let args = args.into_iter().flatten().filter_map(Value::as_str);
     let args: Vec<String> = args.map(str::to_owned).collect();
-    let mut words = vec![text("command").unwrap_or_default().to_owned()];
+    let program = text("command").or_else(|| text("image"));
+    let mut words = vec![program.unwrap_or_default().to_owned()];
     words.extend(hide::arguments(&args));
     words.join(" ")
 }

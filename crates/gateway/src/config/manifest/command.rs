@@ -258,8 +258,9 @@ impl Argument {
 
 fn refused(at: &str, word: &str, runner: &str) -> Wrong {
     let word: String = word.chars().take(80).collect();
-    let why =
-        format!("has `{word}`: only flags of `{runner}` that do not change what is run are allowed");
+    let why = format!(
+        "has `{word}`: only flags of `{runner}` that do not change what is run are allowed"
+    );
     Wrong::new(at, why)
 }
 
