@@ -78,13 +78,12 @@ fn a_command_in_one_word_is_refused_with_what_to_write() {
         1,
         "{refused}"
     );
-    for words in [
-        &["add", "one", "python3", "server.py"][..],
-        &["add", "one", "python3 server.py"][..],
-    ] {
-        let refused = run(&gantry, words);
+    let many = (&["python3", "server.py"][..], "<NAME> -- <COMMAND>");
+    let quoted = (&["python3 server.py"][..], "gantry add NAME -- COMMAND");
+    for (words, hint) in [many, quoted] {
+        let refused = run(&gantry, &[&["add", "one"], words].concat());
         assert!(refused.ends_with("exit 2"), "{refused}");
-        assert!(refused.contains("<NAME> -- <COMMAND>"), "{refused}");
+        assert!(refused.contains(hint), "{refused}");
     }
     assert_eq!(json_of(&gantry, &["ls", "--json"])["items"], json!([]));
 }

@@ -288,7 +288,7 @@ fn what_is_refused_is_told_at_once_and_under_its_id() {
 fn a_long_message_is_answered_when_there_is_just_room_for_it() {
     const LONG_BODY: usize = 4 << 20;
     // One less than an agent's share of the room.
-    const OTHERS: usize = 15;
+    const OTHERS: usize = 9;
     let gantry = Gantry::start(&["a"]);
     let mut first = First::ready(&gantry);
     let posted = Posted::new(&gantry.agent, "/mcp", &Value::Null);
