@@ -123,7 +123,8 @@ fn decided_where_it_is_held(shared: &Shared) {
     let mut held = Posted::stateless(&key, "tools/call", call).open(&one);
     let mut id = Value::Null;
     let waits = eventually(LONG, || {
-        let known = two.audit_rows("agent=asks&status=running");
+        // A list writes the calls under way at its own gateway into the store.
+        let known = one.audit_rows("agent=asks&status=running");
         id = known
             .first()
             .map(|row| row["id"].clone())

@@ -34,8 +34,8 @@ fn a_server_that_never_replies_times_out_is_told_and_is_not_restarted() {
         // row 3.4
         assert_eq!(
             reply.answer["error"]["data"]["hint"],
-            "the server may still be working; retry only if the tool is safe to repeat, otherwise go on \
-             without it"
+            "the server may still be working; retry only if the tool is safe to repeat, otherwise \
+             continue without it"
         );
     }
     all_within(&replies, 4 * SECOND);

@@ -8,7 +8,7 @@ use super::{HOSTED, RUNGS, Rig, SECOND, USERS};
 // row 1.19
 #[test]
 fn a_new_volume_begins_with_what_the_image_has_there() {
-    let image = Archive::peer("peer").file("app/dist/server", b"shipped", 0o644);
+    let image = Archive::peer(super::IMAGE).file("app/dist/server", b"shipped", 0o644);
     for user in USERS {
         let rig = Rig::with(user, &image);
         for rung in RUNGS {

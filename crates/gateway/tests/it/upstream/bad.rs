@@ -290,7 +290,7 @@ fn an_sse_server_may_name_places_of_its_own_origin_only() {
         let far = SsePeer::start(&place);
         let told = reason(with(entry(&far.peer.url("/sse")), &json!({"type": "sse"})));
         assert!(
-            told.contains("` refused") || told.contains("no URL"),
+            told.contains("` refused") || told.contains("not a URL"),
             "{told}"
         );
         assert!(far.peer.seen().iter().all(|seen| seen.verb == "GET"));
