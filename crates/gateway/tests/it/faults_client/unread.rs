@@ -15,8 +15,9 @@ use crate::harness::{Connection, LONG};
 const BIG: u64 = 7 << 20;
 /// Connections that do not read: far more than there is room for.
 const READERS: usize = 12;
-/// What all unread answers of one agent may take, and what it takes to read and write some at a time.
-const MOST_KIB: u64 = 80 << 10;
+/// What all unread answers of one agent may take, and what it takes to read and write some at a time: on a
+/// busy machine more of them at once.
+const MOST_KIB: u64 = 96 << 10;
 
 /// Opens a connection whose receive buffer is as small as it gets.
 fn narrow(rig: &Rig) -> Connection {
