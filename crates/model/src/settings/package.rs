@@ -74,6 +74,8 @@ const MANAGERS: &[&str] = &[
     "rye",
     "conda",
     "mamba",
+    "micromamba",
+    "pixi",
     "go",
     "cargo",
     "gem",
@@ -92,6 +94,7 @@ const ENGINES: &[&str] = &[
     "docker-compose",
     "podman",
     "podman-compose",
+    "podman-remote",
     "nerdctl",
     "finch",
     "ctr",
@@ -142,6 +145,10 @@ const WRAPPERS: &[&str] = &[
     "tini",
     "watch",
     "parallel",
+    "mise",
+    "asdf",
+    "volta",
+    "fnm",
 ];
 
 /// Programs that run what their arguments say. A runner that is told a package and a command looks
