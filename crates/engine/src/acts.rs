@@ -286,6 +286,23 @@ impl Acts {
         })
     }
 
+    /// Records an act, does it, and records its outcome.
+    pub(crate) fn run<T>(
+        &self,
+        by: &Actor,
+        draft: Draft,
+        change: impl Future<Output = Result<T, EngineError>>,
+    ) -> impl Future<Output = Result<T, EngineError>> {
+        // Changes are large; no async function, whose future would hold it twice.
+        let change = Box::pin(change);
+        async move {
+            let act = self.begin(by, draft).await?;
+            let done = change.await;
+            act.end(&done).await;
+            done
+        }
+    }
+
     /// Records an act that must not wait for an unavailable database.
     pub(crate) async fn begin_anyway(&self, by: &Actor, draft: Draft) -> OpenAct {
         let row = draft.row(&self.project, by);

@@ -90,10 +90,10 @@ impl Engine {
             .complete(async move {
                 let draft = Draft::new("project.create", name.as_str());
                 let draft = draft.after(json!({ "description": text }));
-                let act = acting.acts.begin(&by, draft).await?;
-                let made = engine.create(name, &text).await;
-                act.end(&made).await;
-                made
+                acting
+                    .acts
+                    .run(&by, draft, engine.create(name, &text))
+                    .await
             })
             .await
     }
@@ -130,12 +130,12 @@ impl Engine {
                 let draft = Draft::new("project.change", name.as_str());
                 let draft = draft.before(json!({ "description": known.description }));
                 let draft = draft.after(json!({ "description": text }));
-                let act = acting.acts.begin(&by, draft).await?;
-                let store = &engine.inner.machine.store;
-                let changed = store.describe_project(&name, &text).await;
-                let changed = changed.map(drop).map_err(EngineError::from);
-                act.end(&changed).await;
-                changed
+                let describe = async {
+                    let store = &engine.inner.machine.store;
+                    store.describe_project(&name, &text).await?;
+                    Ok(())
+                };
+                acting.acts.run(&by, draft, describe).await
             })
             .await
     }
@@ -206,13 +206,13 @@ impl Engine {
                 let draft = draft.before(json!({
                     "loaded": known.loaded, "description": known.description,
                 }));
-                let act = acting.acts.begin(&by, draft).await?;
-                let changed = match known.is_default {
-                    true => Err(AdminError::ProjectOfFolder { name }.into()),
-                    false => change(engine, name).await,
+                let change = async {
+                    match known.is_default {
+                        true => Err(AdminError::ProjectOfFolder { name }.into()),
+                        false => change(engine, name).await,
+                    }
                 };
-                act.end(&changed).await;
-                changed
+                acting.acts.run(&by, draft, change).await
             })
             .await
     }

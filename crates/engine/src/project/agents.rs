@@ -143,13 +143,11 @@ impl Project {
             let keys = access.list().await?;
             let known = keys.iter().find(|key| key.id == id);
             draft.before = known.map(values::key);
-            let act = project.acts.begin(&by, draft).await?;
-            let revoked = match known.map_or(Ok(()), |key| by.over_key(key.kind)) {
-                Ok(()) => access.revoke(id).await,
-                Err(refused) => Err(refused),
+            let revoke = async {
+                known.map_or(Ok(()), |key| by.over_key(key.kind))?;
+                access.revoke(id).await
             };
-            act.end(&revoked).await;
-            revoked
+            project.acts.run(&by, draft, revoke).await
         })
         .await
     }
@@ -177,13 +175,11 @@ impl Project {
         let (by, project, name) = (by.into(), Arc::clone(self), new.name.clone());
         self.complete(async move {
             let draft = Draft::new("agent.create", name.as_str()).after(values::new_agent(&new));
-            let act = project.acts.begin(&by, draft).await?;
-            let created = match project.policed_grants(&by, &new.grants).await {
-                Ok(()) => project.access.create_agent(new).await,
-                Err(refused) => Err(refused),
+            let create = async {
+                project.policed_grants(&by, &new.grants).await?;
+                project.access.create_agent(new).await
             };
-            act.end(&created).await;
-            created?;
+            project.acts.run(&by, draft, create).await?;
             project.agent(&name).await
         })
         .await
@@ -234,14 +230,12 @@ impl Project {
                 return project.access.remove_agent(&name).await;
             };
             let draft = Draft::new("agent.remove", name.as_str()).before(values::agent(&known));
-            let act = project.acts.begin(&by, draft).await?;
-            let mut keys = known.keys.iter();
-            let removed = match keys.try_for_each(|key| by.over_key(key.kind)) {
-                Ok(()) => project.access.remove_agent(&name).await,
-                Err(refused) => Err(refused),
+            let remove = async {
+                let mut keys = known.keys.iter();
+                keys.try_for_each(|key| by.over_key(key.kind))?;
+                project.access.remove_agent(&name).await
             };
-            act.end(&removed).await;
-            removed
+            project.acts.run(&by, draft, remove).await
         })
         .await
     }

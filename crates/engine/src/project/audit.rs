@@ -101,11 +101,11 @@ impl Project {
                 "agent": hold.agent, "user": hold.user, "server": hold.server,
                 "since_ms": hold.since_ms, "until_ms": hold.until_ms, "reason": hold.reason,
             }));
-            let act = project.acts.begin(&by, draft).await?;
-            let placed = project.machine.store.put_hold(&hold).await;
-            let placed = placed.map_err(EngineError::from);
-            act.end(&placed).await;
-            placed?;
+            let place = async {
+                project.machine.store.put_hold(&hold).await?;
+                Ok(())
+            };
+            project.acts.run(&by, draft, place).await?;
             Ok(hold)
         })
         .await
@@ -119,21 +119,15 @@ impl Project {
     ) -> Result<(), EngineError> {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
-            let act = project
-                .acts
-                .begin(&by, Draft::new("audit.release", id.clone()))
-                .await?;
-            let store = &project.machine.store;
-            let released = store
-                .release_hold(project.name.as_str(), &id, unix_ms(), by.name())
-                .await;
-            let released = match released {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(AdminError::UnknownHold { id }.into()),
-                Err(error) => Err(EngineError::from(error)),
+            let draft = Draft::new("audit.release", id.clone());
+            let release = async {
+                let (store, name) = (&project.machine.store, project.name.as_str());
+                match store.release_hold(name, &id, unix_ms(), by.name()).await? {
+                    true => Ok(()),
+                    false => Err(AdminError::UnknownHold { id }.into()),
+                }
             };
-            act.end(&released).await;
-            released
+            project.acts.run(&by, draft, release).await
         })
         .await
     }
@@ -147,15 +141,10 @@ impl Project {
     ) -> Result<Erased, EngineError> {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
+            let draft = Draft::new("audit.erase", "user");
             let audit = &project.machine.audit;
-            let act = project
-                .acts
-                .begin(&by, Draft::new("audit.erase", "user"))
-                .await?;
-            let erased = audit.erase_user(project.name.as_str(), &user).await;
-            let erased = erased.map_err(EngineError::from);
-            act.end(&erased).await;
-            erased
+            let erase = async { Ok(audit.erase_user(project.name.as_str(), &user).await?) };
+            project.acts.run(&by, draft, erase).await
         })
         .await
     }

@@ -79,13 +79,10 @@ impl Project {
                 None => acts.values.spec(&spec),
                 Some(_) => Values::asked(&spec),
             };
-            let act = acts.begin(&by, draft.after(after)).await?;
-            let handle = project.register_policed(&by, spec).await;
-            act.end(&handle).await;
-            if let Ok(handle) = &handle {
-                project.offer(&handle.name).await;
-            }
-            handle.map(|handle| ServerView::of(&handle))
+            let register = project.register_policed(&by, spec);
+            let handle = acts.run(&by, draft.after(after), register).await?;
+            project.offer(&handle.name).await;
+            Ok(ServerView::of(&handle))
         })
         .await
     }
@@ -130,13 +127,9 @@ impl Project {
                 // Refused: see `register`.
                 None => draft.after(Values::asked(&spec)),
             };
-            let act = acts.begin(&by, draft).await?;
-            let handle = match checked {
-                Ok(spec) => project.replace_checked(&by, spec).await,
-                Err(refused) => Err(refused),
-            };
-            act.end(&handle).await;
-            handle.map(|handle| ServerView::of(&handle))
+            let replace = async { project.replace_checked(&by, checked?).await };
+            let handle = acts.run(&by, draft, replace).await?;
+            Ok(ServerView::of(&handle))
         })
         .await
     }
@@ -176,11 +169,11 @@ impl Project {
             let acts = &project.acts;
             let draft = Draft::new("server.preview", spec.name.as_str());
             let draft = draft.after(json!({"asked": Values::asked(&spec)}));
-            let act = acts.begin(&by, draft).await?;
-            let checked = spec.check().map_err(EngineError::from);
-            let checked = checked.and_then(|()| project.allowed(&spec));
-            act.end(&checked).await;
-            checked?;
+            let check = async {
+                spec.check()?;
+                project.allowed(&spec)
+            };
+            acts.run(&by, draft, check).await?;
             project.supervisor.previewed(&spec.name);
             Ok(())
         })
@@ -252,22 +245,18 @@ impl Project {
                 return supervisor.remove(&server).await;
             };
             let draft = Draft::new("server.remove", known.name.as_str());
-            let act = acts
-                .begin(&by, draft.before(acts.values.spec(&known.spec)))
-                .await?;
-            let own = project.not_of_product(known.name.as_str()).await;
-            let mut removed = own.and_then(|()| of_api(&known.spec)).map(|()| false);
-            if removed.is_ok() {
-                removed = match project.secrets_follow(&by, &known.name, None).await {
-                    Ok(()) => supervisor.remove(&server).await,
-                    Err(error) => Err(error),
-                };
-            }
-            if matches!(removed, Ok(true)) {
-                project.clear_place(known.name.clone(), volumes).await;
-            }
-            act.end(&removed).await;
-            removed
+            let draft = draft.before(acts.values.spec(&known.spec));
+            let remove = async {
+                project.not_of_product(known.name.as_str()).await?;
+                of_api(&known.spec)?;
+                project.secrets_follow(&by, &known.name, None).await?;
+                let removed = supervisor.remove(&server).await?;
+                if removed {
+                    project.clear_place(known.name.clone(), volumes).await;
+                }
+                Ok(removed)
+            };
+            acts.run(&by, draft, remove).await
         })
         .await
     }

@@ -122,11 +122,12 @@ impl Project {
             let draft = draft.before(json!({
                 "id": id.to_string(), "to": known.principal.to_string(), "grant": known.text,
             }));
-            let act = project.acts.begin(&by, draft).await?;
-            let removed = project.access.remove_grant(id).await;
-            project.regranted();
-            act.end(&removed).await;
-            removed
+            let remove = async {
+                let removed = project.access.remove_grant(id).await;
+                project.regranted();
+                removed
+            };
+            project.acts.run(&by, draft, remove).await
         })
         .await
     }
@@ -181,15 +182,16 @@ impl Project {
                 let before = project.group(name).await.ok();
                 draft.before = before.map(|before| json!({"servers": before.servers}));
             }
-            let act = project.acts.begin(&by, draft).await?;
-            let put = match project.policed_group(&by, &group) {
-                Ok(()) if exists => project.access.change_group(&group).await,
-                Ok(()) => project.access.create_group(&group).await,
-                Err(refused) => Err(refused),
+            let put = async {
+                project.policed_group(&by, &group)?;
+                let put = match exists {
+                    true => project.access.change_group(&group).await,
+                    false => project.access.create_group(&group).await,
+                };
+                project.regranted();
+                put
             };
-            project.regranted();
-            act.end(&put).await;
-            put?;
+            project.acts.run(&by, draft, put).await?;
             project.group(name).await
         })
         .await
@@ -208,11 +210,12 @@ impl Project {
             };
             let draft = Draft::new("group.remove", name.as_str());
             let draft = draft.before(json!({"servers": known.servers}));
-            let act = project.acts.begin(&by, draft).await?;
-            let removed = project.access.remove_group(&name).await;
-            project.regranted();
-            act.end(&removed).await;
-            removed
+            let remove = async {
+                let removed = project.access.remove_group(&name).await;
+                project.regranted();
+                removed
+            };
+            project.acts.run(&by, draft, remove).await
         })
         .await
     }
@@ -231,14 +234,8 @@ impl Project {
         let names: Vec<String> = to.iter().map(ToString::to_string).collect();
         let draft = Draft::new("grant.add", server.as_str()).detail("default_grant");
         let draft = draft.after(json!({"to": names, "grant": format!("{server}:*")}));
-        let offered = match self.acts.begin(&Actor::gateway(), draft).await {
-            Ok(act) => {
-                let offered = self.access.offer(server, to).await;
-                act.end(&offered).await;
-                offered
-            }
-            Err(error) => Err(error),
-        };
+        let offer = self.access.offer(server, to);
+        let offered = self.acts.run(&Actor::gateway(), draft, offer).await;
         self.regranted();
         if let Err(error) = offered {
             let error = &error as &dyn std::error::Error;

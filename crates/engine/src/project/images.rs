@@ -46,10 +46,8 @@ impl Project {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
             let draft = Draft::new("image.pull", image.to_string());
-            let act = project.acts.begin(&by, draft).await?;
-            let pulled = project.fetch(&image, credentials, &progress, &stop).await;
-            act.end(&pulled).await;
-            pulled
+            let pull = project.fetch(&image, credentials, &progress, &stop);
+            project.acts.run(&by, draft, pull).await
         })
         .await
     }
@@ -96,14 +94,10 @@ impl Project {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
             let draft = Draft::new("image.import", archive.display().to_string());
-            let act = project.acts.begin(&by, draft).await?;
             let images = &project.machine.images;
-            let imported = images
-                .import(project.name(), &archive, progress, &stop)
-                .await;
-            let imported = imported.map_err(EngineError::from);
-            act.end(&imported).await;
-            imported
+            let import = images.import(project.name(), &archive, progress, &stop);
+            let import = async { Ok(import.await?) };
+            project.acts.run(&by, draft, import).await
         })
         .await
     }
@@ -117,12 +111,9 @@ impl Project {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
             let draft = Draft::new("image.remove", image.to_string());
-            let act = project.acts.begin(&by, draft).await?;
             let images = &project.machine.images;
-            let removed = images.remove(project.name(), &image).await;
-            let removed = removed.map_err(EngineError::from);
-            act.end(&removed).await;
-            removed
+            let remove = async { Ok(images.remove(project.name(), &image).await?) };
+            project.acts.run(&by, draft, remove).await
         })
         .await
     }
@@ -139,10 +130,8 @@ impl Project {
             let draft = Draft::new("image.prune", "");
             let kept_names: Vec<String> = kept.iter().map(ToString::to_string).collect();
             let draft = draft.before(json!({ "kept": kept_names }));
-            let act = project.acts.begin(&by, draft).await?;
-            let pruned = project.prune(&kept).await.map_err(EngineError::from);
-            act.end(&pruned).await;
-            pruned
+            let prune = async { Ok(project.prune(&kept).await?) };
+            project.acts.run(&by, draft, prune).await
         })
         .await
     }

@@ -69,9 +69,10 @@ impl Project {
             let (id, server) = project.pinned_server(&item.server)?;
             let (_, versions) = project.tool_versions(&item).await?;
             let known = versions.iter().find(|row| row.version == version);
-            let known = known.ok_or_else(|| AdminError::ToolVersionChanged {
+            let changed = || AdminError::ToolVersionChanged {
                 tool: format!("{server}:{}", item.name),
-            })?;
+            };
+            let known = known.ok_or_else(changed)?;
             let verb = match state {
                 PinState::Approved => "tool.approve",
                 PinState::Unapproved | PinState::Refused => "tool.refuse",
@@ -82,22 +83,17 @@ impl Project {
             let draft = Draft::new(verb, format!("{server}:{}", item.name));
             let draft = draft.before(shown(known.state.as_str()));
             let draft = draft.after(shown(state.as_str()));
-            let act = project.acts.begin(&by, draft).await?;
-            let decided = project.decide_in_store(id, &item, version, state, by.name()).await;
-            let decided = decided.and_then(|is_listed| match is_listed {
-                true => Ok(()),
-                false => Err(AdminError::ToolVersionChanged {
-                    tool: format!("{server}:{}", item.name),
+            let decide = async {
+                match project.decide_in_store(id, &item, version, state, by.name()).await? {
+                    true => Ok(()),
+                    false => Err(changed().into()),
                 }
-                .into()),
-            });
-            act.end(&decided).await;
-            if decided.is_ok() {
-                let (what, by) = (state.as_str(), by.name());
-                let detail = format!("{} `{}` version {version} {what} by {by}", item.kind, item.name);
-                project.router.events.report(&server, EventKind::ToolDecided, detail);
-            }
-            decided
+            };
+            project.acts.run(&by, draft, decide).await?;
+            let (what, by) = (state.as_str(), by.name());
+            let detail = format!("{} `{}` version {version} {what} by {by}", item.kind, item.name);
+            project.router.events.report(&server, EventKind::ToolDecided, detail);
+            Ok(())
         })
         .await
     }

@@ -185,11 +185,12 @@ impl Project {
             let draft = draft.detail(row.id.clone()).after(json!({
                 "id": row.id, "act": row.act, "reasons": row.reasons, "asked": row.shown,
             }));
-            let act = project.acts.begin(&by, draft).await?;
-            let kept = store.put_registration(&row).await;
-            let kept = kept.map(|()| row).map_err(EngineError::from);
-            act.end(&kept).await;
-            kept
+            let keep = async {
+                store.put_registration(&row).await?;
+                Ok(())
+            };
+            project.acts.run(&by, draft, keep).await?;
+            Ok(row)
         })
         .await
     }
@@ -220,10 +221,7 @@ impl Project {
             let draft = draft.detail(id.clone()).before(json!({
                 "id": row.id, "act": row.act, "asked_by": row.asked_by, "asked": row.shown,
             }));
-            let act = project.acts.begin(&by, draft).await?;
-            let taken = project.take(&by, row).await;
-            act.end(&taken).await;
-            taken
+            project.acts.run(&by, draft, project.take(&by, row)).await
         })
         .await
     }
@@ -284,10 +282,8 @@ impl Project {
             let draft = draft.detail(id).before(json!({
                 "id": row.id, "act": row.act, "asked_by": row.asked_by, "asked": row.shown,
             }));
-            let act = project.acts.begin(&by, draft).await?;
-            let refused = project.decide(&by, &row, RegistrationState::Refused).await;
-            act.end(&refused).await;
-            refused
+            let refuse = project.decide(&by, &row, RegistrationState::Refused);
+            project.acts.run(&by, draft, refuse).await
         })
         .await
     }

@@ -91,10 +91,8 @@ impl Project {
             let draft = draft.after(json!({
                 "version": new.version, "sha256": new.hash, "asked": servers,
             }));
-            let act = project.acts.begin(&by, draft).await?;
-            let plan = project.plan_product(&new).await;
-            act.end(&plan).await;
-            plan
+            let plan = project.plan_product(&new);
+            project.acts.run(&by, draft, plan).await
         })
         .await
     }
@@ -168,13 +166,8 @@ impl Project {
                 draft.before = plan.installed.as_ref().map(shown);
                 draft = draft.after(project.planned(&new, plan));
             }
-            let act = project.acts.begin(&by, draft).await?;
-            let done = match plan {
-                Ok(plan) => project.carry_out(&by, &new, plan, from).await,
-                Err(refused) => Err(refused),
-            };
-            act.end(&done).await;
-            done
+            let install = async { project.carry_out(&by, &new, plan?, from).await };
+            project.acts.run(&by, draft, install).await
         })
         .await
     }
@@ -254,10 +247,8 @@ impl Project {
             let mut before = shown(&product);
             before["servers"] = servers.iter().map(ServerName::as_str).collect();
             let draft = Draft::new("product.uninstall", name.as_str()).before(before);
-            let act = project.acts.begin(&by, draft).await?;
-            let removed = project.remove_servers(&by, &product, &servers).await;
-            act.end(&removed).await;
-            removed
+            let remove = project.remove_servers(&by, &product, &servers);
+            project.acts.run(&by, draft, remove).await
         })
         .await
     }

@@ -157,14 +157,12 @@ impl Project {
                 return Ok(false);
             };
             let draft = Draft::new("secret.remove", name.as_str()).before(shown(&before));
-            let act = project.acts.begin(&by, draft).await?;
-            let removed = project.secrets.remove(&name).await;
-            let removed = removed.map_err(EngineError::from);
-            act.end(&removed).await;
-            if matches!(removed, Ok(true)) {
+            let remove = async { Ok(project.secrets.remove(&name).await?) };
+            let removed = project.acts.run(&by, draft, remove).await?;
+            if removed {
                 project.supervisor.restart_users(&name, None).await;
             }
-            removed
+            Ok(removed)
         })
         .await
     }

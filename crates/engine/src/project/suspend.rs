@@ -68,17 +68,15 @@ impl Project {
             });
             let mut draft = Draft::new("resume", what.to_string());
             draft.before = before;
-            let act = project.acts.begin(&by, draft).await?;
-            let imposed = known.filter(|known| !known.may_be_ended_by(by.role()));
-            let resumed = match imposed.and_then(|known| known.role) {
-                Some(role) => Err(AdminError::SuspendedAbove { role }.into()),
-                None => {
-                    let resumed = project.machine.store.resume(&project.name, &what).await;
-                    project.settled_suspension(resumed).await
+            let resume = async {
+                let imposed = known.filter(|known| !known.may_be_ended_by(by.role()));
+                if let Some(role) = imposed.and_then(|known| known.role) {
+                    return Err(AdminError::SuspendedAbove { role }.into());
                 }
+                let resumed = project.machine.store.resume(&project.name, &what).await;
+                project.settled_suspension(resumed).await
             };
-            act.end(&resumed).await;
-            resumed
+            project.acts.run(&by, draft, resume).await
         })
         .await
     }

@@ -31,12 +31,9 @@ impl Project {
     ) -> Result<(), EngineError> {
         let draft = Draft::new("volume.backup", server.as_str());
         let draft = draft.after(json!({ "path": path.display().to_string() }));
-        let act = self.acts.begin(&by.into(), draft).await?;
         let owner = self.owner(server);
         let work = self.on_disks(move |disks| disks.back_up(&owner, &path, to));
-        let done = work.await;
-        act.end(&done).await;
-        done
+        self.acts.run(&by.into(), draft, work).await
     }
 
     /// Removes a volume that no instance uses.
@@ -50,17 +47,16 @@ impl Project {
         self.complete(async move {
             let draft = Draft::new("volume.remove", server.as_str());
             let draft = draft.before(json!({ "path": path.display().to_string() }));
-            let act = project.acts.begin(&by, draft).await?;
             let owner = project.owner(server.clone());
             let folder = path.clone();
-            let removing = project.on_disks(move |disks| disks.remove_volume(&owner, &folder));
-            let removed = removing.await;
-            if removed.is_ok() {
+            let remove = async {
+                let removing = project.on_disks(move |disks| disks.remove_volume(&owner, &folder));
+                removing.await?;
                 project.forget_rows(&server, |known| known == path).await;
                 project.release_ids(server).await;
-            }
-            act.end(&removed).await;
-            removed
+                Ok(())
+            };
+            project.acts.run(&by, draft, remove).await
         })
         .await
     }

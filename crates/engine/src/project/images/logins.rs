@@ -33,12 +33,10 @@ impl Project {
             };
             let draft = Draft::new("image.login", registry.as_str());
             let draft = draft.after(json!({ "username": username }));
-            let act = project.acts.begin(&by, draft).await?;
             let images = &project.machine.images;
-            let kept = images.log_in(project.name(), &registry, credentials).await;
-            let kept = kept.map_err(EngineError::from);
-            act.end(&kept).await;
-            kept
+            let log_in = images.log_in(project.name(), &registry, credentials);
+            let log_in = async { Ok(log_in.await?) };
+            project.acts.run(&by, draft, log_in).await
         })
         .await
     }
@@ -52,12 +50,9 @@ impl Project {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
             let draft = Draft::new("image.logout", registry.as_str());
-            let act = project.acts.begin(&by, draft).await?;
             let images = &project.machine.images;
-            let removed = images.log_out(project.name(), &registry).await;
-            let removed = removed.map_err(EngineError::from);
-            act.end(&removed).await;
-            removed
+            let log_out = async { Ok(images.log_out(project.name(), &registry).await?) };
+            project.acts.run(&by, draft, log_out).await
         })
         .await
     }

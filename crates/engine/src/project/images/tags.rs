@@ -181,10 +181,9 @@ impl Project {
         self.complete(async move {
             let draft = Draft::new("image.pull", image.to_string());
             let draft = draft.detail(format!("for a restart of `{target}`"));
-            let act = project.acts.begin(&actor, draft).await?;
-            let pulled = project.fetch(&image, None, &progress, &stop).await;
-            act.end(&pulled).await;
-            project.pin(&target, &pulled?.digest.to_string()).await
+            let pull = project.fetch(&image, None, &progress, &stop);
+            let pulled = project.acts.run(&actor, draft, pull).await?;
+            project.pin(&target, &pulled.digest.to_string()).await
         })
         .await?;
         self.restart(by, name.as_str()).await
