@@ -12,7 +12,7 @@ pub(crate) mod row;
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::Sqlite;
+use sqlx::{Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager;
 
 use self::query::Query;
@@ -48,6 +48,12 @@ enum Lent<'a> {
     Postgres(postgres::Lent<'a>),
 }
 
+/// The connection itself.
+enum Connection<'l, 'a> {
+    Sqlite(&'l mut SqliteConnection),
+    Postgres(&'l mut postgres::Lent<'a>),
+}
+
 /// Several statements that take effect together. Dropped without `commit`, none of them does.
 pub(crate) struct Transaction<'a> {
     database: &'a Database,
@@ -64,22 +70,15 @@ impl Database {
         durability: Durability,
     ) -> Result<Transaction<'_>, StoreError> {
         let mut lent = self.writer(what, durability).await?;
-        let begun = match &mut lent {
-            Lent::Reader(_) => unreachable!("who writes is lent no reader"),
-            Lent::Writer(turn) => {
+        let begun = match lent.connection() {
+            Ok(Connection::Sqlite(connection)) => {
                 let begin = sqlx::SqlSafeStr::into_sql_str("BEGIN IMMEDIATE");
-                SqliteTransactions::begin(turn.connection()?, Some(begin)).await
+                SqliteTransactions::begin(connection, Some(begin)).await
             }
-            Lent::Postgres(connection) => Box::pin(connection.begin_alone()).await,
+            Ok(Connection::Postgres(connection)) => Box::pin(connection.begin_alone()).await,
+            Err(error) => Err(error),
         };
-        begun.map_err(|error| self.failed(what, error))?;
-        let lent = Some(lent);
-        let database = self;
-        Ok(Transaction {
-            database,
-            what,
-            lent,
-        })
+        self.begun(what, lent, begun)
     }
 
     /// Begins a transaction that writes rows of the audit: beside those of other gateways, unless `alone`.
@@ -97,31 +96,31 @@ impl Database {
             true => Box::pin(connection.begin_alone()).await,
             false => Box::pin(connection.begin("BEGIN")).await,
         };
-        begun.map_err(|error| self.failed(what, error))?;
-        let lent = Some(Lent::Postgres(connection));
-        let database = self;
-        Ok(Transaction {
-            database,
-            what,
-            lent,
-        })
+        self.begun(what, Lent::Postgres(connection), begun)
     }
 
     /// Begins a transaction whose reads are all of one moment.
     pub(crate) async fn snapshot(&self, what: &'static str) -> Result<Transaction<'_>, StoreError> {
         let mut lent = self.reader(what).await?;
-        let begun = match &mut lent {
-            Lent::Reader(reader) => SqliteTransactions::begin(reader.connection(), None).await,
-            Lent::Writer(_) => unreachable!("who reads is lent no writer"),
-            Lent::Postgres(connection) => Box::pin(connection.begin_snapshot()).await,
+        let begun = match lent.connection() {
+            Ok(Connection::Sqlite(connection)) => SqliteTransactions::begin(connection, None).await,
+            Ok(Connection::Postgres(connection)) => Box::pin(connection.begin_snapshot()).await,
+            Err(error) => Err(error),
         };
+        self.begun(what, lent, begun)
+    }
+
+    fn begun<'a>(
+        &'a self,
+        what: &'static str,
+        lent: Lent<'a>,
+        begun: Result<(), sqlx::Error>,
+    ) -> Result<Transaction<'a>, StoreError> {
         begun.map_err(|error| self.failed(what, error))?;
-        let lent = Some(lent);
-        let database = self;
         Ok(Transaction {
-            database,
+            database: self,
             what,
-            lent,
+            lent: Some(lent),
         })
     }
 
@@ -239,44 +238,45 @@ impl Database {
     }
 }
 
-impl Lent<'_> {
-    async fn execute(&mut self, query: &Query<'_>) -> Result<u64, sqlx::Error> {
-        let touched = match self {
-            Self::Reader(reader) => {
-                let run = query.for_sqlite().execute(reader.connection());
-                Box::pin(run).await?
-            }
+impl<'a> Lent<'a> {
+    fn connection(&mut self) -> Result<Connection<'_, 'a>, sqlx::Error> {
+        Ok(match self {
+            Self::Reader(reader) => Connection::Sqlite(reader.connection()),
             Self::Writer(turn) => {
                 let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
-                Box::pin(query.for_sqlite().execute(connection)).await?
+                Connection::Sqlite(connection)
             }
-            Self::Postgres(connection) => {
-                let (connection, until) = connection.parts()?;
+            Self::Postgres(lent) => Connection::Postgres(lent),
+        })
+    }
+
+    async fn execute(&mut self, query: &Query<'_>) -> Result<u64, sqlx::Error> {
+        match self.connection()? {
+            Connection::Sqlite(connection) => {
+                let run = Box::pin(query.for_sqlite().execute(connection));
+                Ok(run.await?.rows_affected())
+            }
+            Connection::Postgres(lent) => {
+                let (connection, until) = lent.parts()?;
                 let run = Box::pin(query.for_postgres().execute(connection));
-                return Ok(postgres::within(until, run).await?.rows_affected());
+                Ok(postgres::within(until, run).await?.rows_affected())
             }
-        };
-        Ok(touched.rows_affected())
+        }
     }
 
     async fn fetch(&mut self, query: &Query<'_>) -> Result<Vec<Row>, sqlx::Error> {
-        let rows = match self {
-            Self::Reader(reader) => {
-                let run = query.for_sqlite().fetch_all(reader.connection());
-                Box::pin(run).await?
+        match self.connection()? {
+            Connection::Sqlite(connection) => {
+                let run = Box::pin(query.for_sqlite().fetch_all(connection));
+                Ok(run.await?.into_iter().map(Row::Sqlite).collect())
             }
-            Self::Writer(turn) => {
-                let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
-                Box::pin(query.for_sqlite().fetch_all(connection)).await?
-            }
-            Self::Postgres(connection) => {
-                let (connection, until) = connection.parts()?;
+            Connection::Postgres(lent) => {
+                let (connection, until) = lent.parts()?;
                 let run = Box::pin(query.for_postgres().fetch_all(connection));
                 let rows = postgres::within(until, run).await?;
-                return Ok(rows.into_iter().map(Row::Postgres).collect());
+                Ok(rows.into_iter().map(Row::Postgres).collect())
             }
-        };
-        Ok(rows.into_iter().map(Row::Sqlite).collect())
+        }
     }
 
     /// Returns the connection: nothing is left open on it.
@@ -336,16 +336,12 @@ impl Transaction<'_> {
         position: JournalPosition,
         block: Option<u64>,
     ) -> Result<(), StoreError> {
-        let imported = match self.lent() {
-            Lent::Reader(_) => unreachable!("who writes is lent no reader"),
-            Lent::Writer(turn) => match turn.connection() {
-                Ok(connection) => {
-                    let import = gateway.import_rows(connection, rows, position, block);
-                    Box::pin(import).await
-                }
-                Err(_) => Err(sqlx::Error::PoolClosed),
-            },
-            Lent::Postgres(lent) => match lent.parts() {
+        let imported = match self.lent().connection() {
+            Ok(Connection::Sqlite(connection)) => {
+                let import = gateway.import_rows(connection, rows, position, block);
+                Box::pin(import).await
+            }
+            Ok(Connection::Postgres(lent)) => match lent.parts() {
                 Ok((connection, until)) => {
                     let import =
                         postgres::import::write(connection, gateway, rows, position, block);
@@ -353,6 +349,7 @@ impl Transaction<'_> {
                 }
                 Err(error) => Err(error),
             },
+            Err(error) => Err(error),
         };
         imported.map_err(|error| self.failed(error))
     }
@@ -381,25 +378,25 @@ impl Transaction<'_> {
 
     /// Commits the transaction.
     pub(crate) async fn commit(mut self) -> Result<(), StoreError> {
-        let committed = match self.lent() {
-            Lent::Reader(reader) => SqliteTransactions::commit(reader.connection()).await,
-            Lent::Writer(turn) => SqliteTransactions::commit(turn.connection()?).await,
-            Lent::Postgres(connection) => Box::pin(connection.commit()).await,
+        let committed = match self.lent().connection() {
+            Ok(Connection::Sqlite(connection)) => SqliteTransactions::commit(connection).await,
+            Ok(Connection::Postgres(connection)) => Box::pin(connection.commit()).await,
+            Err(error) => Err(error),
         };
-        committed.map_err(|error| self.failed(error))?;
-        if let Some(lent) = self.lent.take() {
-            lent.done();
-        }
-        Ok(())
+        self.ended(committed)
     }
 
     /// Rolls the transaction back.
     pub(crate) async fn rollback(mut self) -> Result<(), StoreError> {
-        let ended = match self.lent() {
-            Lent::Reader(reader) => SqliteTransactions::rollback(reader.connection()).await,
-            Lent::Writer(turn) => SqliteTransactions::rollback(turn.connection()?).await,
-            Lent::Postgres(connection) => Box::pin(connection.rollback()).await,
+        let undone = match self.lent().connection() {
+            Ok(Connection::Sqlite(connection)) => SqliteTransactions::rollback(connection).await,
+            Ok(Connection::Postgres(connection)) => Box::pin(connection.rollback()).await,
+            Err(error) => Err(error),
         };
+        self.ended(undone)
+    }
+
+    fn ended(mut self, ended: Result<(), sqlx::Error>) -> Result<(), StoreError> {
         ended.map_err(|error| self.failed(error))?;
         if let Some(lent) = self.lent.take() {
             lent.done();
@@ -421,14 +418,10 @@ impl<'a> Transaction<'a> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        match &mut self.lent {
-            None | Some(Lent::Postgres(_)) => {}
-            Some(Lent::Reader(reader)) => SqliteTransactions::start_rollback(reader.connection()),
-            Some(Lent::Writer(turn)) => {
-                if let Ok(connection) = turn.connection() {
-                    SqliteTransactions::start_rollback(connection);
-                }
-            }
+        if let Some(lent) = &mut self.lent
+            && let Ok(Connection::Sqlite(connection)) = lent.connection()
+        {
+            SqliteTransactions::start_rollback(connection);
         }
     }
 }
