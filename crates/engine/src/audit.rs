@@ -11,17 +11,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
-use gantry_model::id::{CallId, GrantId, ServerId};
+use gantry_model::id::CallId;
 use gantry_model::secret::Redactor;
 use gantry_model::trace::TraceParent;
-use gantry_store::{
-    CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, JournalDamage, Store, UserSource,
-};
+use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, Store};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -34,9 +30,11 @@ mod codes;
 mod damage;
 mod error;
 mod evidence;
+mod health;
 mod ids;
 mod importer;
 mod inspect;
+mod intent;
 mod journal;
 mod mark;
 mod measured;
@@ -61,8 +59,11 @@ pub use evidence::{
     Finding as AuditFinding, FindingKind, HeadMark, PublicKey, TrustedKeys, Verification,
     VerifyOptions, verify,
 };
+pub use health::AuditHealth;
 pub(crate) use ids::CallIds;
 pub use inspect::{JournalCheck, verify_journal};
+pub use intent::Surface;
+pub(crate) use intent::{Intent, Outcome};
 pub(crate) use measured::{Measured, Measurements, Phase, Timing};
 use policy::BodyLimit;
 pub use policy::{AuditPolicy, Bodies, Durability};
@@ -83,154 +84,6 @@ use segment::Segment;
 thread_local! {
     /// The buffer for encoding records; reused, so that a call allocates nothing.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The surface of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Surface {
-    /// The MCP endpoint.
-    Mcp,
-    /// The REST interface.
-    Rest,
-    /// The command line; only in rows of earlier versions.
-    Cli,
-    /// A program that embeds the engine.
-    Library,
-}
-
-impl Surface {
-    /// Returns the surface as stored and shown.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Mcp => "mcp",
-            Self::Rest => "rest",
-            Self::Cli => "cli",
-            Self::Library => "library",
-        }
-    }
-
-    const fn number(self) -> u8 {
-        match self {
-            Self::Mcp => 1,
-            Self::Rest => 2,
-            Self::Cli => 3,
-            Self::Library => 4,
-        }
-    }
-
-    const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            1 => Self::Mcp,
-            2 => Self::Rest,
-            3 => Self::Cli,
-            4 => Self::Library,
-            _ => return None,
-        })
-    }
-}
-
-/// The properties of a call before it is sent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Intent<'a> {
-    /// The call's identity.
-    pub(crate) id: CallId,
-    /// The caller's project.
-    pub(crate) project: &'a str,
-    /// The caller's agent.
-    pub(crate) agent: &'a str,
-    /// The caller's key, by its id.
-    pub(crate) key: &'a str,
-    /// The caller's context: user, session, run.
-    pub(crate) context: &'a Context,
-    /// Whether the user id in it is trusted.
-    pub(crate) users: UserTrust,
-    /// Its surface.
-    pub(crate) surface: Surface,
-    /// The name of the server it is for.
-    pub(crate) server: &'a str,
-    /// The server's id; `None` for native tools, and if no server was found.
-    pub(crate) server_id: Option<ServerId>,
-    /// The MCP method.
-    pub(crate) method: &'a str,
-    /// The tool, the prompt's name or the resource's URI; may be empty.
-    pub(crate) tool: &'a str,
-    /// The version of the tool's schema that the call was checked against.
-    pub(crate) schema_version: Option<&'a str>,
-    /// When it arrived, in milliseconds since 1970.
-    pub(crate) started_ms: u64,
-    /// Its arguments, as JSON.
-    pub(crate) input: Option<&'a str>,
-    /// The secrets to redact in them.
-    pub(crate) redactor: &'a Redactor,
-    /// The revision of the grants that decided.
-    pub(crate) policy_revision: Option<u64>,
-    /// The grant that decided.
-    pub(crate) grant: Option<GrantId>,
-    /// Who said which user it is.
-    pub(crate) user_source: Option<UserSource>,
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Outcome<'a> {
-    /// Its status.
-    pub(crate) status: CallStatus,
-    /// The code of its error.
-    pub(crate) code: Option<&'a str>,
-    /// The text of its error.
-    pub(crate) error: Option<&'a str>,
-    /// Its result, as JSON.
-    pub(crate) output: Option<&'a [u8]>,
-    /// How long it took.
-    pub(crate) duration: Duration,
-    /// The secrets to redact in error and result.
-    pub(crate) redactor: &'a Redactor,
-    /// What was measured on the way.
-    pub(crate) measured: Measurements,
-    /// Whose error it was.
-    pub(crate) error_kind: Option<ErrorKind>,
-}
-
-/// The health of the audit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuditHealth {
-    /// Whether calls can be recorded, and hence are accepted.
-    pub writable: bool,
-    /// Why they cannot.
-    pub reason: Option<String>,
-    /// The size of the journal on disk.
-    pub journal_bytes: u64,
-    /// How many records are not in the database yet.
-    pub folded_lag_records: u64,
-    /// Why the last import failed; `None` if it succeeded.
-    pub last_fold_error: Option<String>,
-    /// Why the database could not be written at the last attempt; `None` if it could.
-    pub store_error: Option<String>,
-    /// The unacknowledged damage of the journal.
-    pub damage: Vec<JournalDamage>,
-    /// How long rows are kept.
-    pub retention: Duration,
-    /// How far the clock is ahead, if that is too far to delete rows by age.
-    pub clock_ahead: Option<Duration>,
-}
-
-impl AuditHealth {
-    /// Returns the part that administrators of other projects may see: whether calls are recorded,
-    /// and for how long they are kept. The journal and its figures belong to the whole gateway.
-    pub(crate) fn of_other_project(self) -> Self {
-        let reason = (!self.writable).then(|| "calls cannot be recorded".to_owned());
-        Self {
-            writable: self.writable,
-            reason,
-            journal_bytes: 0,
-            folded_lag_records: 0,
-            last_fold_error: None,
-            store_error: None,
-            damage: Vec::new(),
-            retention: self.retention,
-            clock_ahead: None,
-        }
-    }
 }
 
 /// The handle on the record of all calls; cheap to clone.
@@ -365,28 +218,11 @@ impl Audit {
             .map_err(AuditError::Store)
     }
 
-    /// Returns the health of the audit.
-    pub(crate) fn health(&self) -> AuditHealth {
-        let condition = self.shared.journal.condition();
-        let refusing = condition.refusing.or_else(|| self.not_stored());
-        AuditHealth {
-            writable: refusing.is_none(),
-            reason: refusing.map(|error| chain(&error)),
-            journal_bytes: condition.bytes,
-            folded_lag_records: condition.waiting,
-            last_fold_error: lock(&self.shared.import_error).clone(),
-            store_error: lock(&self.shared.store_error).clone(),
-            damage: self.shared.damage.open(),
-            retention: self.shared.policy.retention,
-            clock_ahead: lock(&self.shared.retention).ahead(),
-        }
-    }
-
     /// Returns whether there is no problem besides whether calls can be recorded.
     pub(crate) fn is_sound(&self) -> bool {
         self.shared.damage.is_empty()
-            && lock(&self.shared.import_error).is_none()
-            && lock(&self.shared.store_error).is_none()
+            && self.shared.import_error.lock().is_none()
+            && self.shared.store_error.lock().is_none()
     }
 
     /// Acknowledges all damage of the journal; returns how much there was.
@@ -429,7 +265,7 @@ impl Audit {
             .put_clock(now_ms, 0)
             .await
             .map_err(AuditError::Store)?;
-        lock(&self.shared.retention).believe(now_ms, Instant::now());
+        self.shared.retention.lock().believe(now_ms, Instant::now());
         Ok(())
     }
 
@@ -490,7 +326,7 @@ impl Audit {
 
     async fn import(&self, show: RowPolicy) -> Result<(), AuditError> {
         let imported = self.shared.importer.lock().await.import(show).await;
-        *lock(&self.shared.import_error) = imported.as_ref().err().map(|error| chain(error));
+        *self.shared.import_error.lock() = imported.as_ref().err().map(|error| chain(error));
         imported
     }
 
@@ -510,9 +346,9 @@ impl Audit {
         outcome: &Outcome<'_>,
         limit: BodyLimit,
     ) -> Option<Arc<Segment>> {
-        let written = self.with_outcome(id, outcome, limit, |fields| {
+        let written = self.with_outcome(outcome, limit, |fields| {
             BUFFER.with_borrow_mut(|buffer| {
-                record::encode_outcome(buffer, fields);
+                record::encode_outcome(buffer, id, fields);
                 self.shared.journal.append(buffer, Claim::Outcome)
             })
         });
@@ -521,7 +357,7 @@ impl Audit {
             Err(error) => {
                 let error = chain(&error);
                 tracing::error!(call = %id, error, "the end of a call could not be recorded");
-                lock(&self.shared.lost).push(id);
+                self.shared.lost.lock().push(id);
                 None
             }
         }
@@ -530,7 +366,7 @@ impl Audit {
     fn encode_refusal(&self, buffer: &mut Vec<u8>, intent: &Intent<'_>, outcome: &Outcome<'_>) {
         self.with_intent(intent, |begun| {
             let limit = self.body_limit(intent.project);
-            self.with_outcome(intent.id, outcome, limit, |ended| {
+            self.with_outcome(outcome, limit, |ended| {
                 record::encode_whole(buffer, begun, ended, 1);
             });
         });
@@ -592,7 +428,6 @@ impl Audit {
 
     fn with_outcome<T>(
         &self,
-        id: CallId,
         outcome: &Outcome<'_>,
         limit: BodyLimit,
         use_fields: impl FnOnce(&OutcomeFields<'_>) -> T,
@@ -600,7 +435,6 @@ impl Audit {
         let output = body::keep(limit, outcome.redactor, outcome.output);
         let error = outcome.error.map(|error| outcome.redactor.redact(error));
         use_fields(&OutcomeFields {
-            id,
             status: outcome.status,
             duration_us: u64::try_from(outcome.duration.as_micros()).unwrap_or(u64::MAX),
             code: outcome.code,
@@ -613,12 +447,8 @@ impl Audit {
     }
 
     fn refusals(&self) -> MutexGuard<'_, Refusals> {
-        lock(&self.shared.refusals)
+        self.shared.refusals.lock()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

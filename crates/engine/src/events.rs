@@ -333,7 +333,6 @@ fn printable(detail: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gantry_model::caller::UserTrust;
     use gantry_model::id::CallId;
     use gantry_store::CallStatus;
 
@@ -405,36 +404,17 @@ mod tests {
         let (events, _queue) = Events::new(ProjectName::local());
         let mut listener = events.listen();
         let row = |project| CallRow::<&str> {
-            id: CallId::new(0, 1),
-            seq: 0,
             project,
-            agent: "",
-            key: "",
-            user: None,
-            user_trust: UserTrust::Asserted,
-            session: None,
-            run: None,
-            step: None,
-            trace: None,
-            parent_span: None,
             surface: "mcp",
-            server_id: None,
             server: "a",
             method: "tools/call",
             tool: "t",
-            schema_version: None,
-            started_ms: 1,
             ended_ms: Some(2),
             duration_us: Some(1000),
             status: CallStatus::Ok,
-            code: None,
-            error: None,
             input: Some("kept out"),
             input_bytes: 8,
-            output: None,
-            output_bytes: 0,
-            repeats: 1,
-            details: Default::default(),
+            ..CallRow::of_id(CallId::new(0, 1))
         };
         events.calls_stored(&[row("other")]);
         events.calls_stored(&[row("local"), row("other")]);

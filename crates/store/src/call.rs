@@ -126,6 +126,42 @@ impl CallRow {
 }
 
 impl CallRow<&str> {
+    /// Returns the row of a call of which nothing is known but its id.
+    pub fn of_id(id: CallId) -> Self {
+        Self {
+            id,
+            seq: 0,
+            project: "",
+            agent: "",
+            key: "",
+            user: None,
+            user_trust: UserTrust::Asserted,
+            session: None,
+            run: None,
+            step: None,
+            trace: None,
+            parent_span: None,
+            surface: "",
+            server: "",
+            server_id: None,
+            method: "",
+            tool: "",
+            schema_version: None,
+            started_ms: id.unix_ms(),
+            ended_ms: None,
+            duration_us: None,
+            status: CallStatus::Unknown,
+            code: None,
+            error: None,
+            input: None,
+            input_bytes: 0,
+            output: None,
+            output_bytes: 0,
+            repeats: 1,
+            details: CallDetails::default(),
+        }
+    }
+
     /// Returns the row with owned texts.
     pub fn owned(&self) -> CallRow {
         self.with_texts(|text| (*text).to_owned())

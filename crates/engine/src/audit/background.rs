@@ -19,7 +19,7 @@ use super::error::AuditError;
 use super::importer::RowPolicy;
 use super::journal::Claim;
 use super::retention::{ClockChange, Retention};
-use super::{Audit, chain, lock};
+use super::{Audit, chain};
 use crate::clock::unix_ms;
 
 const FIRST_RETRY: Duration = Duration::from_millis(250);
@@ -180,7 +180,7 @@ impl Audit {
         }
         if self.shared.journal.gone().is_none() {
             let error = self.probe_store().await;
-            *lock(&self.shared.store_error) = error;
+            *self.shared.store_error.lock() = error;
         }
     }
 
@@ -250,7 +250,7 @@ impl Audit {
                 () = sleep(self.shared.policy.import_every) => drop(self.shared.journal.mark_now()),
             }
         }
-        *lock(&self.shared.import_error) = Some(format!(
+        *self.shared.import_error.lock() = Some(format!(
             "the audit database has not taken the journal for {SLOW_IMPORT:?}"
         ));
         importing.await
@@ -337,6 +337,6 @@ impl Audit {
     }
 
     fn retention(&self) -> MutexGuard<'_, Retention> {
-        lock(&self.shared.retention)
+        self.shared.retention.lock()
     }
 }

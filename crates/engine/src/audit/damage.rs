@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use gantry_store::{JournalDamage, Store, StoreError};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::chain::Finding;
 use super::journal::Position;
@@ -32,13 +32,13 @@ impl DamageLog {
     /// Starts with the known damage.
     pub(super) fn new(open: Vec<JournalDamage>) -> Self {
         let log = Self::default();
-        log.lock().open = open;
+        log.shared.lock().open = open;
         log
     }
 
     /// Adds a finding; only the first one of a segment counts.
     pub(super) fn add(&self, finding: Finding) {
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         let known = |segment: u64| {
             let found = shared.found.iter().map(|finding| finding.segment);
             found
@@ -55,7 +55,7 @@ impl DamageLog {
 
     /// Returns all open damage; the number of calls is missing if not counted yet.
     pub(super) fn open(&self) -> Vec<JournalDamage> {
-        let shared = self.lock();
+        let shared = self.shared.lock();
         let now = unix_ms();
         let found = shared
             .found
@@ -66,18 +66,18 @@ impl DamageLog {
 
     /// Returns whether there is no open damage.
     pub(super) fn is_empty(&self) -> bool {
-        let shared = self.lock();
+        let shared = self.shared.lock();
         shared.open.is_empty() && shared.found.is_empty()
     }
 
     /// Returns the damage stored since the last call.
     pub(super) fn take_news(&self) -> Vec<JournalDamage> {
-        std::mem::take(&mut self.lock().news)
+        std::mem::take(&mut self.shared.lock().news)
     }
 
     /// Counts and stores the findings. Everything that is left must be imported before.
     pub(super) async fn settle(&self, store: &Store) -> Result<(), StoreError> {
-        let found = self.lock().found.clone();
+        let found = self.shared.lock().found.clone();
         if found.is_empty() {
             return Ok(());
         }
@@ -97,7 +97,7 @@ impl DamageLog {
         }
         store.put_journal_damage(&settled).await?;
         let open = store.journal_damage().await?;
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         shared.found.retain(|finding| !found.contains(finding));
         // Damage that was acknowledged before is not opened again.
         settled.retain(|damage| open.contains(damage));
@@ -113,12 +113,8 @@ impl DamageLog {
     pub(super) async fn acknowledge(&self, store: &Store, by: &str) -> Result<u64, StoreError> {
         let count = store.acknowledge_journal_damage(by, unix_ms()).await?;
         let open = store.journal_damage().await?;
-        self.lock().open = open;
+        self.shared.lock().open = open;
         Ok(count)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock()
     }
 }
 

@@ -8,11 +8,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
-use gantry_store::{
-    CallDetails, CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Place, Store,
-};
+use gantry_store::{CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Place, Store};
 use parking_lot::Mutex;
 
 mod join;
@@ -554,42 +551,10 @@ fn orphan(known: Option<&CallRow>, id: CallId, at: Position) -> Option<CallRow<&
         None => {
             // The intent was damaged. An incomplete row is better than none.
             tracing::warn!(call = %id, "the start of a call is missing in the audit journal");
-            Some(nameless(id, at))
+            Some(CallRow {
+                seq: at.sequence(),
+                ..CallRow::of_id(id)
+            })
         }
-    }
-}
-
-fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
-    CallRow {
-        id,
-        seq: at.sequence(),
-        project: "",
-        agent: "",
-        key: "",
-        user: None,
-        user_trust: UserTrust::Asserted,
-        session: None,
-        run: None,
-        step: None,
-        trace: None,
-        parent_span: None,
-        surface: "",
-        server: "",
-        server_id: None,
-        method: "",
-        tool: "",
-        schema_version: None,
-        started_ms: id.unix_ms(),
-        ended_ms: None,
-        duration_us: None,
-        status: CallStatus::Unknown,
-        code: None,
-        error: None,
-        input: None,
-        input_bytes: 0,
-        output: None,
-        output_bytes: 0,
-        repeats: 1,
-        details: CallDetails::default(),
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gantry_store::DamageKind;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::error::AuditError;
@@ -229,14 +229,14 @@ impl Journal {
 
     fn write(&self, encoded: &mut [u8], claim: Claim) -> Result<Arc<Segment>, AuditError> {
         let (segment, offset) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let place = self.place(&mut state, encoded.len() as u64, claim)?;
             state.writing.push(place);
             (Arc::clone(&state.current), place.offset)
         };
         record::seal(encoded, segment.salt, offset);
         let written = segment.write(offset, encoded);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let place = Position {
             segment: segment.id,
             offset,
@@ -262,7 +262,7 @@ impl Journal {
     /// Writes the mark; returns whether that ever succeeded.
     pub(super) fn mark_now(&self) -> bool {
         let (number, mark) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let written = self.mark.is_written();
             if state.current.is_nowhere() || (state.unmarked == 0 && written) {
                 return written;
@@ -273,7 +273,7 @@ impl Journal {
     }
 
     fn gather(&self, encoded: &mut [u8], claim: Claim) -> Result<Arc<Segment>, AuditError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.gathered.len() >= GATHERED_BYTES
             && let Err(error) = self.write_gathered(&mut state)
             && claim != Claim::Outcome
@@ -289,7 +289,7 @@ impl Journal {
 
     /// Writes the records that `relaxed` has collected.
     pub(super) fn flush(&self) -> Result<(), AuditError> {
-        self.write_gathered(&mut self.lock())
+        self.write_gathered(&mut self.state.lock())
     }
 
     fn write_gathered(&self, state: &mut SpaceState) -> Result<(), AuditError> {
@@ -309,17 +309,17 @@ impl Journal {
 
     /// Returns the position after the last record, written or under way.
     pub(super) fn tail(&self) -> Position {
-        self.lock().tail()
+        self.state.lock().tail()
     }
 
     /// Returns the position before which everything is written.
     pub(super) fn stable(&self) -> Position {
-        self.lock().stable()
+        self.state.lock().stable()
     }
 
     /// Returns how many bytes of a segment of this process could not be written.
     pub(super) fn failed_bytes(&self, segment: u64) -> u64 {
-        self.lock().failed.get(&segment).copied().unwrap_or(0)
+        self.state.lock().failed.get(&segment).copied().unwrap_or(0)
     }
 
     /// Returns the identity of the journal.
@@ -329,18 +329,18 @@ impl Journal {
 
     /// Returns how many calls began in the journal so far.
     pub(super) fn calls(&self) -> u64 {
-        let state = self.lock();
+        let state = self.state.lock();
         state.link.calls_before + state.calls
     }
 
     /// Returns where the records of a segment of this process end, if it is no longer in use.
     pub(super) fn end_of(&self, segment: u64) -> Option<u64> {
-        self.lock().ends.get(&segment).copied()
+        self.state.lock().ends.get(&segment).copied()
     }
 
     /// Returns how many calls began in the current segment or the one before it.
     pub(super) fn calls_in(&self, segment: u64) -> Option<u64> {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.current.id == segment {
             return Some(state.calls);
         }
@@ -349,24 +349,24 @@ impl Journal {
 
     /// Keeps a segment's file when its records are imported; returns its future name.
     pub(super) fn keep_damaged(&self, segment: u64) -> String {
-        self.lock().damaged.insert(segment);
+        self.state.lock().damaged.insert(segment);
         self.directory.name_aside(segment)
     }
 
     /// Refuses calls from now on, because a file for recording them is missing; `None` accepts them
     /// again.
     pub(super) fn set_gone(&self, what: Option<&Path>) {
-        self.lock().gone = what.map(Arc::from);
+        self.state.lock().gone = what.map(Arc::from);
     }
 
     /// Returns the missing file, if calls are refused for that.
     pub(super) fn gone(&self) -> Option<AuditError> {
-        self.lock().gone_error()
+        self.state.lock().gone_error()
     }
 
     /// Checks whether the current segment was removed or truncated; then switches to another one.
     pub(super) fn inspect_current(&self) -> Option<(u64, DamageKind)> {
-        let current = Arc::clone(&self.lock().current);
+        let current = Arc::clone(&self.state.lock().current);
         if current.is_nowhere() {
             return None;
         }
@@ -379,7 +379,7 @@ impl Journal {
                 (false, false) => None,
             }
         })?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.current.id != current.id {
             return None;
         }
@@ -392,7 +392,7 @@ impl Journal {
 
     /// Returns the oldest segment that may contain records from `from` on.
     pub(super) fn segment_from(&self, from: u64) -> Option<Arc<Segment>> {
-        let state = self.lock();
+        let state = self.state.lock();
         state
             .older
             .iter()
@@ -404,7 +404,7 @@ impl Journal {
     /// Releases the segments before `id` for deletion or reuse; all their rows are in the database.
     pub(super) fn forget_before(&self, id: u64) {
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let Some(segment) = state.older.pop_front_if(|segment| segment.id < id) else {
                 return;
             };
@@ -437,12 +437,12 @@ impl Journal {
     /// Returns whether it accepts records now.
     pub(super) fn is_writable(&self) -> bool {
         let failed = self.disk.as_ref().and_then(GroupSync::failure);
-        failed.is_none() && self.refusing(&self.lock()).is_none()
+        failed.is_none() && self.refusing(&self.state.lock()).is_none()
     }
 
     /// Returns the state of the journal.
     pub(super) fn condition(&self) -> Condition {
-        let state = self.lock();
+        let state = self.state.lock();
         let refusing = match self.disk.as_ref().and_then(GroupSync::failure) {
             Some(source) => Some(AuditError::Sync {
                 path: self.path().to_owned(),
@@ -468,11 +468,7 @@ impl Journal {
     /// Returns how many empty segments there are.
     #[cfg(test)]
     pub(super) fn spares(&self) -> usize {
-        self.lock().spares.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SpaceState> {
-        self.state.lock()
+        self.state.lock().spares.len()
     }
 }
 

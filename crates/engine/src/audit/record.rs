@@ -76,9 +76,8 @@ impl IntentFields<'_> {
 }
 
 /// The outcome of a call; bodies are already redacted and truncated.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OutcomeFields<'a> {
-    pub(super) id: CallId,
     pub(super) status: CallStatus,
     pub(super) duration_us: u64,
     pub(super) code: Option<&'a str>,
@@ -95,22 +94,9 @@ pub(super) enum Entry<'a> {
     /// An intent, as a row that is still running.
     Intent(CallRow<&'a str>),
     /// An outcome.
-    Outcome(Ending<'a>),
+    Outcome(OutcomeFields<'a>),
     /// A complete row.
     Whole(CallRow<&'a str>),
-}
-
-/// The decoded outcome of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ending<'a> {
-    pub(super) status: CallStatus,
-    pub(super) duration_us: u64,
-    pub(super) code: Option<&'a str>,
-    pub(super) error: Option<&'a str>,
-    pub(super) output: Option<&'a str>,
-    pub(super) output_bytes: u64,
-    pub(super) measured: Measurements,
-    pub(super) error_kind: Option<ErrorKind>,
 }
 
 /// The random part of a segment's seal.
@@ -159,8 +145,8 @@ pub(super) fn encode_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
 }
 
 /// Encodes an outcome into `buffer`, without its seal.
-pub(super) fn encode_outcome(buffer: &mut Vec<u8>, outcome: &OutcomeFields<'_>) {
-    begin(buffer, Kind::Outcome, outcome.status, 0, outcome.id);
+pub(super) fn encode_outcome(buffer: &mut Vec<u8>, id: CallId, outcome: &OutcomeFields<'_>) {
+    begin(buffer, Kind::Outcome, outcome.status, 0, id);
     put_outcome(buffer, outcome);
     finish(buffer);
 }
@@ -298,7 +284,7 @@ pub(super) fn cut(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }
 
-impl<'a> Ending<'a> {
+impl<'a> OutcomeFields<'a> {
     /// Completes the row with the outcome.
     pub(super) fn complete(self, row: &mut CallRow<&'a str>) {
         row.status = self.status;

@@ -5,7 +5,7 @@
 use gantry_model::settings::{AuditSettings, ProjectSettings};
 use gantry_store::{HoldRow, StoreError, StoredCall};
 
-use super::{Audit, lock};
+use super::Audit;
 use crate::audit::AuditError;
 
 /// How many calls are erased at once.
@@ -32,7 +32,7 @@ impl Audit {
     /// Deletes some calls that are too old; continues where the last step of the run ended.
     pub(super) async fn drop_step(&self, clock_ms: u64, most: u32) -> Result<Step, StoreError> {
         let store = &self.shared.store;
-        let looked_at = lock(&self.shared.retention).looked_at.clone();
+        let looked_at = self.shared.retention.lock().looked_at.clone();
         let (first, mut after) = match looked_at {
             Some((project, call)) => (project, Some(call)),
             None => (String::new(), None),
@@ -58,7 +58,7 @@ impl Audit {
                 chain.drop_calls(&free).await?;
             }
             if is_full || !free.is_empty() {
-                lock(&self.shared.retention).looked_at = Some((project, last));
+                self.shared.retention.lock().looked_at = Some((project, last));
                 return Ok(Step {
                     dropped: free.len() as u64,
                     has_more: true,

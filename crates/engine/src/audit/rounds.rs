@@ -16,7 +16,7 @@ use super::error::AuditError;
 use super::importer::RowPolicy;
 use super::policy::Durability;
 use super::segment::Segment;
-use super::{Audit, chain, lock};
+use super::{Audit, chain};
 
 /// How long a call waits for the database.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -97,7 +97,7 @@ impl Audit {
     /// Returns why the database takes no rows, if calls have to wait for it.
     pub(super) fn not_stored(&self) -> Option<AuditError> {
         let waits = self.shared.policy.durability == Durability::Database;
-        let why = lock(&self.shared.import_error).clone().filter(|_| waits)?;
+        let why = self.shared.import_error.lock().clone().filter(|_| waits)?;
         Some(AuditError::NotStored { why })
     }
 

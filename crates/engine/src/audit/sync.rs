@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +70,7 @@ impl GroupSync {
 
     /// Requests a sync of `segment`, without waiting.
     pub(super) fn request(&self, segment: Arc<Segment>) {
-        let mut queue = self.shared.lock();
+        let mut queue = self.shared.queue.lock();
         queue.mark(segment);
         self.shared.ready.notify_one();
     }
@@ -79,7 +79,7 @@ impl GroupSync {
     pub(super) async fn wait(&self, segment: Arc<Segment>) -> io::Result<()> {
         let (tx, rx) = oneshot::channel();
         {
-            let mut queue = self.shared.lock();
+            let mut queue = self.shared.queue.lock();
             queue.mark(segment);
             queue.waiting.push(tx);
             self.shared.ready.notify_one();
@@ -94,7 +94,7 @@ impl GroupSync {
 
 impl Drop for GroupSync {
     fn drop(&mut self) {
-        self.shared.lock().closing = true;
+        self.shared.queue.lock().closing = true;
         self.shared.ready.notify_one();
     }
 }
@@ -108,14 +108,10 @@ impl Queue {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock()
-    }
-
     fn run(&self) {
         loop {
             let (dirty, waiting) = {
-                let mut queue = self.lock();
+                let mut queue = self.queue.lock();
                 while queue.dirty.is_empty() {
                     if queue.closing {
                         return;

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
-use gantry_store::{CallDetails, Check, Phases};
+use gantry_model::caller::{Context, UserTrust};
+use gantry_store::{CallDetails, Check, ErrorKind, Phases, UserSource};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -195,38 +195,7 @@ fn array<'c, T>(
 /// Returns the statement for any row.
 #[cfg(test)]
 pub(super) fn example() -> String {
-    let row = CallRow {
-        id: gantry_model::id::CallId::from_bits(1),
-        seq: 1,
-        project: "",
-        agent: "",
-        key: "",
-        user: None,
-        user_trust: Default::default(),
-        session: None,
-        run: None,
-        step: None,
-        trace: None,
-        parent_span: None,
-        surface: "",
-        server: "",
-        server_id: None,
-        method: "",
-        tool: "",
-        schema_version: None,
-        started_ms: 1,
-        ended_ms: None,
-        duration_us: None,
-        status: crate::call::CallStatus::Ok,
-        code: None,
-        error: None,
-        input: None,
-        input_bytes: 0,
-        output: None,
-        output_bytes: 0,
-        repeats: 1,
-        details: Default::default(),
-    };
+    let row = CallRow::of_id(gantry_model::id::CallId::from_bits(1));
     let gateway = Registered {
         id: gantry_model::id::GatewayId::from_random(1),
         number: 1,

@@ -76,7 +76,7 @@ impl Journal {
     /// one segment at a time, so that what the database does not need stays in reserve. Returns
     /// whether there is more space now.
     pub(in crate::audit) fn give_back(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !self.shares_disk || state.current.is_nowhere() {
             return false;
         }

@@ -241,7 +241,7 @@ impl Journal {
 
     /// Starts using the first segment.
     pub(super) fn begin(&self) -> Result<(), AuditError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.allocate(&mut state)?;
         self.rotate(&mut state)
     }
@@ -307,7 +307,7 @@ impl Journal {
 
     /// Returns whether `provide` has something to do.
     pub(in crate::audit) fn wants_segment(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.wanted || self.starved(&state) || self.lacks_reserve(&state)
     }
 
@@ -316,7 +316,7 @@ impl Journal {
     /// Blocks; called by the background task on a blocking thread.
     pub(in crate::audit) fn provide(&self) -> Result<(), AuditError> {
         let id = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let ahead = state.wanted && self.is_ample() || self.lacks_reserve(&state);
             if !ahead && !self.starved(&state) {
                 return Ok(());
@@ -324,7 +324,7 @@ impl Journal {
             self.claim_id(&mut state)?
         };
         let created = self.create(id);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let segment = match created {
             Ok(segment) => segment,
             Err(error) => return Err(self.allocation_failed(&mut state, &error)),
@@ -340,7 +340,7 @@ impl Journal {
     /// returns the segment of a later record, or `None` if calls are open. A later record allocates
     /// new space.
     pub(in crate::audit) fn retire(&self, imported: Position) -> io::Result<Option<u64>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let end = Position {
             segment: state.current.id,
             offset: state.tail,
@@ -388,7 +388,7 @@ impl Journal {
         if self.durability == Durability::Disk {
             segment.settle(&self.directory)?;
         }
-        self.offer(self.lock(), segment)
+        self.offer(self.state.lock(), segment)
     }
 
     /// Adds a segment to the empty ones, unless it is out of order.

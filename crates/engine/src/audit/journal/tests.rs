@@ -27,7 +27,7 @@ pub(in crate::audit) fn make_current_writable(journal: &Journal) {
 }
 
 fn replace_file(journal: &Journal, open: impl Fn(&Path) -> File) {
-    let mut state = journal.lock();
+    let mut state = journal.state.lock();
     let Segment {
         id,
         salt,
@@ -78,7 +78,6 @@ fn encoded(intent: bool, text: &str) -> Vec<u8> {
         record::encode_intent(&mut buffer, &fields);
     } else {
         let fields = OutcomeFields {
-            id,
             status: CallStatus::Ok,
             duration_us: 7,
             code: Some(text),
@@ -88,7 +87,7 @@ fn encoded(intent: bool, text: &str) -> Vec<u8> {
             measured: Default::default(),
             error_kind: None,
         };
-        record::encode_outcome(&mut buffer, &fields);
+        record::encode_outcome(&mut buffer, id, &fields);
     }
     buffer
 }
@@ -141,7 +140,7 @@ proptest! {
         for _ in 0..open {
             journal.append(&mut encoded(false, &longest), Claim::Outcome).unwrap();
         }
-        assert_eq!(journal.lock().promised, 0);
+        assert_eq!(journal.state.lock().promised, 0);
         assert!(journal.condition().bytes <= journal.journal_bytes);
     }
 }
@@ -151,17 +150,17 @@ fn the_next_segment_is_there_before_it_is_needed() {
     let folder = tempfile::tempdir().unwrap();
     let journal = journal(folder.path(), 8);
     let mut record = encoded(true, "x");
-    while journal.lock().current.id == 1 {
+    while journal.state.lock().current.id == 1 {
         journal.append(&mut record, Claim::Whole).unwrap();
         record::unseal(&mut record);
         journal.provide().unwrap();
-        assert!(journal.lock().spares.len() <= 1);
+        assert!(journal.state.lock().spares.len() <= 1);
     }
-    let before = journal.lock().current.id;
+    let before = journal.state.lock().current.id;
     assert_eq!(before, 2);
     // What is imported is used again instead of being allocated anew.
     journal.forget_before(2);
-    let state = journal.lock();
+    let state = journal.state.lock();
     assert_eq!((state.older.len(), state.spares.len()), (0, 1));
     drop(state);
     let names = journal.directory.segments().unwrap();
@@ -178,11 +177,11 @@ fn nothing_is_stable_behind_a_write_that_is_under_way() {
         .append(&mut encoded(true, "x"), Claim::Whole)
         .unwrap();
     let end = journal.stable();
-    journal.lock().writing.push(start);
+    journal.state.lock().writing.push(start);
     journal
         .append(&mut encoded(true, "x"), Claim::Whole)
         .unwrap();
     assert_eq!(journal.stable(), start);
-    journal.lock().writing.clear();
+    journal.state.lock().writing.clear();
     assert!(journal.stable() > end);
 }

@@ -2,9 +2,9 @@
 
 use gantry_model::id::{CallId, ServerId};
 use gantry_model::trace::recorded_parts;
-use gantry_store::{CallDetails, CallRow, CallStatus, Check, ErrorKind, Phases, UserSource};
+use gantry_store::{CallRow, CallStatus, Check, ErrorKind, Phases, UserSource};
 
-use super::{Ending, IntentFields, OutcomeFields, cut};
+use super::{IntentFields, OutcomeFields, cut};
 use crate::audit::Surface;
 use crate::audit::measured::Measurements;
 
@@ -147,8 +147,6 @@ impl<'a> Fields<'a> {
         let started_ms = self.number()?;
         let input_bytes = self.number()?;
         let mut row = CallRow {
-            id,
-            seq: 0,
             started_ms,
             input_bytes,
             project: self.short()??,
@@ -160,7 +158,6 @@ impl<'a> Fields<'a> {
             run: self.short()?,
             step: self.short()?,
             trace: self.short()?,
-            parent_span: None,
             server: self.short()??,
             method: self.short()??,
             tool: self.short()??,
@@ -172,15 +169,8 @@ impl<'a> Fields<'a> {
             },
             input: self.long()?,
             surface: Surface::from_number(surface & !USER_TRUSTED)?.as_str(),
-            ended_ms: None,
-            duration_us: None,
             status: CallStatus::Running,
-            code: None,
-            error: None,
-            output: None,
-            output_bytes: 0,
-            repeats: 1,
-            details: CallDetails::default(),
+            ..CallRow::of_id(id)
         };
         if let Some(place) = row.trace {
             let (trace, parent_span) = recorded_parts(place);
@@ -197,8 +187,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes how a call ended.
-    pub(super) fn ending(&mut self, status: CallStatus, version: u8) -> Option<Ending<'a>> {
-        let mut ending = Ending {
+    pub(super) fn ending(&mut self, status: CallStatus, version: u8) -> Option<OutcomeFields<'a>> {
+        let mut ending = OutcomeFields {
             status,
             duration_us: self.number()?,
             output_bytes: self.number()?,

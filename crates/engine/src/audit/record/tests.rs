@@ -36,7 +36,6 @@ fn whole(text: &str, repeats: u64) -> Vec<u8> {
         user_source: Some(UserSource::Token),
     };
     let ended = OutcomeFields {
-        id,
         status: CallStatus::Refused,
         duration_us: 5_000,
         code: Some("code"),
@@ -129,7 +128,6 @@ fn no_record_is_larger_than_what_is_set_aside_for_it() {
     // The bodies of `whole` are not cut by the record itself.
     assert!(record - 100_000 <= largest_record(0));
     let outcome = OutcomeFields {
-        id: CallId::new(1, 1),
         status: CallStatus::Error,
         duration_us: u64::MAX,
         code: Some(&long),
@@ -140,7 +138,7 @@ fn no_record_is_larger_than_what_is_set_aside_for_it() {
         error_kind: Some(ErrorKind::Gateway),
     };
     let mut buffer = Vec::new();
-    encode_outcome(&mut buffer, &outcome);
+    encode_outcome(&mut buffer, CallId::new(1, 1), &outcome);
     assert!(buffer.len() as u64 <= largest_outcome(64));
 }
 
@@ -182,7 +180,6 @@ fn records_of_earlier_versions_are_read() {
     encode_intent(&mut intent, &fields);
     let mut outcome = Vec::new();
     let ended = OutcomeFields {
-        id,
         status: CallStatus::Ok,
         duration_us: 5,
         code: None,
@@ -192,7 +189,7 @@ fn records_of_earlier_versions_are_read() {
         measured: Measurements::default(),
         error_kind: None,
     };
-    encode_outcome(&mut outcome, &ended);
+    encode_outcome(&mut outcome, id, &ended);
     for (record, added) in [
         (&mut intent, added_to_intent),
         (&mut outcome, added_to_outcome),
