@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use gantry_model::id::{GatewayId, ProjectName, ServerId};
 use gantry_store::{Lease, Store, StoreError};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -74,12 +74,12 @@ impl Leases {
     ///
     /// For an unknown server, takes all free leases first.
     pub(crate) async fn holder(&self, server: ServerId) -> Option<GatewayId> {
-        let known = self.lock().get(&server).copied();
+        let known = self.known.lock().get(&server).copied();
         match known {
             Some(holder) => self.other(holder),
             None => {
                 self.take().await;
-                let holder = self.lock().get(&server).copied().flatten();
+                let holder = self.known.lock().get(&server).copied().flatten();
                 self.other(holder)
             }
         }
@@ -139,7 +139,7 @@ impl Leases {
 
     /// Returns whether another gateway runs a registered server of this project.
     pub(crate) fn any_elsewhere(&self) -> bool {
-        let known = self.lock();
+        let known = self.known.lock();
         known.values().any(|holder| self.other(*holder).is_some())
     }
 
@@ -167,7 +167,7 @@ impl Leases {
             return true;
         }
         let now = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let holder = self.lock().get(&server).copied().flatten();
+        let holder = self.known.lock().get(&server).copied().flatten();
         now < until && self.other(holder).is_none()
     }
 
@@ -203,7 +203,7 @@ impl Leases {
             .iter()
             .map(|lease| (lease.server, lease.holder))
             .collect();
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         if *known != new {
             *known = new;
             self.moved.store(true, Ordering::Release);
@@ -212,10 +212,6 @@ impl Leases {
 
     fn other(&self, holder: Option<GatewayId>) -> Option<GatewayId> {
         holder.filter(|holder| *holder != self.store.gateway())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ServerId, Option<GatewayId>>> {
-        self.known.lock()
     }
 }
 

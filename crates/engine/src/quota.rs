@@ -10,7 +10,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use gantry_model::id::ProjectName;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// The limits of a quota.
 #[derive(Debug, Clone, Copy)]
@@ -118,14 +118,8 @@ impl<K: Eq + Hash + Clone> Quota<K> {
 
     /// Returns whether nothing is taken.
     pub fn is_empty(&self) -> bool {
-        let taken = self.lock();
+        let taken = self.0.taken.lock();
         taken.all == 0 && taken.projects.is_empty()
-    }
-}
-
-impl<K: Eq + Hash> Quota<K> {
-    fn lock(&self) -> MutexGuard<'_, TakenPermits<K>> {
-        self.0.taken.lock()
     }
 }
 
@@ -143,7 +137,7 @@ impl<K: Eq + Hash + Clone> QuotaPermit<K> {
         }
         let more = amount - self.amount;
         let limits = self.quota.0.limits;
-        let mut taken = self.quota.lock();
+        let mut taken = self.quota.0.taken.lock();
         let own = taken.projects.get(&self.project);
         let of_key = own.and_then(|own| own.keys.get(&self.key));
         let (of_project, of_key) = (own.map_or(0, |own| own.all), of_key.copied().unwrap_or(0));
@@ -176,7 +170,7 @@ impl<K: Eq + Hash> QuotaPermit<K> {
             return;
         }
         self.amount -= less;
-        let mut taken = self.quota.lock();
+        let mut taken = self.quota.0.taken.lock();
         taken.all = taken.all.saturating_sub(less);
         let Some(own) = taken.projects.get_mut(&self.project) else {
             return;
@@ -244,6 +238,6 @@ mod tests {
         let _other = quota.take(&project("one"), &1, 5).unwrap();
         assert!(permit.set(4).is_err());
         drop(permit);
-        assert_eq!(quota.lock().all, 5);
+        assert_eq!(quota.0.taken.lock().all, 5);
     }
 }

@@ -21,7 +21,7 @@ use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerId, ServerName};
 use gantry_model::spec::{InactiveReason, ServerSpec, Source, Start};
 use gantry_store::{ServerRow, Store, StoreError};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 use tokio::time::{Instant, timeout_at};
@@ -103,14 +103,6 @@ impl Supervisor {
         );
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
-        self.servers.lock()
-    }
-
-    fn lock_leaving(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
-        self.leaving.lock()
-    }
-
     /// Starts the runners of all registered servers.
     pub(crate) async fn boot(&self) -> Result<(), EngineError> {
         let _one = self.changing.lock().await;
@@ -118,7 +110,7 @@ impl Supervisor {
             // Servers of files and built-in ones are loaded from their files again.
             if row.enabled && row.spec.source == Source::Api {
                 let handle = self.launch(row.id, row.spec, row.created_ms, None).await;
-                self.lock().push(handle);
+                self.servers.lock().push(handle);
             }
         }
         self.publish();
@@ -209,7 +201,7 @@ impl Supervisor {
     /// Starts the runner of a stored server.
     async fn add(&self, row: &ServerRow, spec: ServerSpec) -> Arc<ServerHandle> {
         let handle = self.launch(row.id, spec, row.created_ms, None).await;
-        self.lock().push(handle.clone());
+        self.servers.lock().push(handle.clone());
         self.publish();
         self.report_registered(&handle);
         handle
@@ -231,9 +223,9 @@ impl Supervisor {
     ) -> Arc<ServerHandle> {
         let handle = self.launch(row.id, spec, row.created_ms, Some(old));
         let handle = handle.await;
-        self.lock_leaving().push(old.clone());
+        self.leaving.lock().push(old.clone());
         {
-            let mut servers = self.lock();
+            let mut servers = self.servers.lock();
             match servers.iter_mut().find(|known| Arc::ptr_eq(known, old)) {
                 Some(place) => *place = handle.clone(),
                 None => servers.push(handle.clone()),
@@ -277,15 +269,15 @@ impl Supervisor {
 
     /// Removes a server from all lists and stops its runner.
     fn leave(&self, handle: &Arc<ServerHandle>) {
-        self.lock_leaving().push(handle.clone());
-        self.lock().retain(|known| known.id != handle.id);
+        self.leaving.lock().push(handle.clone());
+        self.servers.lock().retain(|known| known.id != handle.id);
         self.publish();
         handle.stop.cancel();
     }
 
     /// Finds a server by name or id among those whose process may not have ended.
     fn leaving(&self, server: &str) -> Option<Arc<ServerHandle>> {
-        let mut leaving = self.lock_leaving();
+        let mut leaving = self.leaving.lock();
         leaving.retain(|handle| !handle.stopped.is_cancelled());
         named(&leaving, server)
     }
@@ -342,11 +334,11 @@ impl Supervisor {
 
     /// Finds a server by name or id.
     pub(crate) fn find(&self, server: &str) -> Option<Arc<ServerHandle>> {
-        named(&self.lock(), server)
+        named(&self.servers.lock(), server)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<ServerHandle>> {
-        self.lock().clone()
+        self.servers.lock().clone()
     }
 
     /// Waits until no eager server is starting, but not longer than `within`.
@@ -402,7 +394,7 @@ impl Supervisor {
             // A server that is being started is in the list by then.
             drop(self.changing.lock().await);
             let mut all = self.all();
-            all.extend_from_slice(&self.lock_leaving());
+            all.extend_from_slice(&self.leaving.lock());
             for handle in &all {
                 handle.stopped.cancelled().await;
             }

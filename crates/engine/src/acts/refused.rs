@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gantry_model::diagnose::chain;
 use gantry_store::{ActOutcome, ActRow};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::audit::{ActLog, RecordedAct};
@@ -67,7 +67,7 @@ impl Refused {
                 row.ended_ms = Some(row.at_ms);
                 match self.log.put(row.clone()).await {
                     Ok(act) => {
-                        if let Some(count) = self.lock().get_mut(&kind) {
+                        if let Some(count) = self.kinds.lock().get_mut(&kind) {
                             count.row = Some(Arc::new(tokio::sync::Mutex::new(act)));
                         }
                     }
@@ -81,7 +81,7 @@ impl Refused {
                             "a refused attempt could not be recorded"
                         );
                         // The next one tries again.
-                        self.lock().remove(&kind);
+                        self.kinds.lock().remove(&kind);
                     }
                 }
             }
@@ -89,7 +89,7 @@ impl Refused {
     }
 
     fn count(&self, kind: RefusalKey, now: Instant) -> RefusalWrite {
-        let mut kinds = self.lock();
+        let mut kinds = self.kinds.lock();
         if kinds.len() >= KINDS && !kinds.contains_key(&kind) {
             // Expired and written counts are removed.
             kinds.retain(|_, count| now - count.since < WINDOW || count.more > 0);
@@ -135,7 +135,7 @@ impl Refused {
     /// Writes every count that is not written yet.
     pub(super) async fn settle(&self) {
         let due: Vec<(CountedAct, u64)> = {
-            let mut kinds = self.lock();
+            let mut kinds = self.kinds.lock();
             let due = kinds.values_mut().filter(|count| count.more > 0);
             let due = due.filter_map(|count| {
                 let act = count.row.clone()?;
@@ -166,13 +166,9 @@ impl Refused {
                 let is_other = |count: &RefusalCount| {
                     count.row.as_ref().is_none_or(|row| !Arc::ptr_eq(row, act))
                 };
-                self.lock().retain(|_, count| is_other(count));
+                self.kinds.lock().retain(|_, count| is_other(count));
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<RefusalKey, RefusalCount>> {
-        self.kinds.lock()
     }
 }
 
@@ -239,7 +235,7 @@ mod tests {
         assert!(matches!(refused.count(kind(), now), RefusalWrite::Row(_)));
         let row = log.put(ActRow::default()).await.unwrap();
         let row = Arc::new(tokio::sync::Mutex::new(row));
-        refused.lock().get_mut(&kind()).unwrap().row = Some(row);
+        refused.kinds.lock().get_mut(&kind()).unwrap().row = Some(row);
         assert!(matches!(refused.count(kind(), now), RefusalWrite::Nothing));
         let later = now + WINDOW;
         // What was not said of the window before is said first.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// Entries with increasing numbers. The oldest are dropped when it is full.
@@ -50,10 +50,6 @@ impl<T: Clone> Ring<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Entries<T>> {
-        self.entries.lock()
-    }
-
     /// Returns whether there are listeners.
     pub(crate) fn has_listeners(&self) -> bool {
         self.end.receiver_count() > 0
@@ -62,7 +58,7 @@ impl<T: Clone> Ring<T> {
     /// Counts entries that are not kept; a later reader has missed them, and all before them.
     pub(crate) fn pass(&self, count: u64) {
         let end = {
-            let mut entries = self.lock();
+            let mut entries = self.entries.lock();
             entries.first += entries.kept.len() as u64 + count;
             entries.kept = VecDeque::new();
             entries.first
@@ -73,7 +69,7 @@ impl<T: Clone> Ring<T> {
     /// Adds entries and wakes the listeners.
     pub(crate) fn push(&self, new: impl IntoIterator<Item = T>) {
         let end = {
-            let mut entries = self.lock();
+            let mut entries = self.entries.lock();
             for entry in new {
                 if entries.kept.len() >= self.capacity {
                     entries.kept.pop_front();
@@ -107,7 +103,7 @@ impl<T: Clone> Ring<T> {
 
     /// Returns at most `most` entries from a number on, and advances the number.
     pub(crate) fn read(&self, from: &mut u64, most: usize) -> Batch<T> {
-        let entries = self.lock();
+        let entries = self.entries.lock();
         let end = entries.first + entries.kept.len() as u64;
         let start = (*from).clamp(entries.first, end);
         let skipped = start.saturating_sub(*from);

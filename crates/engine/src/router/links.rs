@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use gantry_model::id::{AgentName, ServerName};
 use gantry_model::mcp::{Method, linked};
 use memchr::memmem::Finder;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::server::handshake::readable;
 use crate::server::topics::LONGEST_URI;
@@ -78,7 +78,7 @@ impl Links {
         if uris.is_empty() {
             return;
         }
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         let LinkTable { agents, now } = &mut *table;
         if !agents.contains_key(agent) && agents.len() >= MOST_AGENTS {
             let oldest = agents.iter().min_by_key(|(_, given)| given.used);
@@ -99,7 +99,7 @@ impl Links {
         (agent, session): (&AgentName, Option<u128>),
         uri: &str,
     ) -> Option<ServerName> {
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         table.now += 1;
         let now = table.now;
         let given = table.agents.get_mut(agent)?;
@@ -107,10 +107,6 @@ impl Links {
         let entry = given.sessions.get_mut(&session)?.get_mut(uri)?;
         entry.used = now;
         Some(entry.server.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LinkTable> {
-        self.0.lock()
     }
 }
 
@@ -199,7 +195,7 @@ mod tests {
             let uris: Vec<String> = (0..400).map(long).collect();
             given(&links, "a", "one", &uris);
             assert!(owner(&links, "a", "x:kept").is_some(), "{round}");
-            let table = links.lock();
+            let table = links.0.lock();
             let held = &table.agents[&"a".parse().unwrap()];
             assert!(held.bytes <= MOST_BYTES && held.count <= MOST);
         }
@@ -215,7 +211,7 @@ mod tests {
                 &["x:1".to_owned()],
             );
         }
-        assert_eq!(links.lock().agents.len(), MOST_AGENTS);
+        assert_eq!(links.0.lock().agents.len(), MOST_AGENTS);
         let long = format!("x:{}", "z".repeat(LONGEST_URI));
         given(&links, "a", "one", std::slice::from_ref(&long));
         assert_eq!(owner(&links, "a", &long), None);

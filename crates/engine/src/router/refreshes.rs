@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gantry_model::id::AgentName;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::server::link::Link;
@@ -45,7 +45,7 @@ impl Refreshes {
             change,
             until: now + WAIT,
         };
-        let mut clients = self.lock();
+        let mut clients = self.0.lock();
         if clients.len() >= MOST {
             clients.retain(|_, refreshes| refreshes.iter().any(|refresh| refresh.until > now));
         }
@@ -60,7 +60,7 @@ impl Refreshes {
     /// Waits until the catalog includes the changes caused by a client's calls.
     pub(super) async fn done(&self, agent: &AgentName, session: Option<u128>) {
         let refreshes = {
-            let mut clients = self.lock();
+            let mut clients = self.0.lock();
             match clients.is_empty() {
                 true => None,
                 false => clients.remove(&(agent.clone(), session)),
@@ -72,9 +72,5 @@ impl Refreshes {
                 drop(timeout_at(refresh.until, link.lists.listed(refresh.change)).await);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Client, Vec<Refresh>>> {
-        self.0.lock()
     }
 }

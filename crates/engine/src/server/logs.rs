@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use gantry_model::naming::is_invisible;
 use gantry_model::secret::Redactor;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::clock::unix_ms;
@@ -103,7 +103,7 @@ impl Logs {
 
     /// Returns at most `most` lines from a number on, and advances the number.
     pub(crate) fn read(&self, from: &mut u64, most: usize) -> Batch<LogLine> {
-        let state = self.lock();
+        let state = self.ring.lock();
         let first = state.end - state.lines.len() as u64;
         let start = (*from).clamp(first, state.end);
         // Earlier numbers belong to a replaced server.
@@ -133,13 +133,9 @@ impl Logs {
         Arc::clone(&self.known)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock()
-    }
-
     /// Marks the start of a new instance, with its number.
     pub(crate) fn begin_instance(&self, attempt: u64) {
-        let mut state = self.lock();
+        let mut state = self.ring.lock();
         state.end_line(&self.redactor());
         state.attempt = attempt;
         state.earlier = state.lines.len();
@@ -150,7 +146,7 @@ impl Logs {
 
     /// Adds bytes of stderr; a line that is too long is cut.
     pub(crate) fn stderr(&self, bytes: &[u8]) {
-        let (mut state, redactor) = (self.lock(), self.redactor());
+        let (mut state, redactor) = (self.ring.lock(), self.redactor());
         for chunk in bytes.split_inclusive(|byte| *byte == b'\n') {
             let content = chunk.strip_suffix(b"\n");
             escape_into(&mut state.partial, content.unwrap_or(chunk));
@@ -187,7 +183,7 @@ impl Logs {
             false => text.len().saturating_sub(overlap),
         };
         text.truncate(text.floor_char_boundary(most.min(safe)));
-        let mut state = self.lock();
+        let mut state = self.ring.lock();
         state.push(stream, text);
         let end = state.end;
         drop(state);
@@ -196,7 +192,7 @@ impl Logs {
 
     /// Returns the last lines, oldest first.
     pub(crate) fn last(&self, count: usize) -> Vec<LogLine> {
-        let state = self.lock();
+        let state = self.ring.lock();
         let partial = state.partial_line(&self.redactor());
         let skip = (state.lines.len() + usize::from(partial.is_some())).saturating_sub(count);
         let lines = state.lines.iter().cloned().chain(partial);
@@ -229,7 +225,7 @@ impl Logs {
 
     /// Returns the last lines of this instance's stderr as one text, for crash reports.
     pub(crate) fn stderr_tail(&self) -> String {
-        let state = self.lock();
+        let state = self.ring.lock();
         let partial = state.partial_line(&self.redactor());
         let lines = state.lines.iter().skip(state.earlier).chain(&partial);
         let stderr: Vec<_> = lines
@@ -385,7 +381,7 @@ mod tests {
             logs.line(LogStream::Gantry, b"x");
         }
         let read = logs.read(&mut at, 1);
-        let gone = read.items[0].number.unwrap() - rest.len() as u64 - logs.lock().begun;
+        let gone = read.items[0].number.unwrap() - rest.len() as u64 - logs.ring.lock().begun;
         assert_eq!(read.skipped, gone - 1);
         // A reader that followed a replaced server of the same name has missed no line of this one.
         let mut before = 5;

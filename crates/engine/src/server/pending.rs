@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gantry_model::id::AgentName;
 use gantry_model::mcp::Method;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -219,10 +219,6 @@ impl Pending {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, PendingState> {
-        self.state.lock()
-    }
-
     /// Sets the budget that responses to agents are charged to.
     pub(crate) fn charge(&self, answers: &AnswerBudget) {
         self.answers.get_or_init(|| answers.clone());
@@ -254,7 +250,7 @@ impl Pending {
         caller_channel: Option<CallerChannel>,
     ) -> (Entered, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(failure) = &state.ended {
             return (Entered::Ended(failure.clone()), receiver);
         }
@@ -308,7 +304,7 @@ impl Pending {
         method: &str,
     ) -> Result<oneshot::Receiver<Answer>, Failure> {
         let (answer, receiver) = oneshot::channel();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(failure) = &state.ended {
             return Err(failure.clone());
         }
@@ -331,7 +327,7 @@ impl Pending {
 
     /// Ends a call with its result.
     pub(crate) fn finish(&self, id: u64, answer: Answer) -> Finished {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.abandoned.answered(id);
         let Some(entry) = state.entries.remove(&id) else {
             return Finished::default();
@@ -347,19 +343,19 @@ impl Pending {
 
     /// Returns whether a call is pending.
     pub(crate) fn contains(&self, id: u64) -> bool {
-        self.lock().entries.contains_key(&id)
+        self.state.lock().entries.contains_key(&id)
     }
 
     /// Returns whether a pending call has this method.
     pub(crate) fn is_of_method(&self, id: u64, method: Method) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let entry = state.entries.get(&id);
         entry.is_some_and(|entry| entry.method == Some(method))
     }
 
     /// Returns whether a pending call was sent to the server.
     pub(crate) fn is_sent(&self, id: u64) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let entry = state.entries.get(&id);
         entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Standing | Lane::Taken))
     }
@@ -367,7 +363,7 @@ impl Pending {
     /// Returns the one call that an error without an id can belong to: the only one outstanding, if
     /// the server owes no response to an abandoned call or to a request of the gateway. fault S7
     pub(crate) fn sole_outstanding(&self) -> Option<u64> {
-        let state = self.lock();
+        let state = self.state.lock();
         let call = state.only_call()?;
         let is_own = |entry: &PendingCall| entry.lane == Lane::None;
         let is_clear = !state.abandoned.is_any() && !state.entries.values().any(is_own);
@@ -377,7 +373,7 @@ impl Pending {
     /// Ends a call whose caller has left. With `keep_lane` its lane is held until the late response
     /// or `reopen`. The first value is whether the call had been sent to the server.
     pub(crate) fn abandon(&self, id: u64, keep_lane: bool) -> (bool, Option<Outgoing>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(mut entry) = state.entries.remove(&id) else {
             return (false, None);
         };
@@ -410,13 +406,13 @@ impl Pending {
 
     /// Returns whether a line that was handed over must still be written.
     pub(crate) fn before_writing(&self, id: u64) -> CallerPresence {
-        self.lock().remove_left(id)
+        self.state.lock().remove_left(id)
     }
 
     /// Records that a line that was handed over is written: from now on its call can be cancelled.
     /// If its caller left meanwhile, the server must be notified now.
     pub(crate) fn after_writing(&self, id: u64) -> CallerPresence {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(entry) = state.entries.get_mut(&id)
             && entry.lane == Lane::Handed
         {
@@ -427,7 +423,7 @@ impl Pending {
 
     /// Releases the lane of an abandoned call whose late response never came.
     pub(crate) fn reopen(&self, id: u64) -> Option<Outgoing> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.entries.get(&id)?.answer.is_some() {
             return None;
         }
@@ -437,7 +433,7 @@ impl Pending {
 
     /// Records activity of a call, and returns the channel to its caller.
     pub(crate) fn progressed(&self, id: u64) -> Option<CallerChannel> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let entry = state.entries.get_mut(&id)?;
         entry.last_activity = Instant::now();
         entry.caller_channel.clone()
@@ -445,12 +441,12 @@ impl Pending {
 
     /// Returns the channel to the caller of a call.
     pub(crate) fn caller_channel(&self, id: u64) -> Option<CallerChannel> {
-        self.lock().entries.get(&id)?.caller_channel.clone()
+        self.state.lock().entries.get(&id)?.caller_channel.clone()
     }
 
     /// Pauses the timeout of a call while its client answers a request, or resumes it.
     pub(crate) fn pause(&self, id: u64, asked: bool) {
-        if let Some(entry) = self.lock().entries.get_mut(&id) {
+        if let Some(entry) = self.state.lock().entries.get_mut(&id) {
             entry.last_activity = Instant::now();
             entry.pause.ask(asked, entry.last_activity);
         }
@@ -458,7 +454,7 @@ impl Pending {
 
     /// Returns when a call last showed activity, and how long its clock was paused.
     pub(crate) fn activity(&self, id: u64) -> Option<(Instant, Duration)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let entry = state.entries.get(&id)?;
         Some(entry.pause.activity(entry.last_activity, Instant::now()))
     }
@@ -466,7 +462,7 @@ impl Pending {
     /// Ends the link: every waiting call fails, and no more calls are accepted.
     pub(crate) fn end(&self, failure: &Failure) {
         let entries = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.ended.get_or_insert_with(|| failure.clone());
             while state.queue.pop().is_some() {}
             std::mem::take(&mut state.entries)
@@ -479,12 +475,12 @@ impl Pending {
 
     /// Returns whether a call of this agent would get a lane or a place in the queue now.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.may_take(state.queue.held(agent)) || state.queue.has_room(agent)
     }
 
     pub(crate) fn view(&self) -> QueueView {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_sent = |entry: &&PendingCall| {
             matches!(entry.lane, Lane::Handed | Lane::Taken) && entry.answer.is_some()
         };

@@ -11,13 +11,12 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use gantry_model::id::{AgentName, ServerName};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 pub(crate) use resubscribe::keep;
 
-/// The most resources of one server that are subscribed to, apart from the first [`ALWAYS`] of each
-/// agent.
+/// The most subscribed resources of one server; the first [`ALWAYS`] of each agent do not count.
 const MOST: usize = 10_000;
 /// The most subscriptions of one agent on one server.
 const PER_AGENT: usize = 1_000;
@@ -141,7 +140,7 @@ pub(crate) enum SubscriptionState {
 impl Topics {
     /// Returns whether an agent may subscribe to one more resource.
     pub(crate) fn has_room(&self, agent: &AgentName, uri: &str) -> Result<(), TooManyTopics> {
-        self.lock().check(agent, uri)
+        self.state.lock().check(agent, uri)
     }
 
     /// Subscribes, unless a limit is reached.
@@ -151,7 +150,7 @@ impl Topics {
         uri: &str,
         callback: UpdateCallback,
     ) -> Result<Subscription, TooManyTopics> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.check(agent, uri)?;
         let (held, bytes) = state.held.entry(agent.clone()).or_default();
         (*held, *bytes) = (*held + 1, *bytes + uri.len());
@@ -184,11 +183,11 @@ impl Topics {
 
     /// Returns whether there are no subscriptions.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().topics.is_empty()
+        self.state.lock().topics.is_empty()
     }
 
     fn leave(&self, agent: &AgentName, uri: &str, number: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some((held, bytes)) = state.held.get_mut(agent) {
             (*held, *bytes) = (*held - 1, *bytes - uri.len());
             if *held == 0 {
@@ -209,7 +208,7 @@ impl Topics {
     /// Notifies the listeners of a changed resource, or of a resource below their topic.
     pub(crate) fn updated(&self, uri: &str) {
         let callbacks: Vec<UpdateCallback> = {
-            let state = self.lock();
+            let state = self.state.lock();
             let topics = state.topics.iter();
             let concerned = topics.filter(|(topic, _)| is_within(uri, topic));
             let callbacks = concerned.flat_map(|(_, topic)| &topic.callbacks);
@@ -229,18 +228,14 @@ impl Topics {
 
     /// Returns the resources that are subscribed to.
     fn wanted(&self) -> Vec<Arc<str>> {
-        self.lock().topics.keys().cloned().collect()
+        self.state.lock().topics.keys().cloned().collect()
     }
 
     /// Stores the server's response to a subscription.
     fn stands(&self, uri: &str, standing: &SubscriptionState) {
-        if let Some(topic) = self.lock().topics.get(uri) {
+        if let Some(topic) = self.state.lock().topics.get(uri) {
             topic.standing.send_replace(standing.clone());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TopicsState> {
-        self.state.lock()
     }
 }
 
@@ -360,7 +355,7 @@ mod tests {
         );
         assert_eq!(topics.has_room(&modest, "x"), Ok(()));
         drop(kept);
-        assert!(topics.lock().held.is_empty());
+        assert!(topics.state.lock().held.is_empty());
         assert!(join(&greedy, "x").is_ok());
         let long = |n: usize| format!("{n:0>LONGEST_URI$}");
         let most = PER_AGENT_BYTES / LONGEST_URI;

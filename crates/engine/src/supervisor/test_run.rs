@@ -76,7 +76,7 @@ impl Supervisor {
         }
         let id = ServerId::from_random(u128::from_le_bytes(random()));
         let handle = self.launch(id, spec, unix_ms(), None).await;
-        self.lock_leaving().push(handle.clone());
+        self.leaving.lock().push(handle.clone());
         drop(turn);
         let mut live = handle.live.clone();
         let is_told =

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -90,7 +90,7 @@ impl<R: Replies> Session<R> {
             }
         }
         self.over.cancel();
-        let why = lock(&self.why).take();
+        let why = self.why.lock().take();
         if why.is_none() {
             self.farewell().await;
         }
@@ -100,9 +100,9 @@ impl<R: Replies> Session<R> {
     fn take(self: &Arc<Self>, out: SessionCommand) {
         match out {
             SessionCommand::Message(letter) => self.post(letter),
-            SessionCommand::Speak(version) => lock(&self.state).version = Some(version),
+            SessionCommand::Speak(version) => self.state.lock().version = Some(version),
             SessionCommand::TakenBack { call, notice } => {
-                if let Some(under_way) = lock(&self.calls).remove(&call) {
+                if let Some(under_way) = self.calls.lock().remove(&call) {
                     under_way.cancel();
                 }
                 let notice = notice.filter(|_| self.is_handshake());
@@ -122,7 +122,7 @@ impl<R: Replies> Session<R> {
     fn post(self: &Arc<Self>, letter: OutgoingMessage) {
         let end = self.over.child_token();
         if let Some(call) = letter.call {
-            lock(&self.calls).insert(call, end.clone());
+            self.calls.lock().insert(call, end.clone());
         }
         let session = Arc::clone(self);
         self.tracker.spawn(async move {
@@ -132,11 +132,7 @@ impl<R: Replies> Session<R> {
 
     /// Ends the session; the first reason counts.
     fn end(&self, error: HttpError) {
-        lock(&self.why).get_or_insert(error);
+        self.why.lock().get_or_insert(error);
         self.over.cancel();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }

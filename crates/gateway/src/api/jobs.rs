@@ -18,7 +18,7 @@ use gantry_model::caller::Caller;
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
 use http::StatusCode;
 use http_body_util::BodyExt;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -139,7 +139,7 @@ impl Jobs {
             stop: stop.clone(),
             running: Some(running),
         };
-        self.lock().insert(id, job);
+        self.jobs.lock().insert(id, job);
         let own = self.clone();
         self.tasks.spawn(async move {
             let outcome = tokio::select! {
@@ -160,7 +160,7 @@ impl Jobs {
     /// Returns the outcome of a call that the caller made, or of any call for an administrator.
     /// fault T4
     pub(super) fn get(&self, caller: &Caller, id: CallId) -> Option<Outcome> {
-        let jobs = self.lock();
+        let jobs = self.jobs.lock();
         let job = jobs.get(&id)?;
         let is_there = job.is_running() || job.since.elapsed() < KEPT_FOR;
         (is_there && job.is_open_to(caller)).then(|| job.outcome.clone())
@@ -168,14 +168,14 @@ impl Jobs {
 
     /// Returns whether the caller's own key made a call.
     pub(super) fn is_maker(&self, caller: &Caller, id: CallId) -> bool {
-        let jobs = self.lock();
+        let jobs = self.jobs.lock();
         let is_own = |job: &Job| job.key == caller.key && job.owner.0 == caller.project;
         jobs.get(&id).is_some_and(is_own)
     }
 
     /// Cancels a running call, or discards its outcome; returns whether the caller has such a call.
     pub(super) fn take_back(&self, caller: &Caller, id: CallId) -> bool {
-        let mut jobs = self.lock();
+        let mut jobs = self.jobs.lock();
         let Some(job) = jobs.get(&id).filter(|job| job.is_open_to(caller)) else {
             return false;
         };
@@ -189,11 +189,11 @@ impl Jobs {
 
     /// Removes a call whose id was never returned.
     pub(super) fn forget(&self, id: CallId) {
-        self.lock().remove(&id);
+        self.jobs.lock().remove(&id);
     }
 
     fn finish(&self, id: CallId, status: StatusCode, body: Bytes) {
-        let mut jobs = self.lock();
+        let mut jobs = self.jobs.lock();
         let Some(owner) = jobs.get(&id).map(|job| job.owner.clone()) else {
             return;
         };
@@ -204,10 +204,6 @@ impl Jobs {
             job.running = None;
             job.since = Instant::now();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, Job>> {
-        self.jobs.lock()
     }
 }
 
@@ -346,12 +342,12 @@ mod tests {
         for n in 1..=KEPT_PER_AGENT + 100 {
             make(&jobs, &mine, id(n), 10).await;
         }
-        assert_eq!(jobs.lock().len(), KEPT_PER_AGENT + 1);
+        assert_eq!(jobs.jobs.lock().len(), KEPT_PER_AGENT + 1);
         assert!(jobs.get(&mine, id(100)).is_none() && jobs.get(&mine, id(101)).is_some());
         for n in 1000..1020 {
             make(&jobs, &mine, id(n), 1 << 20).await;
         }
-        let bytes: usize = jobs.lock().values().filter_map(Job::kept).sum();
+        let bytes: usize = jobs.jobs.lock().values().filter_map(Job::kept).sum();
         assert!(bytes <= BYTES_PER_AGENT + (1 << 20), "{bytes}");
         // A single outcome over the limit is kept alone.
         make(&jobs, &mine, id(2000), BYTES_PER_AGENT + 1).await;
@@ -370,7 +366,7 @@ mod tests {
                 make(&jobs, &who, id(n * 10 + m), 4 << 20).await;
             }
         }
-        let bytes: usize = jobs.lock().values().filter_map(Job::kept).sum();
+        let bytes: usize = jobs.jobs.lock().values().filter_map(Job::kept).sum();
         assert!(bytes <= KEPT_BYTES, "{bytes}");
         assert!(
             jobs.get(&small, id(0)).is_some(),
@@ -394,14 +390,14 @@ mod tests {
                 stop: CancellationToken::new(),
                 running: None,
             };
-            jobs.lock().insert(id(n), job);
+            jobs.jobs.lock().insert(id(n), job);
         }
         let late = caller(1000, KeyKind::Agent);
         for n in 0..3 {
             make(&jobs, &late, id(KEPT + n), 1 << 20).await;
         }
         assert!((0..3).all(|n| jobs.get(&late, id(KEPT + n)).is_some()));
-        assert_eq!(jobs.lock().len(), KEPT);
+        assert_eq!(jobs.jobs.lock().len(), KEPT);
         // An agent that holds as many as every other drops its own.
         let first = caller(0, KeyKind::Agent);
         make(&jobs, &first, id(KEPT + 3), 10).await;
@@ -432,7 +428,7 @@ mod tests {
                 n += 1;
             }
         }
-        assert_eq!(jobs.lock().len(), RUNNING + RUNNING / 3);
+        assert_eq!(jobs.jobs.lock().len(), RUNNING + RUNNING / 3);
         let late = caller(1000, KeyKind::Agent);
         assert!(jobs.start(&late, id(9999), std::future::pending()).is_err());
     }

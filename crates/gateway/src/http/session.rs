@@ -114,14 +114,10 @@ impl Session {
 }
 
 impl BrowserSessions {
-    fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.0.lock()
-    }
-
     /// Creates a code for one session of the caller's key.
     pub fn new_code(&self, caller: &Caller) -> String {
         let code = random_text::<16>();
-        let mut registry = self.lock();
+        let mut registry = self.0.lock();
         registry.forget_codes(Instant::now());
         registry.make_room_for_code(caller.key);
         registry.codes.push_back(Code {
@@ -135,7 +131,7 @@ impl BrowserSessions {
     /// Redeems a code, once, and returns its caller; the key may have ended since.
     pub(crate) fn redeem(&self, code: &str) -> Option<Caller> {
         let wanted = digest(code);
-        let mut registry = self.lock();
+        let mut registry = self.0.lock();
         registry.forget_codes(Instant::now());
         let mut found = None;
         // Every code is compared, in constant time.
@@ -160,7 +156,7 @@ impl BrowserSessions {
             ended: CancellationToken::new(),
             caller,
         });
-        let mut registry = self.lock();
+        let mut registry = self.0.lock();
         registry.forget_ended(now);
         let key = session.caller.key;
         if registry.of(key).count() >= PER_KEY {
@@ -181,7 +177,7 @@ impl BrowserSessions {
     /// Returns the session of both secrets, and records its use.
     pub(crate) fn find(&self, cookie: &str, token: &str) -> Option<Arc<Session>> {
         let (cookie, token) = (digest(cookie), digest(token));
-        let registry = self.lock();
+        let registry = self.0.lock();
         let mut found = None;
         for session in &registry.sessions {
             let is_it = session.cookie.ct_eq(&cookie) & session.token.ct_eq(&token);
@@ -196,7 +192,7 @@ impl BrowserSessions {
     /// Ends a session and its streams.
     pub(crate) fn end(&self, session: &Arc<Session>) {
         session.ended.cancel();
-        let mut registry = self.lock();
+        let mut registry = self.0.lock();
         registry.sessions.retain(|one| !Arc::ptr_eq(one, session));
     }
 }
@@ -353,8 +349,8 @@ mod tests {
             sessions.new_code(&caller(key));
             sessions.open(caller(key));
         }
-        assert_eq!(sessions.lock().codes.len(), CODES);
-        assert_eq!(sessions.lock().sessions.len(), SESSIONS);
+        assert_eq!(sessions.0.lock().codes.len(), CODES);
+        assert_eq!(sessions.0.lock().sessions.len(), SESSIONS);
         assert!(sessions.redeem(&code).is_some());
         assert!(sessions.find(&open.cookie, &open.token).is_some());
     }
@@ -380,7 +376,7 @@ mod tests {
         assert!(sessions.find(cookie, token).is_none());
         let used = sessions.open(caller(1));
         assert_eq!(
-            sessions.lock().sessions.len(),
+            sessions.0.lock().sessions.len(),
             1,
             "the others are forgotten"
         );
@@ -404,11 +400,11 @@ mod tests {
             sessions.open(caller(1));
         }
         assert!(sessions.find(&first.cookie, &first.token).is_none());
-        assert_eq!(sessions.lock().sessions.len(), PER_KEY);
+        assert_eq!(sessions.0.lock().sessions.len(), PER_KEY);
         for key in 2..2 * SESSIONS as u128 {
             sessions.open(caller(key));
         }
-        assert_eq!(sessions.lock().sessions.len(), SESSIONS);
+        assert_eq!(sessions.0.lock().sessions.len(), SESSIONS);
         let with_key = sessions.open(caller(9999));
         with_key.session.caller.validity.end(KeyEnd::Revoked);
         sessions.open(caller(1));

@@ -7,7 +7,7 @@
 use futures_util::future::{AbortHandle, AbortRegistration};
 use gantry_engine::CancelReason;
 use gantry_model::id::KeyId;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::sessions::SessionId;
 
@@ -60,7 +60,7 @@ impl Inflight {
             handle,
             reason: reason.clone(),
         });
-        let mut slots = self.lock();
+        let mut slots = self.0.lock();
         let slot = slots.free.pop().unwrap_or(slots.entries.len());
         match slots.entries.get_mut(slot) {
             Some(free) => *free = entry,
@@ -77,7 +77,7 @@ impl Inflight {
 
     /// Cancels the one request of this owner with this id; returns whether there was one.
     pub(super) fn cancel(&self, owner: Owner, id: &str, reason: Option<&str>) -> bool {
-        let slots = self.lock();
+        let slots = self.0.lock();
         let entries = slots.entries.iter().flatten();
         let mut found = entries.filter(|entry| entry.owner == owner && *entry.id == *id);
         match (found.next(), found.next()) {
@@ -89,10 +89,6 @@ impl Inflight {
             }
             _ => false,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.0.lock()
     }
 }
 
@@ -113,7 +109,7 @@ impl Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let mut slots = self.inflight.lock();
+        let mut slots = self.inflight.0.lock();
         let entry = slots.entries.get_mut(self.slot).and_then(Option::take);
         slots.free.push(self.slot);
         drop(slots);
@@ -146,10 +142,10 @@ mod tests {
         );
         drop(entered);
         assert!(!inflight.cancel(owner(1), "7", None));
-        assert!(inflight.lock().entries.iter().all(Option::is_none));
+        assert!(inflight.0.lock().entries.iter().all(Option::is_none));
         // A slot is used again.
         drop(inflight.enter(owner(1), "8"));
-        assert_eq!(inflight.lock().entries.len(), 1);
+        assert_eq!(inflight.0.lock().entries.len(), 1);
     }
 
     // fault S10

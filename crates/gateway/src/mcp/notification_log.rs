@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gantry_engine::{ListRevisions, Quota, QuotaLimits, QuotaPermit};
 use gantry_model::id::KeyId;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Maximum number of notifications kept.
@@ -172,7 +172,7 @@ impl NotificationLog {
 
     /// Adds a notification; dropped if it does not fit.
     pub(super) fn tell(&self, news: Notification) {
-        let is_added = self.lock().add(news);
+        let is_added = self.state.lock().add(news);
         match is_added {
             true => self.told.notify_one(),
             false => tracing::debug!("no room for a client's notifications"),
@@ -186,7 +186,7 @@ impl NotificationLog {
 
     /// Returns the first notification after a number.
     pub(super) fn after(&self, number: u64) -> Option<(u64, Notification)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut news = state.news.iter();
         news.find(|(each, _)| *each > number).cloned()
     }
@@ -194,7 +194,7 @@ impl NotificationLog {
     /// Returns where a stream starts: after the client's `Last-Event-ID` if possible, else after
     /// the last one sent.
     pub(super) fn begin(&self, heard: Option<u64>) -> u64 {
-        let state = self.lock();
+        let state = self.state.lock();
         heard
             .filter(|heard| *heard <= state.last)
             .unwrap_or(state.heard)
@@ -202,7 +202,7 @@ impl NotificationLog {
 
     /// Records what was sent to the client.
     pub(super) fn heard(&self, number: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.heard = state.heard.max(number);
     }
 
@@ -217,19 +217,15 @@ impl NotificationLog {
 
     /// Records the revisions of the lists at the end of a stream.
     pub(super) fn leave(&self, lists: ListRevisions) {
-        self.lock().lists = Some(lists);
+        self.state.lock().lists = Some(lists);
     }
 
     /// Adds list changes since the last stream ended.
     pub(super) fn come_again(&self, now: &ListRevisions) {
-        let left = self.lock().lists.take();
+        let left = self.state.lock().lists.take();
         if let Some(left) = left {
             self.tell_changes(&left, now);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.state.lock()
     }
 }
 
@@ -256,7 +252,7 @@ mod tests {
         let fill = |project: &str| {
             let log = NotificationLog::new(permit(&quota, project));
             (0..KEPT).for_each(|n| log.tell(updated(&format!("{n:0>2000}"))));
-            let state = log.lock();
+            let state = log.state.lock();
             let (bytes, taken) = (state.bytes, state.permit.amount());
             drop(state);
             (log, bytes, taken)
@@ -299,7 +295,7 @@ mod tests {
         for n in 0..2 * KEPT {
             log.tell(updated(&n.to_string()));
         }
-        assert_eq!(log.lock().news.len(), KEPT);
+        assert_eq!(log.state.lock().news.len(), KEPT);
         assert_eq!(log.after(0).unwrap().0, KEPT as u64 + 1);
     }
 
@@ -311,7 +307,7 @@ mod tests {
         for n in 0..KEPT {
             log.tell(updated(&format!("{n}{}", "x".repeat(8 << 10))));
         }
-        let state = log.lock();
+        let state = log.state.lock();
         let bytes: usize = state.news.iter().map(|(_, news)| news.bytes()).sum();
         assert_eq!(state.bytes, bytes);
         assert!((KEPT_BYTES - (9 << 10)..=KEPT_BYTES).contains(&bytes));

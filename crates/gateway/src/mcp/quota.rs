@@ -11,7 +11,7 @@ use gantry_engine::{
     Quota, QuotaExceeded, QuotaLimits, QuotaPermit, RequestOutcome, SuspendedBytes,
 };
 use gantry_model::id::{AgentName, ProjectName};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// Suspended calls per agent.
 pub(super) const PER_AGENT: usize = 16;
@@ -88,7 +88,7 @@ impl CallPermit {
         bytes: usize,
     ) -> Result<SuspendedPermit, RequestOutcome> {
         let (project, agent) = (&self.project, &self.agent);
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         let place = match open.place.take() {
             Some(place) => place,
             None => {
@@ -110,10 +110,6 @@ impl CallPermit {
             bytes,
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock()
-    }
 }
 
 impl SuspendedPermit {
@@ -126,7 +122,7 @@ impl SuspendedPermit {
 
 impl Drop for SuspendedPermit {
     fn drop(&mut self) {
-        let mut open = self.call.lock();
+        let mut open = self.call.open.lock();
         open.questions -= 1;
         if open.questions == 0 {
             open.place = None;

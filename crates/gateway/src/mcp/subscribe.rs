@@ -17,7 +17,7 @@ use gantry_engine::{
 };
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::answer::Answer;
 use super::notification_log::{Notification, NotificationLog};
@@ -38,13 +38,13 @@ pub(super) struct Subscribed(Mutex<HashMap<Box<str>, Subscription>>);
 impl Subscribed {
     /// Ends all of them.
     pub(super) fn clear(&self) {
-        let ended = std::mem::take(&mut *self.lock());
+        let ended = std::mem::take(&mut *self.0.lock());
         drop(ended);
     }
 
     /// Subscribes, if there is room and the session has not ended.
     fn insert(&self, session: &Session, uri: &str, new: Subscription) -> Result<(), Problem> {
-        let mut listens = self.lock();
+        let mut listens = self.0.lock();
         let mut unwanted = Some(new);
         let is_full = listens.len() >= MOST && !listens.contains_key(uri);
         if !is_full && !session.is_ended() {
@@ -61,12 +61,8 @@ impl Subscribed {
     }
 
     fn is_full_for(&self, uri: &str) -> bool {
-        let listens = self.lock();
+        let listens = self.0.lock();
         listens.len() >= MOST && !listens.contains_key(uri)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Subscription>> {
-        self.0.lock()
     }
 }
 
@@ -185,7 +181,7 @@ impl Endpoint {
 /// Ends a subscription; succeeds if there is none.
 fn unsubscribe(request: &Request<'_>, session: Option<&Session>) -> Result<Answer, Problem> {
     let (session, uri) = named(request, session)?;
-    let ended = session.subscribed.lock().remove(&*uri);
+    let ended = session.subscribed.0.lock().remove(&*uri);
     drop(ended);
     Ok(Answer::result(request.id, Raw::EMPTY_OBJECT))
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// Why a key is no longer valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl KeyValidity {
         {
             return;
         }
-        let wakers = std::mem::take(&mut self.0.lock().wakers);
+        let wakers = std::mem::take(&mut self.0.waiting.lock().wakers);
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
@@ -105,10 +105,6 @@ impl Signal {
             SUSPENDED => Some(KeyEnd::Suspended),
             _ => Some(KeyEnd::Revoked),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock()
     }
 }
 
@@ -137,7 +133,7 @@ impl Future for Ended {
             if this.registered.as_ref().is_some_and(is_known) {
                 return Poll::Pending;
             }
-            let mut waiting = this.signal.lock();
+            let mut waiting = this.signal.waiting.lock();
             let place = match this.registered.take() {
                 Some((place, _)) => place,
                 None => waiting.free.pop().unwrap_or(waiting.wakers.len()),
@@ -160,7 +156,7 @@ impl Drop for Ended {
         let Some((place, _)) = self.registered.take() else {
             return;
         };
-        let mut waiting = self.signal.lock();
+        let mut waiting = self.signal.waiting.lock();
         if let Some(waker) = waiting.wakers.get_mut(place) {
             *waker = None;
             waiting.free.push(place);
@@ -227,7 +223,7 @@ mod tests {
             // Another task goes on with it.
             assert!(poll(&mut wait, &Arc::default()).is_pending());
         }
-        let waiting = validity.0.lock();
+        let waiting = validity.0.waiting.lock();
         assert_eq!((waiting.wakers.len(), waiting.free.len()), (1, 1));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gantry_model::breaker::{Breaker, BreakerState, BreakerVerdict};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -59,16 +59,12 @@ impl LinkBreaker {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.state.lock()
-    }
-
     /// Admits a call, or returns when to try again.
     pub(super) fn admit(&self) -> Result<Admitted, Duration> {
         if !self.suspect.load(Ordering::Acquire) {
             return Ok(Admitted::Freely);
         }
-        match self.lock().breaker.allow(self.since.elapsed()) {
+        match self.state.lock().breaker.allow(self.since.elapsed()) {
             BreakerVerdict::Yes => Ok(Admitted::Freely),
             BreakerVerdict::Probe => Ok(Admitted::AsProbe),
             BreakerVerdict::No { retry_in } => Err(retry_in),
@@ -77,7 +73,7 @@ impl LinkBreaker {
 
     /// Counts a call that began then and got neither a response nor any other line.
     pub(super) fn missed(&self, begun: Instant) {
-        let mut counted = self.lock();
+        let mut counted = self.state.lock();
         if counted.last.is_some_and(|last| begun < last) {
             return;
         }
@@ -92,13 +88,13 @@ impl LinkBreaker {
 
     /// Records that the probe was abandoned.
     pub(super) fn gave_up(&self) {
-        self.lock().breaker.abandon(self.since.elapsed());
+        self.state.lock().breaker.abandon(self.since.elapsed());
     }
 
     /// Records that the server has written something.
     pub(super) fn heard(&self) {
         if self.suspect.load(Ordering::Acquire) {
-            let mut counted = self.lock();
+            let mut counted = self.state.lock();
             counted.breaker.success();
             self.suspect.store(false, Ordering::Release);
         }
@@ -107,7 +103,7 @@ impl LinkBreaker {
     /// Returns the state.
     pub(crate) fn view(&self) -> BreakerView {
         let most = Breaker::default().threshold();
-        match self.lock().breaker.state() {
+        match self.state.lock().breaker.state() {
             BreakerState::Closed { failures } => BreakerView {
                 unanswered: failures,
                 refuses_for: None,

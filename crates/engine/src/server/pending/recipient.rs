@@ -27,7 +27,7 @@ impl Pending {
     /// Returns the recipient of a message that names no call; `None` if it may concern an abandoned
     /// call of another agent or session.
     pub(crate) fn recipient(&self) -> Option<Recipient> {
-        let state = self.lock();
+        let state = self.state.lock();
         if let Some(call) = state.only_call() {
             let owner = state.entries.get(&call)?.owner.as_ref();
             return (!state.abandoned.may_be_of_other_than(owner)).then_some(Recipient::Call(call));
@@ -42,7 +42,7 @@ impl Pending {
         whose: Option<&CallOwner>,
         but: &[u64],
     ) -> Option<ReachableCall> {
-        let state = self.lock();
+        let state = self.state.lock();
         let whose = match whose {
             // Without a session, another call with the same key may belong to another client.
             Some((_, None)) => return None,
@@ -73,7 +73,7 @@ impl Pending {
     /// Pauses the timeouts of all calls while their client answers a request for any of them, or
     /// resumes them.
     pub(crate) fn pause_all(&self, asked: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let state = &mut *state;
         state.questions = match asked {
             true => state.questions + 1,

@@ -14,7 +14,7 @@ use gantry_model::era::Era;
 use gantry_model::era::error::URL_ELICITATION_REQUIRED;
 use gantry_model::jsonrpc::{Edit, ErrorBody, Raw, RawBuf};
 use gantry_model::mcp::Method;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -62,7 +62,7 @@ impl Elicitations {
         if id.len() > LONGEST_ID {
             return;
         }
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         known.retain(|known| *known.id != *id || !known.client.ptr_eq(&client));
         if known.len() >= MOST {
             known.pop_front();
@@ -73,10 +73,6 @@ impl Elicitations {
             channel,
             is_complete: false,
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Elicitation>> {
-        self.known.lock()
     }
 }
 
@@ -117,7 +113,7 @@ impl Link {
             return;
         };
         let mut visitors = Vec::new();
-        for known in self.elicitations.lock().iter_mut() {
+        for known in self.elicitations.known.lock().iter_mut() {
             if *known.id == *id && !known.is_complete {
                 known.is_complete = true;
                 visitors.push((known.client.upgrade(), known.channel.take()));
@@ -146,7 +142,7 @@ impl Link {
                 let is_open = |known: &Elicitation| {
                     ids.contains(&known.id) && known.client.ptr_eq(&client) && !known.is_complete
                 };
-                if !self.elicitations.lock().iter().any(is_open) {
+                if !self.elicitations.known.lock().iter().any(is_open) {
                     return;
                 }
                 completed.await;

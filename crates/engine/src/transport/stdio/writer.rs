@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
@@ -136,10 +136,6 @@ impl LineWriter {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, WriterState> {
-        self.state.lock()
-    }
-
     /// Sends one line (with its line break), or queues it behind the one being written.
     ///
     /// `call` is the id that is given back if the line cannot be written in time.
@@ -150,7 +146,7 @@ impl LineWriter {
         company: Batching,
     ) -> Result<(), SendError> {
         debug_assert!(memchr::memchr(b'\n', &bytes) == Some(bytes.len() - 1));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(pipe) = state.pipe.clone() else {
             return Err(SendError::Closed);
         };
@@ -196,7 +192,7 @@ impl LineWriter {
                     return Err(SendError::Closed);
                 }
             }
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             match state.next_batch() {
                 Some(next) => batch = next,
                 None => {
@@ -205,7 +201,7 @@ impl LineWriter {
                 }
             }
         }
-        self.lock().rest = batch;
+        self.state.lock().rest = batch;
         self.wake.notify_one();
         Ok(())
     }
@@ -227,16 +223,16 @@ impl LineWriter {
             }
             self.write_rest(&pipe, deadline, &unwritten).await;
         }
-        self.lock().broken
+        self.state.lock().broken
     }
 
     fn pipe(&self) -> Option<Arc<pipe::Sender>> {
-        self.lock().pipe.clone()
+        self.state.lock().pipe.clone()
     }
 
     /// Takes what senders left, else what is queued.
     fn begin(&self) -> Option<Batch> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let rest = std::mem::take(&mut state.rest);
         let batch = if rest.is_written() {
             state.next_batch()
@@ -263,7 +259,7 @@ impl LineWriter {
                 Ok(false) => continue,
                 Err(_) => return self.give_up(),
             }
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.pipe.is_none() {
                 return;
             }
@@ -289,7 +285,7 @@ impl LineWriter {
             Ok(ready) => ready.is_ok(),
             Err(_elapsed) => {
                 let unsent = {
-                    let mut state = self.lock();
+                    let mut state = self.state.lock();
                     state.stalled = true;
                     state.queued_bytes = 0;
                     std::mem::take(&mut state.queue)
@@ -300,7 +296,7 @@ impl LineWriter {
                 let unsent = unsent.iter().filter_map(|line| line.call);
                 unfinished.chain(unsent).for_each(unwritten);
                 let ready = pipe.writable().await.is_ok();
-                self.lock().stalled = false;
+                self.state.lock().stalled = false;
                 ready
             }
         }
@@ -309,7 +305,7 @@ impl LineWriter {
     /// Closes our end because the child has closed its own.
     fn give_up(&self) {
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.broken |= state.pipe.is_some();
         }
         self.close();
@@ -317,7 +313,7 @@ impl LineWriter {
 
     /// Closes the child's stdin; unwritten lines are lost.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.pipe = None;
         state.queue.clear();
         state.queued_bytes = 0;

@@ -11,7 +11,7 @@ use super::super::http::{
     Body, Content, HttpError, MOST_ERROR, OutgoingMessage, Replies, drained, each_message, said,
     whole,
 };
-use super::{Session, lock};
+use super::Session;
 use crate::transport::Failure;
 
 /// The request whose response is a long-lived stream.
@@ -43,7 +43,7 @@ impl<R: Replies> Session<R> {
             None => self.exchange(&letter).await,
         };
         if let Some(call) = letter.call {
-            lock(&self.calls).remove(&call);
+            self.calls.lock().remove(&call);
         }
         let Err(failure) = outcome else { return };
         let error = failure.remote().cloned();

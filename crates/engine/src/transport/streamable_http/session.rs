@@ -15,7 +15,7 @@ use super::super::http::{
     Body, Content, HttpError, OutgoingMessage, RemoteRequest, Replies, chunk, drained,
     each_message, whole,
 };
-use super::{LONGEST_EVENT, Session, UNAWAITED, lock};
+use super::{LONGEST_EVENT, Session, UNAWAITED};
 
 /// The request that opens a session.
 const GREETING: &str = "initialize";
@@ -46,19 +46,19 @@ pub(super) struct SessionState {
 
 impl<R: Replies> Session<R> {
     pub(super) fn is_handshake(&self) -> bool {
-        let version = lock(&self.state).version;
+        let version = self.state.lock().version;
         version.is_some_and(|version| version.era() == Era::Handshake)
     }
 
     /// Returns how often the session was re-initialised, and whether the server gave it an id.
     pub(super) fn generation(&self) -> (u64, bool) {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         (state.generation, state.id.is_some())
     }
 
     /// Remembers the `initialize` request.
     pub(super) fn remember(&self, letter: &OutgoingMessage) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match letter.head.method.as_ref() {
             GREETING => state.greeting = Some(letter.clone()),
             GREETED => state.greeted = Some(letter.clone()),
@@ -72,7 +72,7 @@ impl<R: Replies> Session<R> {
         asking.within = letter.call.is_none().then_some(UNAWAITED);
         let head = &letter.head;
         asking.set_trace(head.trace.as_ref());
-        let spoken = lock(&self.state).version;
+        let spoken = self.state.lock().version;
         let stateless = match head.method.as_ref() {
             GREETING => return asking,
             "server/discover" => Some(spoken.unwrap_or(ProtocolVersion::LATEST)),
@@ -98,7 +98,7 @@ impl<R: Replies> Session<R> {
 
     /// Adds the session and version headers.
     pub(super) fn name_session(&self, asking: &mut RemoteRequest<'_>) {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         if let Some(version) = state.version.filter(|version| version.has_version_header()) {
             asking.set(PROTOCOL_VERSION, version.as_str());
         }
@@ -133,7 +133,7 @@ impl<R: Replies> Session<R> {
         let given = self.given(response)?;
         if method == GREETING {
             if response.status().is_success() {
-                lock(&self.state).id = given;
+                self.state.lock().id = given;
             }
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl<R: Replies> Session<R> {
     async fn renew_now(&self, generation: u64) -> Result<(), HttpError> {
         let _turn = self.renewing.lock().await;
         let (greeting, greeted, version) = {
-            let state = lock(&self.state);
+            let state = self.state.lock();
             if state.generation != generation {
                 return Ok(());
             }
@@ -194,7 +194,7 @@ impl<R: Replies> Session<R> {
             drained(self.remote.send(&asking).await?).await;
         }
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.id = id;
             state.generation += 1;
         }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gantry_model::jsonrpc::RequestId;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum number of requests in flight.
@@ -61,7 +61,7 @@ impl Inflight {
     ) -> Option<InflightSlot> {
         let is_notice = matches!(kind, Kind::Notice);
         let token = stop.child_token();
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let has_room = match is_notice {
             true => state.notices < NOTICES,
             false => state.requests < REQUESTS,
@@ -94,20 +94,16 @@ impl Inflight {
 
     /// Cancels the request with this id.
     pub(super) fn take_back(&self, id: RequestId<'_>) {
-        if let Some([only]) = self.lock().tokens.get(id.raw()).map(Vec::as_slice) {
+        if let Some([only]) = self.0.lock().tokens.get(id.raw()).map(Vec::as_slice) {
             only.cancel();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, InflightState> {
-        self.0.lock()
     }
 }
 
 impl Drop for InflightSlot {
     fn drop(&mut self) {
         self.token.cancel();
-        let mut state = self.inflight.lock();
+        let mut state = self.inflight.0.lock();
         match self.is_notice {
             true => state.notices -= 1,
             false => state.requests -= 1,
@@ -160,6 +156,6 @@ mod tests {
         inflight.take_back(id);
         assert!(second.token.is_cancelled());
         drop(second);
-        assert!(inflight.lock().tokens.is_empty());
+        assert!(inflight.0.lock().tokens.is_empty());
     }
 }

@@ -18,7 +18,7 @@ use gantry_engine::{
 use gantry_model::era::meta::SERVER_INFO;
 use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -73,14 +73,10 @@ impl SuspendedCalls {
 
     /// Tells whether a call still waits for responses of its client.
     fn waits(&self, number: u64) -> bool {
-        let table = self.lock();
+        let table = self.table.lock();
         table
             .get(&number)
             .is_some_and(|entry| !entry.answer.is_closed())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Suspension>> {
-        self.table.lock()
     }
 
     /// Adds a call whose server asks something.
@@ -100,7 +96,7 @@ impl SuspendedCalls {
             until: ask.until,
             load,
         };
-        self.lock().insert(number, entry);
+        self.table.lock().insert(number, entry);
         SuspendedCall {
             calls: Arc::clone(self),
             number,
@@ -127,7 +123,7 @@ impl SuspendedCalls {
         {
             return Err(refused("belongs to another request, or to another key"));
         }
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let entry = table.get_mut(&state.number);
         let entry = entry.filter(|entry| entry.nonce == state.nonce);
         let entry = entry.ok_or_else(|| refused("was used already, or has expired"))?;
@@ -214,7 +210,7 @@ impl SuspendedCall {
         let call = Arc::clone(&under_way.call);
         let params = call.params.as_ref().map(RawBuf::as_raw);
         let binding = binding(call.key, &call.scope, &call.method, params);
-        let table = self.calls.lock();
+        let table = self.calls.table.lock();
         let entry = table.get(&self.number);
         let asked = entry.map(|entry| {
             let asked = entry.asked(&self.calls.seal, self.number, binding);
@@ -237,8 +233,8 @@ fn answer(turn: &Waiter, asked: &RawBuf, services: &CallServices) -> Answer {
     Answer::result(turn.id.as_id(), &result)
 }
 
-/// Waits for a suspended call, until it is resumed or no one can resume it. One that goes on without
-/// its client, since an approver has allowed it, ends by its own deadlines and not by the question's.
+/// Waits for a suspended call, until it is resumed or no one can resume it. A call
+/// that an approver has allowed continues without its client, until its own deadline.
 async fn keep_suspended(
     mut under_way: ActiveCall,
     mut wanted: oneshot::Receiver<oneshot::Sender<ActiveCall>>,
@@ -249,7 +245,7 @@ async fn keep_suspended(
     let mut revoked = under_way.call.validity.ended();
     let forget = || {
         if let Some(calls) = calls.upgrade() {
-            calls.lock().remove(&number);
+            calls.table.lock().remove(&number);
         }
     };
     loop {

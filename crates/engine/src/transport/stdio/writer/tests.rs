@@ -99,7 +99,7 @@ async fn what_waits_for_a_child_that_does_not_read_is_bounded() {
         let company = [Batching::Alone, Batching::Many][waiting % 2];
         writer.send(Some(2), line(length), company).unwrap();
         waiting += length;
-        assert_eq!(writer.lock().queued_bytes, waiting);
+        assert_eq!(writer.state.lock().queued_bytes, waiting);
     }
     assert_eq!(waiting, LIMIT);
     // Full to the byte: the shortest line is one too many, of a call or of nobody.
@@ -109,7 +109,7 @@ async fn what_waits_for_a_child_that_does_not_read_is_bounded() {
             assert_eq!(refused, Err(SendError::NotReading));
         }
     }
-    assert_eq!(writer.lock().queued_bytes, LIMIT);
+    assert_eq!(writer.state.lock().queued_bytes, LIMIT);
     // What was taken is written as soon as the child reads, and there is room again.
     let run = writer.run(Duration::from_secs(60), |_| ());
     let mut all = vec![0; first + LIMIT];
@@ -118,7 +118,7 @@ async fn what_waits_for_a_child_that_does_not_read_is_bounded() {
         _ = run => panic!("the writer task ended"),
     }
     assert_eq!(all.iter().filter(|byte| **byte == b'\n').count(), 4);
-    assert_eq!(writer.lock().queued_bytes, 0);
+    assert_eq!(writer.state.lock().queued_bytes, 0);
 }
 
 #[tokio::test]
