@@ -2,6 +2,7 @@
 //! that the server sends. Never restarts anything: the runner watches `trouble` and decides.
 
 mod breaker;
+mod in_flight;
 mod inbox;
 mod list_changes;
 mod logging;
@@ -16,18 +17,19 @@ use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
 use gantry_model::mcp::{LogLevel, Method};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::breaker::BreakerView;
 use self::breaker::{Admitted, LinkBreaker};
+use self::in_flight::CancelNotice;
+pub(crate) use self::in_flight::{Deadline, InFlight};
 use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
 use super::logs::{LogStream, Logs};
 use super::pending::{
-    Answer, CallerPresence, Entered, Failure, Finished, LaneTime, Outgoing, Pending, QueueView,
+    Answer, CallerPresence, Entered, Failure, Finished, Outgoing, Pending, QueueView,
 };
 use super::server_requests::{CallerChannel, Elicitations, SessionRequests};
 use super::topics::Topics;
@@ -151,38 +153,6 @@ impl From<OneLine> for CallMessage {
     }
 }
 
-/// A call on a link. Dropping it cancels the call: the server is notified, its lane is released.
-pub(crate) struct InFlight {
-    link: Arc<Link>,
-    id: u64,
-    answer: oneshot::Receiver<Answer>,
-    ended: bool,
-    /// How many lines the server had written when the call began.
-    lines: u64,
-    farewell: CancelNotice,
-    admitted: Admitted,
-    reason: Option<CancelReason>,
-    /// Set if the call had to wait for a lane.
-    lane_time: Option<LaneTime>,
-}
-
-/// Whether the server is notified when the caller stops waiting.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CancelNotice {
-    Cancelled,
-    /// A handshake may not be cancelled.
-    Silent,
-}
-
-impl CancelNotice {
-    fn of(method: &str) -> Self {
-        match method {
-            "initialize" | "server/discover" => Self::Silent,
-            _ => Self::Cancelled,
-        }
-    }
-}
-
 impl Link {
     pub(crate) fn new(
         outbox: Outbox,
@@ -297,26 +267,6 @@ impl Link {
             call.lane_time = lane_time;
             call
         })
-    }
-
-    fn in_flight(
-        self: &Arc<Self>,
-        id: u64,
-        answer: oneshot::Receiver<Answer>,
-        farewell: CancelNotice,
-        admitted: Admitted,
-    ) -> InFlight {
-        InFlight {
-            link: Arc::clone(self),
-            id,
-            answer,
-            ended: false,
-            lines: self.lines(),
-            farewell,
-            admitted,
-            reason: None,
-            lane_time: None,
-        }
     }
 
     /// Writes a call that has a lane; on failure the call is no longer pending.
@@ -459,30 +409,6 @@ impl Link {
         self.missed.load(Ordering::Relaxed) == self.lines() + 1
     }
 
-    /// Cancels a call whose caller has left or timed out.
-    fn cancel(self: &Arc<Self>, call: &InFlight, reason: &str, keep_lane: bool) {
-        let id = call.id;
-        let (sent, next) = self.pending.abandon(id, keep_lane);
-        self.write_next(next);
-        if !sent {
-            return;
-        }
-        match call.farewell {
-            CancelNotice::Cancelled => self.notify_cancelled(id, reason),
-            CancelNotice::Silent => self.outbox.cancel(id, None),
-        }
-        if keep_lane {
-            let link = Arc::clone(self);
-            self.tracker.spawn(async move {
-                let grace = tokio::time::sleep(link.limits.late_grace);
-                if link.ended.run_until_cancelled(grace).await.is_some() {
-                    let next = link.pending.reopen(id);
-                    link.write_next(next);
-                }
-            });
-        }
-    }
-
     /// Writes lines that senders could not write immediately, until the link is closed; a call
     /// whose line the server does not read fails after `deadline`.
     pub(crate) async fn run_writer(&self, deadline: Duration) {
@@ -537,87 +463,6 @@ fn unsent(error: SendError) -> Failure {
     match error {
         SendError::NotReading => Failure::NotReading,
         SendError::Closed => Failure::Exited("its input is closed".into()),
-    }
-}
-
-/// The timeouts of a call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadline {
-    /// The longest time without any sign of progress.
-    pub(crate) quiet: Duration,
-    /// The longest total time.
-    pub(crate) whole: Duration,
-    /// The server's own timeout: only a call that waited this long counts for the circuit breaker,
-    /// not one with a short deadline of its caller.
-    pub(crate) fair: Duration,
-}
-
-impl InFlight {
-    /// Returns where it will be known when the call got its lane, if it had to wait for one.
-    pub(crate) fn lane_time(&self) -> Option<LaneTime> {
-        self.lane_time.clone()
-    }
-
-    /// Returns the upstream id.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Waits for the response without a limit.
-    pub(crate) async fn answer(mut self) -> Answer {
-        let answer = (&mut self.answer).await;
-        self.ended = true;
-        answer.unwrap_or_else(|_| Answer::Failed(Failure::Exited("the link was closed".into())))
-    }
-
-    /// Waits for the response within the deadline; `Err` is the time waited.
-    pub(crate) async fn answer_within(&mut self, deadline: Deadline) -> Result<Answer, Duration> {
-        let begun = Instant::now();
-        let mut until = begun + deadline.whole.min(deadline.quiet);
-        loop {
-            match tokio::time::timeout_at(until, &mut self.answer).await {
-                Ok(answer) => {
-                    self.ended = true;
-                    let closed = || Answer::Failed(Failure::Exited("the link was closed".into()));
-                    return Ok(answer.unwrap_or_else(|_| closed()));
-                }
-                Err(_elapsed) => {
-                    let activity = self.link.pending.activity(self.id);
-                    let (active, paused) = activity.unwrap_or((begun, Duration::ZERO));
-                    let last = begun + deadline.whole + paused;
-                    let extended = last.min(active + deadline.quiet);
-                    if extended <= until {
-                        break;
-                    }
-                    until = extended;
-                }
-            }
-        }
-        self.ended = true;
-        let keep_lane = self.link.limits.lanes == 1 && !self.link.limits.late_grace.is_zero();
-        let had_its_time = begun.elapsed() >= deadline.fair;
-        let said_nothing = self.link.lines() == self.lines && self.link.pending.is_sent(self.id);
-        if had_its_time && said_nothing {
-            self.link.missed.store(self.lines + 1, Ordering::Relaxed);
-            self.link.breaker.missed(begun);
-        } else if self.admitted == Admitted::AsProbe {
-            self.link.breaker.gave_up();
-        }
-        self.link.cancel(self, "timed out", keep_lane);
-        Err(begun.elapsed())
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        if !self.ended {
-            if self.admitted == Admitted::AsProbe {
-                self.link.breaker.gave_up();
-            }
-            let said = self.reason.as_ref().and_then(CancelReason::said);
-            let why = said.unwrap_or("the caller has left");
-            self.link.cancel(self, why, false);
-        }
     }
 }
 

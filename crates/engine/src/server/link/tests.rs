@@ -8,6 +8,7 @@ use gantry_model::secret::SecretText;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::*;
 use crate::known_secrets::KnownSecrets;
@@ -416,7 +417,7 @@ async fn a_request_goes_to_the_one_call_it_can_be_tied_to() {
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_call_stands_still_while_its_caller_is_asked() {
     let (link, _receiver, mut call, _asked) = asking().await;
-    let id = call.id;
+    let id = call.id();
     let second = Duration::from_secs(1);
     let deadline = Deadline {
         quiet: 2 * second,
