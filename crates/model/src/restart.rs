@@ -112,23 +112,6 @@ impl RestartPolicy {
         })
     }
 
-    /// Returns the policy with every duration multiplied; the factor is limited to 0.0001 to 100.
-    pub fn scaled(&self, factor: f64) -> Self {
-        let factor = if factor.is_nan() {
-            1.0
-        } else {
-            factor.clamp(0.0001, 100.0)
-        };
-        let scale = |time: Duration| time.mul_f64(factor).clamp(Duration::from_nanos(1), LONGEST);
-        Self {
-            at_once: self.at_once,
-            window: scale(self.window),
-            backoff: self.backoff.iter().copied().map(scale).collect(),
-            reset_after_healthy: scale(self.reset_after_healthy),
-            jitter: self.jitter,
-        }
-    }
-
     /// Decides how long to wait before the next start, counted from the last recorded exit.
     ///
     /// `random` is uniform in 0..1. The result depends on the arguments only.

@@ -1,8 +1,7 @@
 //! Decides, for each request of a client, which era it uses and whether it is valid.
 //!
 //! A request with the stateless era's version in its `_meta` is stateless, whatever its method;
-//! anything else belongs to the handshake era. Entry point: [`open`] for HTTP, [`open_bare`] for
-//! links without headers.
+//! anything else belongs to the handshake era. Entry point: [`open`].
 
 use std::borrow::Cow;
 
@@ -66,15 +65,6 @@ pub fn open<'a>(
         Some(Ok(_)) => Err(EraError::MissingMeta {
             key: PROTOCOL_VERSION,
         }),
-        None => bare(request),
-    }
-}
-
-/// Classifies a request that came over a link without headers.
-pub fn open_bare<'a>(request: &Request<'a>) -> Result<Opening<'a>, EraError> {
-    let meta = request.params.and_then(|params| params.get("_meta"));
-    match meta.and_then(|meta| meta.get(PROTOCOL_VERSION)) {
-        Some(raw) => stateless(request, meta, &version_text(raw)?),
         None => bare(request),
     }
 }

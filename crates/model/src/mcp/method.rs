@@ -168,11 +168,6 @@ impl Method {
             Self::ResourcesUpdated => "notifications/resources/updated",
         }
     }
-
-    /// Returns whether it is a notification, which has no response.
-    pub fn is_notification(self) -> bool {
-        self.as_str().starts_with("notifications/")
-    }
 }
 
 impl fmt::Display for Method {

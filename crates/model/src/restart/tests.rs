@@ -138,27 +138,6 @@ fn the_warning_ends_with_the_tenth_minute_of_unbroken_health() {
 }
 
 #[test]
-fn a_scaled_policy_is_the_same_story_in_less_time() {
-    let policy = RestartPolicy::default().scaled(0.01);
-    insta::assert_snapshot!(timeline(&policy, "exit code 1", &[at(0); 5]), @r"
-        0s restarting at once: exit code 1
-        0s restarting at once: exit code 1
-        0s restarting at once: exit code 1
-        0s backing off 50ms: 4 failures within 600ms (warning)
-        0s backing off 150ms: 5 failures within 600ms (warning)
-    ");
-    for odd in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
-        assert!(
-            policy
-                .scaled(odd)
-                .backoff
-                .iter()
-                .all(|step| !step.is_zero() && *step <= LONGEST)
-        );
-    }
-}
-
-#[test]
 fn refuses_policies_that_would_loop_hot_or_never() {
     let (second, backoff) = (at(1), vec![at(1)]);
     let check = RestartPolicy::new;
