@@ -19,7 +19,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use tokio::time::Instant;
 
 pub(crate) use self::servers::ServerFigures;
@@ -68,6 +68,13 @@ impl ExportHealth {
             None => None,
         }
     }
+}
+
+/// Returns a metric that the registry shows.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 /// The metrics of one project.
@@ -159,8 +166,8 @@ impl Metrics {
     pub(crate) fn new(project: &ProjectName) -> Self {
         let label = ("project".into(), project.to_string().into());
         let mut registry = Registry::with_prefix_and_labels("gantry", [label].into_iter());
-        let calls = Family::<Label, Counter<u64, AtomicU64>>::default();
-        registry.register("calls", "Calls by how they ended", calls.clone());
+        let calls: Family<Label, Counter<u64, AtomicU64>> =
+            registered(&mut registry, "calls", "Calls by how they ended");
         let by_status = STATUSES.map(|status| {
             calls
                 .get_or_create(&[("status", status.as_str().to_owned())])
@@ -174,13 +181,11 @@ impl Metrics {
         );
         let servers = ServerMetrics::default();
         servers.register(&mut registry);
-        let panics = Counter::default();
-        registry.register("panics", "Calls that a panic ended", panics.clone());
-        let limited = Family::<Label, Counter<u64, AtomicU64>>::default();
-        registry.register(
+        let panics = registered(&mut registry, "panics", "Calls that a panic ended");
+        let limited: Family<Label, Counter<u64, AtomicU64>> = registered(
+            &mut registry,
             "calls_limited",
             "Calls refused because a key, an agent or the project is limited",
-            limited.clone(),
         );
         let limited = LimitOwner::ALL.map(|owner| {
             limited
@@ -261,70 +266,50 @@ impl Metrics {
 impl GatewayMetrics {
     /// Creates the metrics; the log writer counts `dropped`.
     pub(crate) fn new(dropped: Arc<AtomicU64>) -> Self {
-        let mut registry = Registry::with_prefix("gantry");
-        let wrong_keys = Counter::default();
-        registry.register(
-            "auth_failures",
-            "Requests with a wrong key",
-            wrong_keys.clone(),
-        );
-        let dropped_lines = Counter::default();
-        registry.register(
-            "log_lines_dropped",
-            "Log lines that were not read in time, and dropped",
-            dropped_lines.clone(),
-        );
-        let exported = Family::default();
-        registry.register(
-            "exported",
-            "Spans and audit records that an endpoint took, by export",
-            exported.clone(),
-        );
-        let not_exported = Family::default();
-        registry.register(
-            "export_dropped",
-            "Spans that were dropped because their endpoint did not take them in time",
-            not_exported.clone(),
-        );
-        let to_export = Family::default();
-        registry.register(
-            "export_waiting",
-            "Spans and audit records that wait for their endpoint",
-            to_export.clone(),
-        );
-        let audit_writable = Gauge::default();
-        registry.register(
-            "audit_writable",
-            "Whether calls can be recorded, and hence are accepted",
-            audit_writable.clone(),
-        );
-        let audit_waiting = Gauge::default();
-        registry.register(
-            "audit_waiting",
-            "Records of the journal that are not in the database yet",
-            audit_waiting.clone(),
-        );
-        let journal_bytes = Gauge::default();
-        registry.register(
-            "journal_bytes",
-            "What the audit journal takes on the disk",
-            journal_bytes.clone(),
-        );
-        let build = Family::<Label, Gauge>::default();
-        registry.register("build", "The version that runs", build.clone());
+        let mut all = Registry::with_prefix("gantry");
+        let registry = &mut all;
+        let build: Family<Label, Gauge> = registered(registry, "build", "The version that runs");
         let version = ("version", env!("CARGO_PKG_VERSION").to_owned());
         build.get_or_create(&[version]).set(1);
         Self {
-            registry,
-            wrong_keys,
+            wrong_keys: registered(registry, "auth_failures", "Requests with a wrong key"),
             dropped,
-            dropped_lines,
-            exported,
-            not_exported,
-            to_export,
-            audit_writable,
-            audit_waiting,
-            journal_bytes,
+            dropped_lines: registered(
+                registry,
+                "log_lines_dropped",
+                "Log lines that were not read in time, and dropped",
+            ),
+            exported: registered(
+                registry,
+                "exported",
+                "Spans and audit records that an endpoint took, by export",
+            ),
+            not_exported: registered(
+                registry,
+                "export_dropped",
+                "Spans that were dropped because their endpoint did not take them in time",
+            ),
+            to_export: registered(
+                registry,
+                "export_waiting",
+                "Spans and audit records that wait for their endpoint",
+            ),
+            audit_writable: registered(
+                registry,
+                "audit_writable",
+                "Whether calls can be recorded, and hence are accepted",
+            ),
+            audit_waiting: registered(
+                registry,
+                "audit_waiting",
+                "Records of the journal that are not in the database yet",
+            ),
+            journal_bytes: registered(
+                registry,
+                "journal_bytes",
+                "What the audit journal takes on the disk",
+            ),
+            registry: all,
         }
     }
 
