@@ -49,7 +49,7 @@ pub struct HeldCall {
     pub method: String,
     /// The version of the tool that is called.
     pub tool_version: Option<String>,
-    /// The arguments, without secrets, cut, and with what nobody sees as escapes.
+    /// The arguments, without secrets, cut, and with invisible characters escaped.
     pub arguments: String,
     /// The length of all arguments.
     pub arguments_bytes: usize,

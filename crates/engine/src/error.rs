@@ -77,7 +77,7 @@ pub enum CallError {
     },
     /// The caller's agent has no grant for it.
     #[error("agent `{agent}` has no grant for `{server}:{item}`")]
-    Unbound {
+    NotGranted {
         /// Who asked.
         agent: String,
         /// Whose it is.
@@ -392,7 +392,7 @@ impl fmt::Display for Forbidden {
 impl CallError {
     /// Returns the refused item: the server, the item, and the grant that decided.
     pub(crate) fn not_granted(&self) -> Option<(&ServerName, &str, Option<GrantId>)> {
-        if let Self::Unbound { server, item, .. } = self {
+        if let Self::NotGranted { server, item, .. } = self {
             return Some((server, item, None));
         }
         if let Self::Forbidden {
@@ -415,7 +415,7 @@ impl Diagnose for CallError {
             Self::UnknownItem { .. } => "item.unknown",
             Self::UnknownServer { .. } => "server.unknown",
             Self::UnknownMethod { .. } => "method.unknown",
-            Self::Unbound { .. } => "grant.unbound",
+            Self::NotGranted { .. } => "grant.unbound",
             Self::Forbidden { why, .. } => why.code(),
             Self::Suspended {
                 what: Suspendable::Tool(..),
@@ -468,7 +468,7 @@ impl Diagnose for CallError {
             | Self::UnknownItem { .. }
             | Self::UnknownServer { .. }
             | Self::UnknownMethod { .. }
-            | Self::Unbound { .. }
+            | Self::NotGranted { .. }
             | Self::Forbidden { .. }
             | Self::Suspended { .. }
             | Self::Quarantined { .. }
@@ -505,10 +505,14 @@ impl Diagnose for CallError {
         }
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "few errors have something to suggest"
+    )]
     fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownTool { .. } => Some("`tools/list` shows what there is".into()),
-            Self::Unbound { .. } => {
+            Self::NotGranted { .. } => {
                 Some("ask an administrator to grant it, or use a tool of `tools/list`".into())
             }
             Self::Forbidden { why, .. } => Some(why.hint().into()),
@@ -581,20 +585,7 @@ impl Diagnose for CallError {
                 end: KeyEnd::Suspended,
             } => Some("an administrator can resume it; continue without it".into()),
             Self::KeyEnded { .. } => Some("ask an administrator for a new key".into()),
-            Self::Unanswered { .. }
-            | Self::Declined { .. }
-            | Self::UnknownItem { .. }
-            | Self::UnknownServer { .. }
-            | Self::UnknownMethod { .. }
-            | Self::Output { .. }
-            | Self::BadParams { .. }
-            | Self::Cancelled
-            | Self::Rpc { .. }
-            | Self::Protocol { .. }
-            | Self::ResponseTooLarge { .. }
-            | Self::ResultTooLong { .. }
-            | Self::Stopping
-            | Self::Panicked => None,
+            _ => None,
         }
     }
 }

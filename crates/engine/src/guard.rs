@@ -51,7 +51,7 @@ pub(crate) fn permit(
     let why = match decision.verdict {
         Verdict::Allow | Verdict::Ask => return Ok(()),
         Verdict::Deny(Refusal::Unbound | Refusal::Hidden) | Verdict::Undecided => {
-            return Err(CallError::Unbound {
+            return Err(CallError::NotGranted {
                 agent: caller.agent.to_string(),
                 server: server.clone(),
                 item: item.to_owned(),

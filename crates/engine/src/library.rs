@@ -297,7 +297,7 @@ fn advice(error: &CallError) -> Option<String> {
     }
     if matches!(
         error,
-        CallError::Unbound { .. } | CallError::Forbidden { .. }
+        CallError::NotGranted { .. } | CallError::Forbidden { .. }
     ) {
         return Some("use one of the tools that are offered".to_owned());
     }

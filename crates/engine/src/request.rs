@@ -168,7 +168,7 @@ pub enum CallEvent {
 pub struct ServerRequests {
     /// The requests, with distinct keys.
     pub requests: Vec<ServerRequest>,
-    /// Until when a response is waited for. The call ends then, unless it goes on without one.
+    /// Until when a response is waited for. Then the call ends, unless it can continue without one.
     pub until: Instant,
     /// Takes the response; dropping it cancels the call.
     pub answer: oneshot::Sender<RequestOutcome>,

@@ -294,7 +294,7 @@ impl Router {
     ) -> Result<T, CallError> {
         let server = target.server_name();
         tokio::select! {
-            biased; // What is suspended goes on with nothing.
+            biased; // A suspension comes first: what it covers does nothing more.
             error = self.suspended.until(&server, &target.item) => Err(error),
             done = work => done,
         }

@@ -385,20 +385,20 @@ fn check_name(name: &str, longest: usize) -> Result<(), String> {
 enum InputKind {
     Object,
     /// None, or an object among others; arguments are objects anyway.
-    Unsaid,
+    Unspecified,
     Other,
 }
 
 fn kind_of_input(schema: Raw<'_>) -> InputKind {
     let Some(kind) = schema.get("type").filter(|kind| !kind.is_null()) else {
-        return InputKind::Unsaid;
+        return InputKind::Unspecified;
     };
     if kind.is_string("object") {
         return InputKind::Object;
     }
     let kinds = kind.deserialize::<Vec<serde_json::Value>>();
     if kinds.is_ok_and(|kinds| kinds.iter().any(|kind| kind == "object")) {
-        return InputKind::Unsaid;
+        return InputKind::Unspecified;
     }
     InputKind::Other
 }
@@ -458,7 +458,7 @@ fn tidy_tool(view: &ToolDef<'_>) -> RawBuf {
             edit.set_buf("annotations", hints.to_buf());
         }
     }
-    if kind_of_input(view.input_schema) == InputKind::Unsaid {
+    if kind_of_input(view.input_schema) == InputKind::Unspecified {
         let mut schema = Edit::new(view.input_schema);
         schema.set_buf("type", RawBuf::string("object"));
         edit.set_buf("inputSchema", schema.to_buf());

@@ -40,7 +40,7 @@ pub struct Options {
     /// Connection limits.
     pub bounds: accept::Bounds,
     /// How long clients may take.
-    pub patience: connection::Patience,
+    pub timeouts: connection::Timeouts,
     /// Host names and addresses, besides loopback, by which clients may reach the gateway.
     pub hosts: Vec<String>,
     /// The origins whose web pages may use the MCP endpoint.
@@ -102,7 +102,7 @@ pub async fn serve(
         service: routes::service(state),
         answers: engine.answers().clone(),
         slots: accept::Slots::new(options.bounds),
-        patience: options.patience,
+        timeouts: options.timeouts,
         stop: stop.clone(),
         abort: abort.clone(),
         tasks: tasks.clone(),

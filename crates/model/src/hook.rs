@@ -51,7 +51,7 @@ pub enum OnHookFailure {
     /// The call fails: nothing passes unchecked.
     #[default]
     Refuse,
-    /// The call goes on.
+    /// The call continues.
     Pass,
 }
 
@@ -319,14 +319,14 @@ impl HookInput<'_> {
 /// What a hook decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookVerdict {
-    /// The call goes on as it is.
+    /// The call continues as it is.
     Allow,
     /// The call ends.
     Refuse {
         /// Why, in the hook's words.
         reason: String,
     },
-    /// The call goes on with these arguments, or this result.
+    /// The call continues with these arguments, or this result.
     Replace(RawBuf),
 }
 

@@ -41,7 +41,7 @@ pub struct Inside {
 
 /// What is known of the end of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum TreeState {
     Running,
     Exited(Exit),
     /// The init exited without a report.
@@ -52,7 +52,7 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct Channel {
     stream: UnixStream,
-    told: watch::Sender<Told>,
+    state: watch::Sender<TreeState>,
     requests: Mutex<Requests>,
 }
 
@@ -69,22 +69,22 @@ impl Channel {
         let stream = std::os::unix::net::UnixStream::from(control);
         Ok(Self {
             stream: UnixStream::from_std(stream)?,
-            told: watch::Sender::new(Told::Running),
+            state: watch::Sender::new(TreeState::Running),
             requests: Mutex::default(),
         })
     }
 
     /// Waits until the init reports the end, or has exited. Cancel safe.
-    pub(crate) async fn ended(&self) -> Told {
-        let mut told = self.told.subscribe();
+    pub(crate) async fn ended(&self) -> TreeState {
+        let mut state = self.state.subscribe();
         let ended = async {
-            let ended = told.wait_for(|told| *told != Told::Running).await;
-            ended.map_or(Told::Gone, |told| told.clone())
+            let ended = state.wait_for(|state| *state != TreeState::Running).await;
+            ended.map_or(TreeState::Gone, |state| state.clone())
         };
         tokio::select! {
             biased;
-            told = ended => told,
-            () = self.pump() => self.told.borrow().clone(),
+            state = ended => state,
+            () = self.pump() => self.state.borrow().clone(),
         }
     }
 
@@ -119,10 +119,10 @@ impl Channel {
 
     /// Records that no more reports will arrive.
     fn gone(&self) {
-        self.told.send_if_modified(|told| {
-            let unheard = *told == Told::Running;
+        self.state.send_if_modified(|state| {
+            let unheard = *state == TreeState::Running;
             if unheard {
-                *told = Told::Gone;
+                *state = TreeState::Gone;
             }
             unheard
         });
@@ -134,7 +134,7 @@ impl Channel {
         match record.kind {
             KIND_EXITED => {
                 let exit = Exit::from_wait_status(record.value);
-                self.told.send_replace(Told::Exited(exit));
+                self.state.send_replace(TreeState::Exited(exit));
             }
             KIND_SOCKET => {
                 let mut requests = self.requests.lock();
@@ -152,7 +152,7 @@ impl Channel {
 
     /// Requests a socket from the init and waits for it.
     async fn request(&self, what: u8, port: u16) -> io::Result<OwnedFd> {
-        if *self.told.borrow() != Told::Running {
+        if *self.state.borrow() != TreeState::Running {
             return Err(ended());
         }
         let mut answer = self.ask(what, port)?;

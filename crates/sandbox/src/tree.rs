@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::cgroup::Group;
 use crate::command::Limits;
 use crate::exit::{Exit, Usage};
-use crate::inside::{Channel, Inside, Told};
+use crate::inside::{Channel, Inside, TreeState};
 use crate::meter::Meter;
 use crate::protocol::{COMMAND_KILL, COMMAND_TERMINATE};
 use crate::reaper::Init;
@@ -89,9 +89,9 @@ impl Tree {
             return exit.clone();
         }
         let reported = match self.channel.ended().await {
-            Told::Exited(exit) => Some(exit),
+            TreeState::Exited(exit) => Some(exit),
             // The init was killed, and with a PID namespace its tree, too.
-            Told::Gone | Told::Running => {
+            TreeState::Gone | TreeState::Running => {
                 if !self.namespaced {
                     self.group.kill();
                 }

@@ -141,7 +141,7 @@ impl Diagnose for AuditError {
             }
             Self::Key { path, .. } => format!(
                 "bring `{}` back from a backup, readable by its owner only; if it is lost, remove the file: \
-                 the gateway makes another, and the chain goes on with that",
+                 the gateway makes another, and the chain continues with it",
                 path.display()
             ),
             Self::Store(error) => format!(

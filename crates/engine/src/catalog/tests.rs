@@ -131,7 +131,7 @@ fn told(resolution: Resolution) -> String {
         Resolution::Bound { server, tool } => format!("bound {}:{}", server.name, tool.name),
         Resolution::Native(native) => format!("native {}", native.tool().name),
         Resolution::Named { server, item } => format!("named {}:{item}", server.name),
-        Resolution::Unbound { server, item } => format!("unbound {server}:{item}"),
+        Resolution::NotGranted { server, item } => format!("unbound {server}:{item}"),
         Resolution::Unknown => "unknown".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! The view of one set of grants in one scope: names in both directions, and the lists as bytes.
 //!
 //! Built once and then only read; finding a tool takes one lookup. Items without a grant are
-//! neither listed nor found (row 2.16): they resolve to `Unbound`, with their server. A server that
+//! neither listed nor found (row 2.16): they resolve to `NotGranted`, with their server. A server that
 //! is down is not listed, but a call by name still finds it, so that the error is "down" and not
 //! "unknown".
 
@@ -44,7 +44,7 @@ pub(crate) enum Resolution {
         item: String,
     },
     /// It exists, but there is no grant for it.
-    Unbound { server: ServerName, item: String },
+    NotGranted { server: ServerName, item: String },
     /// It does not exist.
     Unknown,
 }
@@ -249,7 +249,7 @@ impl View {
         }
         if let Some(server) = refused {
             let server = self.snapshot.servers[server].handle.name.clone();
-            return Resolution::Unbound {
+            return Resolution::NotGranted {
                 server,
                 item: uri.to_owned(),
             };
@@ -277,7 +277,7 @@ impl View {
     ) -> Resolution {
         if let Some(other) = others.get(name) {
             let (server, item) = (other.server.clone(), other.item.to_string());
-            return Resolution::Unbound { server, item };
+            return Resolution::NotGranted { server, item };
         }
         let (server, item) = match (&self.scope, naming::split(name)) {
             (Scope::Server(only), Some((server, item)))
@@ -298,7 +298,7 @@ impl View {
         };
         if !self.allows(class, index, Some(item)) {
             let server = servers[index].handle.name.clone();
-            return Resolution::Unbound {
+            return Resolution::NotGranted {
                 server,
                 item: item.to_owned(),
             };

@@ -228,7 +228,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// Returns a call to the first buckets.
+    /// Gives the first buckets back what a call took of them.
     fn put_back(&self, buckets: usize) {
         let taken = self.calls.iter().take(buckets).flatten();
         taken.for_each(|bucket| bucket.put_back(1));

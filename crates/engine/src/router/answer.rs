@@ -274,7 +274,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::UnknownItem { .. }
         | CallError::UnknownServer { .. }
         | CallError::UnknownMethod { .. }
-        | CallError::Unbound { .. }
+        | CallError::NotGranted { .. }
         | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
         | CallError::Quarantined { .. }

@@ -177,7 +177,7 @@ impl<'a> Record<'a> {
         let key = self.caller.key.to_string();
         let redactor = target.map_or_else(|| Arc::clone(Redactor::own_keys()), Target::redactor);
         let mut intent = self.intent(&key, request, target, &redactor);
-        let asked = AskedFor::of(self.router, request, &error);
+        let asked = RequestedItem::of(self.router, request, &error);
         if target.is_none() {
             intent.server = &asked.server;
             intent.server_id = asked.server_id;
@@ -264,13 +264,13 @@ impl<'a> Record<'a> {
 }
 
 /// What a request that has no target asked for, as far as that is known.
-struct AskedFor<'a> {
+struct RequestedItem<'a> {
     server: Cow<'a, str>,
     server_id: Option<ServerId>,
     item: Cow<'a, str>,
 }
 
-impl<'a> AskedFor<'a> {
+impl<'a> RequestedItem<'a> {
     fn of(router: &Router, request: &Request<'a>, error: &'a CallError) -> Self {
         if let Some((server, item, _)) = error.not_granted() {
             let handle = router.supervisor.find(server.as_str());
@@ -310,7 +310,7 @@ fn class(error: &CallError) -> (CallStatus, ErrorKind) {
         }
         CallError::UnknownTool { .. }
         | CallError::UnknownServer { .. }
-        | CallError::Unbound { .. }
+        | CallError::NotGranted { .. }
         | CallError::Forbidden { .. }
         | CallError::Quarantined { .. }
         | CallError::HookRefused {

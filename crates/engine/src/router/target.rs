@@ -168,7 +168,7 @@ impl Router {
                 arguments,
                 replaced: None,
             }),
-            Resolution::Unbound { server, item } => {
+            Resolution::NotGranted { server, item } => {
                 Err(not_granted(caller, MethodClass::Tool, server, item))
             }
             Resolution::Unknown => {
@@ -236,7 +236,7 @@ impl Router {
                 arguments: request.params.whole,
                 replaced: None,
             }),
-            Resolution::Unbound { server, item } => {
+            Resolution::NotGranted { server, item } => {
                 Err(not_granted(caller, class_of(request.method), server, item))
             }
             Resolution::Bound { .. } | Resolution::Native(_) | Resolution::Unknown => {
@@ -329,7 +329,7 @@ fn not_granted(caller: &Caller, class: MethodClass, server: ServerName, item: St
     let decision = caller.grants.decide(&listing);
     decision.note_use(unix_ms());
     let refused = guard::permit(caller, &decision, &server, &item);
-    refused.err().unwrap_or_else(|| CallError::Unbound {
+    refused.err().unwrap_or_else(|| CallError::NotGranted {
         agent: caller.agent.to_string(),
         server,
         item,

@@ -43,7 +43,7 @@ pub(super) struct ApprovalView {
     method: String,
     /// The version of the tool, to which the approval is bound.
     tool_version: Option<String>,
-    /// The arguments as JSON text, without the server's secrets, with what nobody sees as escapes,
+    /// The arguments as JSON text, without the server's secrets, with invisible characters escaped,
     /// cut if they are long.
     arguments: String,
     /// How many bytes all arguments have.

@@ -93,7 +93,7 @@ pub(super) async fn list(
     (status = 201, description = "The new group.", body = GroupView,
         headers(("Location" = String, description = "Where it is."))),
     (status = 409, description = "`group.exists`: there is one of that name; `group.of_files`: that name is taken."),
-    (status = 422, description = "`group.members` or `grant.server`: a member can be no server."),
+    (status = 422, description = "`group.members` or `grant.server`: a member cannot be the name of a server."),
 ))]
 pub(super) async fn create(
     In(project): In,

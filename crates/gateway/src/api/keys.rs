@@ -339,7 +339,7 @@ pub(super) async fn change(
 }
 
 /// Makes a key in the place of another: for the same agent, with the same grants, sources, limits and
-/// lifetime. The old key goes on for a while, so that whoever uses it can change to the new one. The text
+/// lifetime. The old key stays valid for a while, so that its users can change to the new one. The text
 /// of the new key is in this response and nowhere else.
 #[utoipa::path(post, path = "/api/v1/keys/{key}/rotate", tag = "keys",
     params(("key" = String, Path, description = "Its id.")), request_body(content = Option<RotateBody>, description = "May be left out."), responses(

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(super) use self::slots::Slots;
-use super::connection::{self, Patience};
+use super::connection::{self, Timeouts};
 use super::tls::{Socket, Tls};
 use crate::http::{CONNECTIONS, Service};
 
@@ -53,7 +53,7 @@ pub(super) struct Acceptor {
     /// The memory budget of unread responses.
     pub(super) answers: AnswerPool,
     pub(super) slots: Slots,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
     /// Stops accepting and lets requests in flight finish.
     pub(super) stop: CancellationToken,
     /// Aborts everything.
@@ -104,7 +104,7 @@ fn serve(stream: TcpStream, from: SocketAddr, acceptor: &Acceptor, tls: Option<A
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let service = (acceptor.service.clone(), acceptor.answers.clone());
-    let patience = acceptor.patience;
+    let timeouts = acceptor.timeouts;
     let (stop, abort) = (acceptor.stop.clone(), acceptor.abort.clone());
     acceptor.tasks.spawn(async move {
         tokio::select! {
@@ -116,7 +116,7 @@ fn serve(stream: TcpStream, from: SocketAddr, acceptor: &Acceptor, tls: Option<A
             ended = async {
                 let socket = match tls {
                     None => Socket::Left(stream),
-                    Some(tls) => match tls.accept(stream, patience.head).await {
+                    Some(tls) => match tls.accept(stream, timeouts.head).await {
                         Ok(socket) => socket,
                         Err(error) => {
                             tracing::debug!(%error, %from, "TLS handshake failed");
@@ -124,7 +124,7 @@ fn serve(stream: TcpStream, from: SocketAddr, acceptor: &Acceptor, tls: Option<A
                         }
                     },
                 };
-                connection::run((socket, from), service, patience, &slot.watch, &stop).await
+                connection::run((socket, from), service, timeouts, &slot.watch, &stop).await
             } => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended with an error");

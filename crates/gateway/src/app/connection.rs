@@ -34,7 +34,7 @@ use crate::http::{Answering, Service, delivery};
 
 /// Timeouts of a client.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct Timeouts {
     /// The timeout of a request's head, from its first byte; for the first request, from the
     /// connection.
     pub head: Duration,
@@ -44,7 +44,7 @@ pub struct Patience {
     pub idle: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(10),
@@ -72,7 +72,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(super) async fn run(
     (stream, from): (Socket, SocketAddr),
     (service, answers): (Service, AnswerPool),
-    patience: Patience,
+    timeouts: Timeouts,
     watch: &Arc<Watch>,
     stop: &CancellationToken,
 ) -> Result<(), hyper::Error> {
@@ -96,7 +96,7 @@ pub(super) async fn run(
         .half_close(false);
     let mut connection = pin!(builder.serve_connection(io, counted));
     let mut stopped = pin!(stop.cancelled().fuse());
-    let mut deadline = Deadline::new(patience);
+    let mut deadline = Deadline::new(timeouts);
     let mut alarm = pin!(sleep_until(deadline.at));
     let mut key = KeyWatch::default();
 
@@ -247,7 +247,7 @@ impl Watch {
 /// The next deadline to check. The timer is reset only when a deadline moves closer, which never
 /// happens in a quick exchange: one that fires too early checks and is set again.
 struct Deadline {
-    patience: Patience,
+    timeouts: Timeouts,
     at: Instant,
     phase: u8,
     served: u64,
@@ -261,12 +261,12 @@ enum Verdict {
 }
 
 impl Deadline {
-    fn new(patience: Patience) -> Self {
+    fn new(timeouts: Timeouts) -> Self {
         let now = Instant::now();
         // A new connection must send its first request soon.
         Self {
-            patience,
-            at: now + patience.head,
+            timeouts,
+            at: now + timeouts.head,
             phase: HEAD,
             served: 0,
             since: now,
@@ -303,11 +303,11 @@ impl Deadline {
     }
 
     fn due(&self, now: Instant) -> Instant {
-        let unread = self.stalled.map(|(since, _)| since + self.patience.unread);
+        let unread = self.stalled.map(|(since, _)| since + self.timeouts.unread);
         let other = match self.phase {
-            HEAD => self.since + self.patience.head,
-            IDLE => self.since + self.patience.idle,
-            _ => now + self.patience.unread,
+            HEAD => self.since + self.timeouts.head,
+            IDLE => self.since + self.timeouts.idle,
+            _ => now + self.timeouts.unread,
         };
         unread.map_or(other, |unread| unread.min(other))
     }
@@ -319,16 +319,16 @@ impl Deadline {
             let taken_now = watch.taken.load(Ordering::Relaxed);
             if taken_now != taken {
                 self.stalled = Some((now, taken_now));
-            } else if now >= since + self.patience.unread {
+            } else if now >= since + self.timeouts.unread {
                 return Verdict::End("the client does not read its response");
             }
         }
         let waited = now.duration_since(self.since);
         match self.phase {
-            HEAD if waited >= self.patience.head => {
+            HEAD if waited >= self.timeouts.head => {
                 Verdict::End("no complete request head in time")
             }
-            IDLE if waited >= self.patience.idle => Verdict::End("idle"),
+            IDLE if waited >= self.timeouts.idle => Verdict::End("idle"),
             _ => {
                 self.at = self.due(now);
                 Verdict::Wait

@@ -141,7 +141,7 @@ async fn install(
     if !apply.shown.is_wanted() {
         show(&plan, screen);
     }
-    if !apply.yes && (!prompt::is_possible() || !prompt::yes("Go on?")) {
+    if !apply.yes && (!prompt::is_possible() || !prompt::yes("Continue?")) {
         let failure = Failure::new(Exit::Failed, "nothing was installed");
         return Err(failure.hint("`--yes` installs what is shown without asking"));
     }

@@ -201,7 +201,7 @@ pub struct Read {
 }
 
 /// The content of a source.
-struct Said {
+struct SourceContent {
     read: Arc<Read>,
     entries: Vec<Entry>,
     settings: Settings,
@@ -236,22 +236,22 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Diagnostic>> {
     let mut trusted: Vec<Claim<'_>> = Vec::new();
     let mut waiting: Vec<Claim<'_>> = Vec::new();
     for source in given.sources {
-        let said = match plan.hear(given, source) {
-            Ok(Some(said)) => said,
+        let content = match plan.read_source(given, source) {
+            Ok(Some(content)) => content,
             Ok(None) => continue,
             Err(mistakes) => {
                 broken.extend(mistakes);
                 continue;
             }
         };
-        let Said {
+        let SourceContent {
             read,
             entries,
             settings,
             files,
             review,
             own,
-        } = said;
+        } = content;
         plan.named_files.extend(files.into_keys());
         if source.root == Root::Own && !review.gateway_waits {
             plan.settings = settings;
@@ -304,7 +304,11 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Diagnostic>> {
 
 impl Plan {
     /// Reads a source; an unusable file is an error only if it is trusted.
-    fn hear(&mut self, given: Given<'_>, source: &Source) -> Result<Option<Said>, Vec<Diagnostic>> {
+    fn read_source(
+        &mut self,
+        given: Given<'_>,
+        source: &Source,
+    ) -> Result<Option<SourceContent>, Vec<Diagnostic>> {
         let text = match read_text(&given.folder.join(&source.path)) {
             Ok(text) => text,
             Err(mistake) => {
@@ -326,18 +330,18 @@ impl Plan {
         }
         let digest = Digest::of(&text);
         let document = Document::parse(&source.path, &text, Syntax::of(&source.path));
-        let said = document
+        let content = document
             .map_err(|mistake| vec![mistake])
             .and_then(|document| {
                 let read = Read {
                     document: Arc::new(document),
                     text: digest,
                 };
-                said(given, Arc::new(read), source)
+                content_of(given, Arc::new(read), source)
             });
         // An unreadable file was never approved, since it could not be shown.
-        match (said, source.trust) {
-            (Ok(said), _) => Ok(Some(said)),
+        match (content, source.trust) {
+            (Ok(content), _) => Ok(Some(content)),
             (Err(mistakes), Trust::Person) => Err(mistakes),
             (Err(mistakes), Trust::Nobody) => Ok(self.fall_back(given, source, mistakes)),
         }
@@ -349,16 +353,16 @@ impl Plan {
         given: Given<'_>,
         source: &Source,
         mistakes: Vec<Diagnostic>,
-    ) -> Option<Said> {
+    ) -> Option<SourceContent> {
         let good = given.last_good.get(&source.path);
-        let said = good.and_then(|read| said(given, Arc::clone(read), source).ok());
-        let said = said.filter(|said| said.review.has_approved);
+        let content = good.and_then(|read| content_of(given, Arc::clone(read), source).ok());
+        let content = content.filter(|content| content.review.has_approved);
         self.ignored
             .extend(mistakes.into_iter().map(|mistake| Ignored {
                 mistake,
-                last_good_holds: said.is_some(),
+                last_good_holds: content.is_some(),
             }));
-        said
+        content
     }
 
     /// Plans unapproved entries: each free name, from the file of highest precedence.
@@ -462,7 +466,11 @@ impl Plan {
 }
 
 /// Locates a source's servers in its file.
-fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<Diagnostic>> {
+fn content_of(
+    given: Given<'_>,
+    read: Arc<Read>,
+    source: &Source,
+) -> Result<SourceContent, Vec<Diagnostic>> {
     let (entries, mut mistakes) = file::entries(&read.document, &source.root);
     let settings = match source.root {
         Root::Own => settings::read(&read.document).unwrap_or_else(|more| {
@@ -489,7 +497,7 @@ fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<
     let (own, entries): (Vec<Entry>, Vec<Entry>) = entries
         .into_iter()
         .partition(|entry| ours::way_of(&entry.node.to_json()).is_some());
-    let mut said = Said {
+    let mut content = SourceContent {
         read,
         entries,
         settings,
@@ -498,23 +506,23 @@ fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<
         own: own.into_iter().map(|entry| entry.name).collect(),
     };
     if source.trust == Trust::Nobody {
-        let named = said.entries.iter();
+        let named = content.entries.iter();
         let named = named.flat_map(|entry| entry::files(entry, given.values()));
-        said.files = named.map(|path| (path.clone(), digest_of(&path))).collect();
+        content.files = named.map(|path| (path.clone(), digest_of(&path))).collect();
         let gateway = match source.root {
-            Root::Own => said.read.document.root.find("gateway"),
+            Root::Own => content.read.document.root.find("gateway"),
             Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => None,
         };
-        said.review = Review::of(
+        content.review = Review::of(
             given,
             &source.path,
-            &said.read.text,
-            &said.entries,
+            &content.read.text,
+            &content.entries,
             gateway,
-            &said.files,
+            &content.files,
         );
     }
-    Ok(said)
+    Ok(content)
 }
 
 /// Returns why an entry needs approval, and what to do; `None` if it does not.

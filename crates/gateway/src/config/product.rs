@@ -36,7 +36,7 @@ pub(crate) struct Manifest {
 
 /// An error in a manifest: a message with line and column, and a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub(crate) struct ManifestError {
     /// Its position as a JSON pointer; empty for the whole manifest.
     pub(crate) path: String,
     /// The message, with line and column.
@@ -45,9 +45,9 @@ pub(crate) struct Mistake {
 
 impl Manifest {
     /// Parses a manifest: JSON if it begins with `{`, else YAML.
-    pub(crate) fn read(text: &str) -> Result<Self, Vec<Mistake>> {
+    pub(crate) fn read(text: &str) -> Result<Self, Vec<ManifestError>> {
         let whole = |message: &str| {
-            vec![Mistake {
+            vec![ManifestError {
                 path: String::new(),
                 message: message.to_owned(),
             }]
@@ -61,11 +61,11 @@ impl Manifest {
         };
         let path = Path::new("manifest");
         let document = Document::parse(path, text.as_bytes(), syntax)
-            .map_err(|error| vec![mistake(None, text, &error)])?;
+            .map_err(|error| vec![manifest_error(None, text, &error)])?;
         // What is shown is what everybody reads: of two members others may take the other one.
         if let Some(second) = document.root.repeated() {
             let error = repeated(&document, second);
-            return Err(vec![mistake(Some(&document), text, &error)]);
+            return Err(vec![manifest_error(Some(&document), text, &error)]);
         }
         let mut reader = Reader {
             document: &document,
@@ -97,7 +97,7 @@ impl Manifest {
 
 struct Reader<'d> {
     document: &'d Document,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<ManifestError>,
 }
 
 impl Reader<'_> {
@@ -107,7 +107,7 @@ impl Reader<'_> {
         let span = root.find(member).map_or(0..0, |node| node.span.clone());
         let diagnostic = self.document.diagnostic(&span, Kind::Value);
         let diagnostic = diagnostic.say(format!("`{member}` {said}"));
-        let mut found = mistake(Some(self.document), &self.document.text, &diagnostic);
+        let mut found = manifest_error(Some(self.document), &self.document.text, &diagnostic);
         found.path = format!("/{member}");
         self.mistakes.push(found);
     }
@@ -147,7 +147,7 @@ impl Reader<'_> {
                 Fill::AsWritten { folder },
             );
             for diagnostic in &reading.mistakes {
-                let found = mistake(Some(self.document), &self.document.text, diagnostic);
+                let found = manifest_error(Some(self.document), &self.document.text, diagnostic);
                 self.mistakes.push(found);
             }
             match reading.spec {
@@ -187,10 +187,14 @@ impl Reader<'_> {
     }
 }
 
-fn mistake(document: Option<&Document>, text: &str, diagnostic: &Diagnostic) -> Mistake {
+fn manifest_error(
+    document: Option<&Document>,
+    text: &str,
+    diagnostic: &Diagnostic,
+) -> ManifestError {
     let (line, column) = place(text, diagnostic.span().start);
     let pointer = document.and_then(|document| document.pointer(diagnostic.span()));
-    Mistake {
+    ManifestError {
         path: pointer.unwrap_or_default(),
         message: format!("line {line}, column {column}: {}", diagnostic.message()),
     }

@@ -299,7 +299,7 @@ fn value(gateway: &mut Fields<'_, '_>, key: &str) -> Option<Json> {
     gateway.value(setting.kind, key)
 }
 
-/// Reads a keyword; the choices are in the order of the keywords.
+/// Reads a keyword and returns its choice; `choices` are in the order of the setting's keywords.
 fn chosen<T: Copy, const N: usize>(
     gateway: &mut Fields<'_, '_>,
     key: &str,

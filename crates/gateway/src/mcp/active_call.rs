@@ -32,7 +32,7 @@ pub(super) type Work = Pin<Box<dyn Future<Output = Result<Reply, CallFailure>> +
 
 /// A call, its future, and its events.
 pub(super) struct ActiveCall {
-    pub(super) call: Arc<Called>,
+    pub(super) call: Arc<CallInfo>,
     pub(super) work: Work,
     pub(super) words: tokio::sync::mpsc::Receiver<CallEvent>,
     /// Its body permit, until it is suspended.
@@ -65,7 +65,7 @@ impl ActiveCall {
 
 /// An owned request that may outlive the one it came in.
 #[derive(Debug)]
-pub(super) struct Called {
+pub(super) struct CallInfo {
     id: OwnedRequestId,
     pub(super) method: String,
     pub(super) params: Option<RawBuf>,
@@ -82,7 +82,7 @@ pub(super) struct Called {
     pub(super) scope: Scope,
 }
 
-impl Called {
+impl CallInfo {
     pub(super) fn of(asked: &Asked<'_>, authorized: &super::AuthorizedRequest) -> Self {
         Self {
             id: asked.id.to_owned(),
@@ -162,7 +162,7 @@ impl Waiter {
     /// Creates the response to this request.
     pub(super) fn answer(
         &self,
-        call: &Called,
+        call: &CallInfo,
         outcome: Result<Reply, CallFailure>,
         identity: &Identity,
     ) -> Answer {

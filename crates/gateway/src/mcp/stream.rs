@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::active_call::{ActiveCall, Called, Token, Waiter};
+use super::active_call::{ActiveCall, CallInfo, Token, Waiter};
 use super::answer::Answer;
 use super::forward::{Asked, not_made};
 use super::inflight::Owner;
@@ -97,7 +97,7 @@ impl Endpoint {
                 SessionChannel::new(send)
             }),
         };
-        let call = Arc::new(Called::of(asked, authorized));
+        let call = Arc::new(CallInfo::of(asked, authorized));
         let (endpoint, caller) = (Arc::clone(self), authorized.caller.clone());
         let called = Arc::clone(&call);
         let work = Box::pin(async move {
@@ -306,7 +306,7 @@ async fn next(
 impl CallServices {
     /// Sends a notification; a client that does not keep up misses it, as does one whose agent has
     /// too much unread.
-    fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &Called), turn: &Waiter, word: CallEvent) {
+    fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &CallInfo), turn: &Waiter, word: CallEvent) {
         if let Some(event) = said(turn, word)
             && let Ok(permit) = self.room(call).take_all(Some(&call.agent), event.len())
         {
@@ -314,13 +314,18 @@ impl CallServices {
         }
     }
 
-    fn room(&self, call: &Called) -> AnswerBudget {
+    fn room(&self, call: &CallInfo) -> AnswerBudget {
         self.answers.of(&call.project)
     }
 
     /// Returns the event of the response and its permit; without room it becomes an error. The
     /// response to a call already has its permit, the copy of a list does not.
-    fn last(&self, call: &Called, turn: &Waiter, answer: Answer) -> Option<(Bytes, AnswerPermit)> {
+    fn last(
+        &self,
+        call: &CallInfo,
+        turn: &Waiter,
+        answer: Answer,
+    ) -> Option<(Bytes, AnswerPermit)> {
         let mut permit = answer.permit();
         let found = self
             .room(call)
@@ -335,7 +340,7 @@ impl CallServices {
     /// Answers with the events of an ended call, as far as there is room, and its response.
     fn at_once(
         &self,
-        call: &Called,
+        call: &CallInfo,
         turn: &Waiter,
         mut told: Vec<Bytes>,
         answer: Answer,

@@ -232,10 +232,10 @@ impl Session {
     async fn refused(&self, response: Response) -> RegistryError {
         let status = response.status();
         let body = self.body(response, "the refusal", ERROR_BYTES).await;
-        let told = body.ok().and_then(|body| told(&body));
+        let why = body.ok().and_then(|body| error_message(&body));
         RegistryError::Unauthorized {
             shown: self.sign_in.has_credentials(),
-            why: told.unwrap_or_else(|| format!("it answered {}", status.as_u16())),
+            why: why.unwrap_or_else(|| format!("it answered {}", status.as_u16())),
         }
     }
 }
@@ -293,9 +293,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Reads the messages of `{"errors":[{"code":…,"message":…}]}`.
-fn told(body: &[u8]) -> Option<String> {
+fn error_message(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
-    struct Told {
+    struct Answer {
         errors: Vec<One>,
     }
     #[derive(serde::Deserialize)]
@@ -305,7 +305,7 @@ fn told(body: &[u8]) -> Option<String> {
         #[serde(default)]
         message: String,
     }
-    let told: Told = serde_json::from_slice(body).ok()?;
-    let first = told.errors.first()?;
+    let answer: Answer = serde_json::from_slice(body).ok()?;
+    let first = answer.errors.first()?;
     Some(printable(&format!("{}: {}", first.code, first.message)))
 }

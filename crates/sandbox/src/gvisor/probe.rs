@@ -180,12 +180,12 @@ fn witness_job(host: &Host, runtime: &GVisor) -> Result<Job, String> {
 }
 
 /// The output of a program.
-struct Told {
+struct GuestOutput {
     out: String,
     err: String,
 }
 
-impl Told {
+impl GuestOutput {
     fn summary(&self) -> String {
         let said = if self.err.trim().is_empty() {
             &self.out
@@ -200,7 +200,7 @@ impl Told {
 }
 
 /// Runs a job until its output ends.
-fn run(image: &Image, reaper: &Reaper, job: &mut Job) -> Result<Told, String> {
+fn run(image: &Image, reaper: &Reaper, job: &mut Job) -> Result<GuestOutput, String> {
     let running = launch(image, reaper, job, Group::default()).map_err(|error| match error {
         LaunchError::Step(record) => {
             let index = usize::try_from(record.data).unwrap_or(usize::MAX);
@@ -220,7 +220,7 @@ fn run(image: &Image, reaper: &Reaper, job: &mut Job) -> Result<Told, String> {
     let out = read(&running.stdout, until);
     let err = read(&running.stderr, until);
     running.init.kill();
-    Ok(Told {
+    Ok(GuestOutput {
         out: out.map_err(|error| format!("does not start in time: {error}"))?,
         err: err.unwrap_or_default(),
     })

@@ -42,8 +42,7 @@ pub(crate) const PUT_VERSION: &str = "INSERT INTO kb.mcp_tool_versions (server_i
      ON CONFLICT (server_id, kind, name, version) DO UPDATE SET hash = excluded.hash, \
      definition = excluded.definition, change = excluded.change, findings = excluded.findings";
 
-/// Forgets all but the last versions of one thing, the one that was approved last, and those that
-/// somebody refused.
+/// Deletes the old versions of an item, but not the one approved last and those refused by a person.
 pub(crate) const FORGET_VERSIONS: &str = "DELETE FROM kb.mcp_tool_versions \
      WHERE server_id = $1 AND kind = $2 AND name = $3 AND version <= $4 AND hash <> $5 \
      AND NOT (state = 'refused' AND decided_by <> 'policy')";

@@ -43,7 +43,7 @@ impl Store {
     /// Remembers a server's catalog as a whole and returns its rows with their versions.
     ///
     /// The server must be registered. Of two rows with the same kind and name the first counts.
-    /// What is not among the rows is gone, but its version goes on counting when it comes back. Each new
+    /// What is not among the rows is gone; if it comes back, its versions are counted on. Each new
     /// version of a tool, prompt or template is remembered, and judged by `pins`.
     pub async fn save_catalog(
         &self,

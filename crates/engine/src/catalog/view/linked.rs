@@ -33,7 +33,7 @@ impl View {
         if self.resources.contains_key(uri) {
             return self.resolve_resource(uri);
         }
-        Resolution::Unbound {
+        Resolution::NotGranted {
             server: servers[server].handle.name.clone(),
             item: uri.to_owned(),
         }

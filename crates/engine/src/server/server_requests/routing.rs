@@ -52,7 +52,7 @@ pub(in crate::server) struct SessionRequests {
     queue: mpsc::Sender<IncomingRequest>,
     /// Taken by the forwarder.
     queued: Mutex<Option<mpsc::Receiver<IncomingRequest>>>,
-    /// Whether there was no call yet: requests until then go to the client of the first call.
+    /// Whether the link has had no call yet. Requests that come before go to the client of the first.
     is_new: AtomicBool,
     /// Notified when a call has begun.
     begun: Notify,

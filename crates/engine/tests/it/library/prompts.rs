@@ -97,7 +97,7 @@ async fn grants_open_each_class_of_things_by_itself() {
     ] {
         let refused = ask(&rig, caller, method, params).await;
         assert!(
-            matches!(refused, Err(CallError::Unbound { .. })),
+            matches!(refused, Err(CallError::NotGranted { .. })),
             "{method}: {refused:?}"
         );
     }

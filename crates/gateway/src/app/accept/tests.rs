@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::app::routes;
 
-const QUICK: Patience = Patience {
+const QUICK: Timeouts = Timeouts {
     head: Duration::from_millis(300),
     unread: Duration::from_millis(400),
     // Far longer than the others, since a busy machine may stall for seconds.
@@ -51,7 +51,7 @@ async fn serve_with(bounds: Bounds) -> Served {
         service: Arc::new(move |request| routes::ask(&router, request)),
         answers: AnswerPool::new(96 << 20),
         slots: Slots::new(bounds),
-        patience: QUICK,
+        timeouts: QUICK,
         stop: stop.clone(),
         abort: CancellationToken::new(),
         tasks: tasks.clone(),

@@ -134,9 +134,8 @@ fn show(change: &Value, screen: &Screen) {
     screen.line(&Screen::safe(&head));
     let renamed = text(change, "/renamed_from");
     if !renamed.is_empty() {
-        let line = format!(
-            "  likely renamed from {renamed}; nothing that was approved or granted goes over"
-        );
+        let line =
+            format!("  likely renamed from {renamed}; its approvals and grants do not carry over");
         screen.line(&Screen::safe(&line));
     }
     for finding in list(change, "/findings") {

@@ -61,6 +61,10 @@ const RESOURCE: &str = "resource";
 pub(super) const SERVER_ERROR: &str = "server.error";
 
 impl From<CallFailure> for Problem {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "`place` decides on every error; few have more to say than their status"
+    )]
     fn from(failure: CallFailure) -> Self {
         let error = failure.error;
         let (status, carrier) = place(&error);
@@ -72,11 +76,9 @@ impl From<CallFailure> for Problem {
                 let message = problem.detail().to_owned();
                 problem.with_rpc(RESOURCE_NOT_FOUND, message)
             }
-            CallError::UnknownTool { .. } | CallError::UnknownItem { .. } => {
-                let message = problem.detail().to_owned();
-                problem.with_rpc(jsonrpc::INVALID_PARAMS, message)
-            }
-            CallError::BadParams { .. } => {
+            CallError::UnknownTool { .. }
+            | CallError::UnknownItem { .. }
+            | CallError::BadParams { .. } => {
                 let message = problem.detail().to_owned();
                 problem.with_rpc(jsonrpc::INVALID_PARAMS, message)
             }
@@ -122,33 +124,7 @@ impl From<CallFailure> for Problem {
                 end: KeyEnd::Suspended,
             } => problem,
             CallError::KeyEnded { .. } => problem.with_challenge(CHALLENGE_WRONG),
-            CallError::UnknownServer { .. }
-            | CallError::Unbound { .. }
-            | CallError::Forbidden { .. }
-            | CallError::Suspended { .. }
-            | CallError::Quarantined { .. }
-            | CallError::HookRefused { .. }
-            | CallError::HookFailed { .. }
-            | CallError::ApprovalRefused { .. }
-            | CallError::ApprovalExpired { .. }
-            | CallError::ApprovalStale { .. }
-            | CallError::TooManyApprovals { .. }
-            | CallError::Down { next_try: None, .. }
-            | CallError::Exited { .. }
-            | CallError::Remote { .. }
-            | CallError::Timeout { .. }
-            | CallError::Unanswered { .. }
-            | CallError::Declined { .. }
-            | CallError::TooManyHeld { .. }
-            | CallError::TooMuchHeld { .. }
-            | CallError::TooManySubscriptions { .. }
-            | CallError::Cancelled
-            | CallError::NotReading { .. }
-            | CallError::Protocol { .. }
-            | CallError::ResponseTooLarge { .. }
-            | CallError::ResultTooLong { .. }
-            | CallError::Audit(_)
-            | CallError::Panicked => problem,
+            _ => problem,
         }
     }
 }
@@ -159,7 +135,7 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::UnknownItem { .. }
         | CallError::UnknownMethod { .. } => (StatusCode::NOT_FOUND, Carrier::Answer),
         CallError::UnknownServer { .. } => (StatusCode::NOT_FOUND, Carrier::Status),
-        CallError::Unbound { .. }
+        CallError::NotGranted { .. }
         | CallError::Forbidden { .. }
         | CallError::Suspended { .. }
         | CallError::Quarantined { .. }

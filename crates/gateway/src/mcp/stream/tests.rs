@@ -41,7 +41,7 @@ fn services(
     };
     let id = RequestId::Number("1").to_owned();
     let under_way = ActiveCall {
-        call: Arc::new(Called::example(&id, None)),
+        call: Arc::new(CallInfo::example(&id, None)),
         work,
         words,
         room: BodyPermit::default(),
@@ -216,7 +216,7 @@ async fn a_session_that_ends_leaves_no_question_open() {
         });
         let (_, mut under_way, turn) = self::services(heard, work);
         let owner = Some(Owner::Session(session.id));
-        under_way.call = Arc::new(Called::example(&turn.id, owner));
+        under_way.call = Arc::new(CallInfo::example(&turn.id, owner));
         let (tx, mut rx) = mpsc::channel(WAITING);
         let reading = async {
             for _ in 0..questions {
