@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use memchr::memchr_iter;
 
-use self::decoded::{Decoded, is_encoded};
+use self::decoded::{Decoded, Nested, is_encoded};
 use self::forms::Form;
 use super::{REDACTED, SecretText, own};
 
@@ -45,14 +45,19 @@ pub struct Redactor {
     forms: Vec<Form>,
     /// Finds the prefix of any of the forms, numbered like them, or of one of Gantry's own keys.
     beginnings: Option<AhoCorasick>,
+    /// Whether JSON escapes any of the values.
+    nested: Nested,
 }
 
 impl Redactor {
     /// Prepares the search for these values; values of fewer than six characters are ignored.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a SecretText>) -> Self {
-        let mut forms = Vec::new();
+        let (mut forms, mut nested) = (Vec::new(), Nested::Ignored);
         for value in values {
             let value = value.expose();
+            if Nested::of(value.trim()) == Nested::Counts {
+                nested = Nested::Counts;
+            }
             // Programs drop the final line break of a file before they use, and echo, the value.
             for value in [value, value.trim()] {
                 if value.chars().count() >= SHORTEST {
@@ -70,7 +75,11 @@ impl Redactor {
         let kind = (forms.len() <= MOST_IN_TABLE).then_some(AhoCorasickKind::DFA);
         // Without it every text is searched in full.
         let beginnings = AhoCorasick::builder().kind(kind).build(beginnings).ok();
-        Self { forms, beginnings }
+        Self {
+            forms,
+            beginnings,
+            nested,
+        }
     }
 
     /// Returns a redactor for Gantry's own keys only.
@@ -142,13 +151,13 @@ impl Redactor {
     pub fn may_hide(&self, text: impl AsRef<[u8]>) -> bool {
         let (text, beginnings) = (text.as_ref(), self.beginnings.as_ref());
         beginnings.is_none_or(|beginnings| beginnings.is_match(text))
-            || (!self.forms.is_empty() && is_encoded(text))
+            || (!self.forms.is_empty() && is_encoded(text, self.nested))
     }
 
     /// Returns the ranges of known values, unsorted, extended to whole escapes.
     fn find(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
         let mut found = self.find_in(text.as_bytes());
-        if !self.forms.is_empty() && is_encoded(text.as_bytes()) {
+        if !self.forms.is_empty() && is_encoded(text.as_bytes(), self.nested) {
             found.extend(self.find_decoded(text.as_bytes()));
         }
         found.into_iter().map(move |range| widen(text, range))
@@ -179,7 +188,7 @@ impl Redactor {
         let mut found = Vec::new();
         for start in (0..text.len()).step_by(step) {
             let end = text.len().min(start + step + overlap);
-            for decoded in Decoded::of(&text[start..end]) {
+            for decoded in Decoded::of(&text[start..end], self.nested) {
                 let ranges = self.find_in(&decoded.bytes).into_iter();
                 let ranges = ranges.map(|range| decoded.origin(&range));
                 found.extend(ranges.map(|range| range.start + start..range.end + start));

@@ -204,9 +204,54 @@ fn a_value_is_found_behind_escapes_that_nobody_needs() {
 
 // fault K3
 #[test]
+fn a_value_that_json_escapes_is_found_behind_more_of_it() {
+    let values = [r#"pa"ss\w0rd/Zk9+q&x"#, "pä$$w0rd-µ-𝄞-Länge77"];
+    let redactor = redactor(&values);
+    for value in values {
+        let each = |write: &dyn Fn(char) -> String| value.chars().map(write).collect::<String>();
+        let octets = |write: &dyn Fn(u8) -> String| value.bytes().map(write).collect::<String>();
+        let ascii = each(&|letter| match letter.is_ascii() {
+            true => letter
+                .to_string()
+                .replace('\\', r"\\")
+                .replace('"', r#"\""#),
+            false => letter
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect(),
+        });
+        let mut nested = serde_json::to_string(value).unwrap();
+        for text in [
+            each(&|letter| format!("&#{};", u32::from(letter))),
+            each(&|letter| format!("&#x{:X};", u32::from(letter))),
+            octets(&|byte| format!("%{byte:02x}")),
+            octets(&|byte| format!("\\x{byte:02x}")),
+            value.replace('\\', r"\\"),
+            ascii,
+        ] {
+            let json = serde_json::to_string(&[format!("a {text} b")]).unwrap();
+            assert_eq!(
+                redactor.redact_json(&json),
+                r#"["a [redacted] b"]"#,
+                "{text}"
+            );
+        }
+        for _ in 0..4 {
+            nested = serde_json::to_string(&nested).unwrap();
+            let clean = redactor.redact_json(&nested);
+            assert!(clean.contains("[redacted]"), "{nested}");
+            serde_json::from_str::<String>(&clean).unwrap();
+        }
+    }
+}
+
+// fault K3
+#[test]
 fn texts_with_escapes_and_lines_stay_as_they_are() {
-    let redactor = redactor(&["Zq8k4w-second/Rk39vX+value"]);
+    let redactor = redactor(&["Zq8k4w-second/Rk39vX+value", "Zq8k4w-\u{e4}-third"]);
     for text in [
+        r#"["C:\\\\Users \\\"\ud83d \udc00 \ud83d\u0041 %c3 %ff \\xc3"]"#,
         r#"["\u0048ello \u00e9 \ud83d\ude00 \\u0041"]"#,
         r#"["100%25 of %7Euser%2Fhome &amp; &#x41; &#1234567; &;"]"#,
         r#"["\x41 \xZZ \u12"]"#,

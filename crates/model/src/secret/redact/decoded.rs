@@ -22,12 +22,12 @@ pub(super) struct Decoded {
 
 impl Decoded {
     /// Returns what a text is decoded to, layer by layer; nothing if it has none of these escapes.
-    pub(super) fn of(text: &[u8]) -> Vec<Self> {
+    pub(super) fn of(text: &[u8], nested: Nested) -> Vec<Self> {
         let mut layers: Vec<Self> = Vec::new();
         while layers.len() < MOST_LAYERS {
             let outer = layers.last();
             let bytes = outer.map_or(text, |outer| &outer.bytes);
-            if !is_encoded(bytes) {
+            if !is_encoded(bytes, nested) {
                 break;
             }
             let next = decode(bytes);
@@ -53,19 +53,49 @@ impl Decoded {
     }
 }
 
+/// Whether escaped backslashes count as escapes: they do for values that JSON escapes, whose forms
+/// are for JSON in one JSON string, and not for deeper ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nested {
+    /// They do.
+    Counts,
+    /// They do not, so that most texts are not decoded.
+    Ignored,
+}
+
+impl Nested {
+    /// Returns whether they count for a value.
+    pub(super) fn of(value: &str) -> Self {
+        let is_escaped = |letter: char| {
+            letter.is_control() || !letter.is_ascii() || r#""\/<>&'"#.contains(letter)
+        };
+        match value.contains(is_escaped) {
+            true => Self::Counts,
+            false => Self::Ignored,
+        }
+    }
+}
+
 /// Returns whether a text has escapes that its writer did not need, or base64 in lines.
-pub(super) fn is_encoded(text: &[u8]) -> bool {
+pub(super) fn is_encoded(text: &[u8], nested: Nested) -> bool {
     let has_escape = memchr3_iter(b'\\', b'%', b'&', text).any(|at| {
         let rest = &text[at + 1..];
         match text[at] {
             b'\\' => match rest.first() {
-                Some(b'u' | b'x') => escape(&text[at..]).is_some_and(|(byte, _)| byte >= b' '),
+                Some(b'u' | b'x') => {
+                    let found = escape(&text[at..]).and_then(|found| found.ascii());
+                    found.is_some_and(|byte| byte >= b' ')
+                }
+                Some(b'\\') => nested == Nested::Counts,
                 Some(b'n' | b'r') => is_line(&text[..at]),
                 _ => false,
             },
             b'&' => escape(&text[at..]).is_some(),
             // Other characters are escaped in every URL, for which there are forms.
-            _ => escape(&text[at..]).is_some_and(|(byte, _)| is_plain(byte)),
+            _ => {
+                let found = escape(&text[at..]).and_then(|found| found.ascii());
+                found.is_some_and(is_plain)
+            }
         }
     });
     has_escape || memchr_iter(b'\n', text).any(|at| is_line(&text[..at]))
@@ -95,37 +125,91 @@ fn decode(text: &[u8]) -> Decoded {
     while at < text.len() {
         let taken = match text[at] {
             b'\\' | b'%' | b'&' => escape(&text[at..]),
-            b'\n' | b'\r' => Some((text[at], 1)),
             _ => None,
         };
-        let (byte, length) = taken.unwrap_or((text[at], 1));
-        let is_break = matches!(byte, b'\n' | b'\r');
+        let found = taken.unwrap_or_else(|| Escape::byte(text[at], 1));
+        let is_break = matches!(found.bytes(), b"\n" | b"\r");
         if !(is_break && is_line(&decoded.bytes)) {
-            decoded.bytes.push(byte);
-            decoded.starts.push(at as u32);
+            for byte in found.bytes() {
+                decoded.bytes.push(*byte);
+                decoded.starts.push(at as u32);
+            }
         }
-        at += length;
+        at += found.length;
     }
     decoded.starts.push(text.len() as u32);
     decoded
 }
 
-/// Returns the ASCII character that an escape stands for, and the length of the escape.
-fn escape(text: &[u8]) -> Option<(u8, usize)> {
-    let found = match (text[0], text.get(1)?) {
-        (b'\\', b'u') => (number(text.get(2..6)?, 16)?, 6),
-        (b'\\', b'x') => (number(text.get(2..4)?, 16)?, 4),
-        (b'\\', b'n') => (u32::from(b'\n'), 2),
-        (b'\\', b'r') => (u32::from(b'\r'), 2),
-        (b'\\', b't') => (u32::from(b'\t'), 2),
-        (b'\\', byte @ (b'\\' | b'/' | b'"' | b'\'')) => (u32::from(*byte), 2),
-        (b'%', _) => (number(text.get(1..3)?, 16)?, 3),
-        (b'&', _) => entity(text)?,
-        _ => return None,
-    };
-    let (code, length) = found;
-    let byte = u8::try_from(code).ok().filter(u8::is_ascii)?;
-    Some((byte, length))
+/// An escape: what it stands for, in UTF-8, and its length.
+struct Escape {
+    utf8: [u8; 4],
+    count: usize,
+    length: usize,
+}
+
+impl Escape {
+    fn byte(byte: u8, length: usize) -> Self {
+        Self {
+            utf8: [byte, 0, 0, 0],
+            count: 1,
+            length,
+        }
+    }
+
+    fn character(code: u32, length: usize) -> Option<Self> {
+        let mut utf8 = [0; 4];
+        let count = char::from_u32(code)?.encode_utf8(&mut utf8).len();
+        Some(Self {
+            utf8,
+            count,
+            length,
+        })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.utf8[..self.count]
+    }
+
+    /// Returns the ASCII character that it stands for.
+    fn ascii(&self) -> Option<u8> {
+        self.utf8.first().copied().filter(u8::is_ascii)
+    }
+}
+
+/// Reads the escape that a text begins with.
+fn escape(text: &[u8]) -> Option<Escape> {
+    match (text[0], text.get(1)?) {
+        (b'\\', b'u') => utf16(text),
+        (b'\\', b'x') => Some(Escape::byte(octet(text.get(2..4)?)?, 4)),
+        (b'\\', b'n') => Some(Escape::byte(b'\n', 2)),
+        (b'\\', b'r') => Some(Escape::byte(b'\r', 2)),
+        (b'\\', b't') => Some(Escape::byte(b'\t', 2)),
+        (b'\\', byte @ (b'\\' | b'/' | b'"' | b'\'')) => Some(Escape::byte(*byte, 2)),
+        (b'%', _) => Some(Escape::byte(octet(text.get(1..3)?)?, 3)),
+        (b'&', _) => {
+            let (code, length) = entity(text)?;
+            Escape::character(code, length)
+        }
+        _ => None,
+    }
+}
+
+/// Reads `\u` and four digits, or two of these that stand for one character.
+fn utf16(text: &[u8]) -> Option<Escape> {
+    let first = number(text.get(2..6)?, 16)?;
+    if !(0xd800..0xdc00).contains(&first) {
+        return Escape::character(first, 6);
+    }
+    let second = text.get(6..12)?.strip_prefix(b"\\u")?;
+    let second = number(second, 16)?
+        .checked_sub(0xdc00)
+        .filter(|low| *low < 0x400)?;
+    Escape::character(0x1_0000 + ((first - 0xd800) << 10) + second, 12)
+}
+
+fn octet(digits: &[u8]) -> Option<u8> {
+    u8::try_from(number(digits, 16)?).ok()
 }
 
 /// Reads a character reference of HTML or XML.
