@@ -10,6 +10,7 @@
 mod acts;
 mod head_file;
 mod key;
+mod reserve;
 mod verify;
 
 use std::collections::{HashMap, HashSet};
@@ -33,6 +34,7 @@ pub use key::{PublicKey, public_in};
 pub use verify::{Finding, FindingKind, TrustedKeys, Verification, VerifyOptions, verify};
 
 use head_file::HeadFile;
+use reserve::Reserve;
 
 /// Appends to the chain of this gateway; there is one writer at a time.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ pub(super) struct ChainWriter {
     origin: RowOrigin,
     key: SigningKey,
     file: HeadFile,
+    reserve: Reserve,
     /// The last block: its number and its hash.
     head: (u64, Hash),
     /// Whether the end of the stored chain is unknown: nothing was read yet, or a write was
@@ -106,6 +109,7 @@ impl ChainWriter {
             store,
             key,
             file: HeadFile::new(head_file::path_in(data_folder)),
+            reserve: Reserve::new(data_folder),
             head: (0, [0; 32]),
             unsure: true,
             doubtful: HashSet::new(),
@@ -254,6 +258,7 @@ impl ChainWriter {
         self.head = (head.number, head.hash);
         self.unsure = false;
         self.file.write(head);
+        self.reserve.take();
     }
 
     /// Creates the next block of the chain.

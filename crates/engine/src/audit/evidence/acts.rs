@@ -16,6 +16,14 @@ use tokio::sync::Mutex;
 
 use super::ChainWriter;
 
+/// The acts that a full disk does not keep anybody from.
+const URGENT: [&str; 5] = [
+    "key.revoke",
+    "agent.remove",
+    "suspend",
+    "server.remove",
+    "project.unload",
+];
 /// How many refused attempts of a project are kept, and how many other acts.
 const KEPT: (u32, u32) = (10_000, 100_000);
 /// After how many acts it is looked for surplus ones.
@@ -65,7 +73,17 @@ impl ActLog {
 }
 
 impl ChainWriter {
-    async fn put_act(&mut self, mut row: ActRow) -> Result<RecordedAct, StoreError> {
+    async fn put_act(&mut self, row: ActRow) -> Result<RecordedAct, StoreError> {
+        let is_urgent = URGENT.contains(&&*row.act);
+        match self.write_act(row.clone()).await {
+            Err(StoreError::Full { .. }) if is_urgent && self.reserve.give_up() => {
+                self.write_act(row).await
+            }
+            written => written,
+        }
+    }
+
+    async fn write_act(&mut self, mut row: ActRow) -> Result<RecordedAct, StoreError> {
         self.ensure().await?;
         row.repeats = row.repeats.max(1);
         let number = self.head.0 + 1;

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
+use serde_json::json;
 
 use super::{echo, echoes, health, wait_health};
 use crate::harness::{Gantry, LONG, needs_root};
@@ -73,6 +74,44 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         drop(Command::new("umount").arg("-l").arg(&self.0).status());
     }
+}
+
+// fault F1
+#[test]
+fn a_full_disk_keeps_nobody_from_revoking_suspending_and_stopping() {
+    needs_root();
+    let home = tempfile::tempdir().unwrap();
+    let disk = SmallDisk::mount(&home.path().join("data"), "size=24m");
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new())
+        .start_in(home);
+    gantry.wait_state("a", "ready", LONG);
+    let body = json!({"kind": "agent", "agent": "bot"});
+    let made = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
+    disk.fill();
+    // Nothing else can be changed.
+    let refused = || gantry.rest("POST", "/api/v1/keys", Some(&body)).status == 503;
+    assert!(eventually(LONG, refused).is_some());
+    let key = format!("/api/v1/keys/{}", made["id"].as_str().unwrap());
+    let revoked = gantry.rest("DELETE", &key, None);
+    assert_eq!(revoked.status, 204, "{}", revoked.text());
+    let bearer = made["key"].as_str().unwrap();
+    let tools = gantry.rest_as(bearer, "GET", "/api/v1/tools", None);
+    assert_eq!(tools.status, 401, "{}", tools.text());
+    let server = json!({"kind": "server", "name": "a"});
+    let stopped = gantry.rest("POST", "/api/v1/suspensions", Some(&server));
+    assert_eq!(stopped.status, 200, "{}", stopped.text());
+    gantry.wait_state("a", "suspended", LONG);
+    disk.free(8 << 20);
+    wait_health(&gantry, "ok");
+    let acts = gantry.rest("GET", "/api/v1/acts?limit=5", None).json();
+    let done = |act: &str| {
+        let rows = acts["items"].as_array().into_iter().flatten();
+        rows.filter(|row| row["act"] == act && row["outcome"] == "done")
+            .count()
+    };
+    assert_eq!((done("key.revoke"), done("suspend")), (1, 1), "{acts:#}");
+    drop(disk);
 }
 
 // fault F1
