@@ -18,6 +18,10 @@ const LONGEST: usize = 300;
 const LONGEST_PART: usize = 200;
 /// The most alternatives whose own issues are examined.
 const MOST_ALTERNATIVES: usize = 16;
+/// The most issues that are told of the closest alternative.
+const MOST_OF_ONE: usize = 3;
+/// The most names of fields that a message lists.
+const MOST_NAMES: usize = 8;
 
 /// Lists the issues of a value; only the first ones if there are many. The value itself is needed for its
 /// lengths, since the errors hold no copies of its parts.
@@ -84,17 +88,25 @@ fn tell(error: &ValidationError<'_>, instance: Option<&Value>) -> Issue {
         }
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            let names: Vec<_> = unexpected
-                .iter()
-                .take(8)
-                .map(|name| format!("`{}`", cut(name, 64)))
-                .collect();
-            let more = if unexpected.len() > 8 { ", …" } else { "" };
-            format!(
-                "has fields the tool does not know: {}{more}",
-                names.join(", ")
-            )
+            let names = names(unexpected.iter());
+            format!("has fields the tool does not know: {names}")
         }
+        ValidationErrorKind::PropertyNames { error } => {
+            let wrong = cut(&error.masked_with("it").to_string(), LONGEST_PART);
+            let members = instance.and_then(Value::as_object);
+            let names = members.map_or_else(String::new, |members| names(members.keys()));
+            format!("the name of a field is not allowed: {wrong}; given were {names}")
+        }
+        ValidationErrorKind::AdditionalItems { limit } => {
+            format!("must have at most {limit} items; given was {}", given())
+        }
+        ValidationErrorKind::UnevaluatedItems { .. } => {
+            format!("has items the tool does not know; given was {}", given())
+        }
+        ValidationErrorKind::Contains => format!(
+            "too few or too many of its items fit `contains` of the schema; given was {}",
+            given()
+        ),
         ValidationErrorKind::Type { kind } => {
             format!(
                 "must be {}, not {}",
@@ -113,7 +125,7 @@ fn tell(error: &ValidationError<'_>, instance: Option<&Value>) -> Issue {
         ValidationErrorKind::Custom { message, .. } => message.clone(),
         ValidationErrorKind::FalseSchema => "is not allowed here".to_owned(),
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
-            alternatives(context)
+            alternatives(context, error.instance_path().as_str())
         }
         ValidationErrorKind::OneOfMultipleValid { .. } => {
             "fits more than one of the alternatives, of which exactly one is wanted".to_owned()
@@ -129,33 +141,82 @@ fn tell(error: &ValidationError<'_>, instance: Option<&Value>) -> Issue {
     }
 }
 
-/// Describes what the closest alternative still requires.
-fn alternatives(context: &[Vec<ValidationError<'static>>]) -> String {
+/// Describes what the closest alternative for the value at this path still requires.
+fn alternatives(context: &[Vec<ValidationError<'static>>], at: &str) -> String {
     let mut message = format!("fits none of {} alternatives", context.len());
-    // A wrong type at this level means that another alternative was intended.
+    let examined = &context[..context.len().min(MOST_ALTERNATIVES)];
+    let decides = (examined.len() == context.len()).then(|| deciding_field(context));
+    if let Some((path, options)) = decides.flatten() {
+        let options = cut(&options.join(", "), LONGEST_PART);
+        message.push_str(&format!("; {path} decides which: one of {options}"));
+        return message;
+    }
+    // A wrong type at this level, or a wrong constant, means that another alternative was intended.
     let distance = |errors: &&Vec<ValidationError<'static>>| {
-        let wrong_kind = errors.iter().any(|error| {
+        let is_wrong_kind = errors.iter().any(|error| {
             matches!(error.kind(), ValidationErrorKind::Type { .. })
-                && error.instance_path().as_str().is_empty()
+                && error.instance_path().as_str() == at
         });
-        (wrong_kind, errors.len())
+        let is_wrong_one = errors.iter().any(|error| constant(error).is_some());
+        (is_wrong_kind, is_wrong_one, errors.len())
     };
-    let closest = context.iter().take(MOST_ALTERNATIVES).min_by_key(distance);
-    if let Some(error) = closest.and_then(|errors| errors.first())
-        && !matches!(
+    let closest = examined.iter().min_by_key(distance);
+    let is_plain = |error: &&ValidationError<'static>| {
+        !matches!(
             error.kind(),
             ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. }
         )
-    {
-        let issue = tell(error, None);
-        let at = if issue.path.is_empty() {
-            "it"
-        } else {
-            &issue.path
-        };
-        message.push_str(&format!("; for the closest, {at}: {}", issue.message));
+    };
+    let told = closest.into_iter().flatten().filter(is_plain);
+    let told: Vec<String> = told
+        .take(MOST_OF_ONE)
+        .map(|error| {
+            let Issue { path, message } = tell(error, None);
+            let at = if path.is_empty() { "it" } else { &path };
+            format!("{at}: {message}")
+        })
+        .collect();
+    if !told.is_empty() {
+        message.push_str(&format!("; for the closest, {}", told.join("; ")));
     }
     message
+}
+
+/// Finds the field whose constant differs between all alternatives and fits none of them, and its
+/// values.
+fn deciding_field(context: &[Vec<ValidationError<'static>>]) -> Option<(String, Vec<String>)> {
+    let (first, others) = context.split_first()?;
+    if others.is_empty() {
+        return None;
+    }
+    first.iter().find_map(|error| {
+        let at = error.instance_path().as_str();
+        let mut options = vec![constant(error)?.to_string()];
+        for errors in others {
+            let same = |other: &&ValidationError<'static>| other.instance_path().as_str() == at;
+            let mut same = errors.iter().filter(same);
+            options.push(same.find_map(constant)?.to_string());
+        }
+        Some((at.to_owned(), options))
+    })
+}
+
+/// Returns the constant that the value was expected to be.
+fn constant<'e>(error: &'e ValidationError<'_>) -> Option<&'e Value> {
+    if let ValidationErrorKind::Constant { expected_value } = error.kind() {
+        Some(expected_value.as_ref())
+    } else {
+        None
+    }
+}
+
+fn names<'n>(all: impl ExactSizeIterator<Item = &'n String>) -> String {
+    let more = if all.len() > MOST_NAMES { ", …" } else { "" };
+    let names: Vec<_> = all
+        .take(MOST_NAMES)
+        .map(|name| format!("`{}`", cut(name, 64)))
+        .collect();
+    format!("{}{more}", names.join(", "))
 }
 
 fn wanted(kind: &TypeKind) -> String {

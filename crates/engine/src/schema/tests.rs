@@ -171,6 +171,62 @@ fn the_closest_alternative_is_explained() {
     );
 }
 
+// row 3.3
+#[test]
+fn an_alternative_is_chosen_by_its_kind_and_its_constant() {
+    let by_kind = json!({"type": "object", "properties": {"v": {"oneOf": [
+        {"type": "integer"},
+        {"type": "object", "properties": {"k": {"const": "x"}, "n": {"type": "integer"}},
+         "required": ["k", "n"]},
+    ]}}});
+    assert_eq!(
+        issues(&by_kind, &json!({"v": {"k": "x", "n": "y"}})),
+        [
+            "/v: fits none of 2 alternatives; for the closest, /v/n: must be an integer, not a string"
+        ]
+    );
+    let shape = |kind: &str, size: &str| {
+        json!({"type": "object", "properties": {"kind": {"const": kind}, size: {"type": "number"}},
+               "required": ["kind", size]})
+    };
+    let shapes = json!({"type": "object", "properties": {"shape": {
+        "oneOf": [shape("circle", "radius"), shape("square", "width")]}}});
+    assert_eq!(
+        issues(&shapes, &json!({"shape": {"kind": "square", "radius": 1}})),
+        [
+            "/shape: fits none of 2 alternatives; for the closest, /shape/width: required field `width` is missing"
+        ]
+    );
+    assert_eq!(
+        issues(&shapes, &json!({"shape": {"kind": "line"}})),
+        [
+            r#"/shape: fits none of 2 alternatives; /shape/kind decides which: one of "circle", "square""#
+        ]
+    );
+}
+
+// row 3.3
+#[test]
+fn names_and_items_that_do_not_fit_are_told() {
+    let of = |wanted: Value| json!({"type": "object", "properties": {"field": wanted}});
+    let short = json!({"propertyNames": {"maxLength": 3}});
+    assert_eq!(
+        issues(&of(short), &json!({"field": {"ab": 1, "abcd": 2}})),
+        [
+            "/field: the name of a field is not allowed: it is longer than 3 characters; given were `ab`, `abcd`"
+        ]
+    );
+    let listed = json!({"contains": {"const": 1}});
+    let told = issues(&of(listed), &json!({"field": [2, 3]}));
+    assert!(told[0].contains("fit `contains`"), "{told:?}");
+    let mut tuple = of(json!({"items": [{"type": "string"}], "additionalItems": false}));
+    tuple["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+    assert_eq!(
+        issues(&tuple, &json!({"field": ["a", "b"]})),
+        ["/field: must have at most 1 items; given was an array of length 2"]
+    );
+}
+
 #[test]
 fn issues_are_few_and_short() {
     let names: Vec<String> = (0..100).map(|number| format!("field{number}")).collect();
