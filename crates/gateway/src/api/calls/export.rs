@@ -294,9 +294,11 @@ fn write_row(text: &mut Vec<u8>, row: &CallRow) {
     text.extend_from_slice(b"\r\n");
 }
 
-/// Writes a cell of RFC 4180; formulas are neutralised.
+/// Writes a cell of RFC 4180; formulas are neutralised, also those behind spaces, which some
+/// programs remove, and in full width.
 fn write_cell(text: &mut Vec<u8>, cell: &str) {
-    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let begins = |c: char| matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠');
+    let is_formula = cell.starts_with(['\t', '\r', '\n']) || cell.trim_start().starts_with(begins);
     let guard = if is_formula { "'" } else { "" };
     if is_formula || cell.contains(['"', ',', '\r', '\n']) {
         text.extend_from_slice(format!("\"{guard}{}\"", cell.replace('"', "\"\"")).as_bytes());
@@ -319,5 +321,8 @@ mod tests {
         assert_eq!(cell("plain"), "plain");
         assert_eq!(cell("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
         assert_eq!(cell("=1+1"), "\"'=1+1\"");
+        assert_eq!(cell(" =1+1"), "\"' =1+1\"");
+        assert_eq!(cell("\u{a0}@x"), "\"'\u{a0}@x\"");
+        assert_eq!(cell("＝1+1"), "\"'＝1+1\"");
     }
 }
