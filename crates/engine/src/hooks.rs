@@ -17,6 +17,7 @@ use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::jsonrpc::RawBuf;
 use gantry_model::spec::RemoteLaunch;
 use parking_lot::Mutex;
+use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
@@ -250,7 +251,8 @@ impl HookRunner {
         };
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status();
-        if !status.is_success() {
+        // Another status, such as 202, is no decision.
+        if !matches!(status, StatusCode::OK | StatusCode::NO_CONTENT) {
             return Err(format!("it answered with status {}", status.as_u16()));
         }
         let mut answer = Vec::new();

@@ -146,7 +146,7 @@ fn a_command_refuses_replaces_and_fails_closed_or_open() {
     assert_eq!(said(&echo(&gantry, "forbidden")), "forbidden");
 }
 
-/// Serves one answer for each connection, and returns where.
+/// Serves one answer for each connection, a body or all of it, and returns where.
 fn endpoint(answer: impl Fn(&str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -165,10 +165,13 @@ fn endpoint(answer: impl Fn(&str) -> String + Send + 'static) -> String {
                 }
             }
             let body = answer(&request);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
+            let head = match body.starts_with("HTTP/") {
+                true => String::new(),
+                false => format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                ),
+            };
             connection
                 .write_all(format!("{head}{body}").as_bytes())
                 .ok();
@@ -189,6 +192,8 @@ fn an_endpoint_sees_results_and_may_replace_them() {
         } else if request.contains("\"sum\"") {
             r#"{"decision":"replace","result":{"content":[],"structuredContent":{"sum":"x"}}}"#
                 .to_owned()
+        } else if request.contains("queued") {
+            "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned()
         } else {
             String::new()
         }
@@ -204,6 +209,8 @@ fn an_endpoint_sees_results_and_may_replace_them() {
     assert!(!refused.text().contains("secret plan"));
     let rows = gantry.audit_rows("tool=echo&status=error");
     assert_eq!(rows.len(), 1, "the call was made: {rows:?}");
+    // An endpoint that has only taken the question has decided nothing.
+    assert_eq!(echo(&gantry, "queued").json()["code"], "hook.failed");
     // What replaces a result must fit the output schema as well.
     let spoiled = gantry.call("a__add", json!({"a": 1, "b": 2}));
     assert_eq!(
