@@ -78,6 +78,11 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// Returns what every URI of this template begins with, if it is one.
+    fn template_beginning(&self) -> Option<&'a str> {
+        self.text.split_once('{').map(|(beginning, _)| beginning)
+    }
+
     fn uri(&self) -> Option<&NormalUri<'a>> {
         self.uri.get_or_init(|| NormalUri::of(self.text)).as_ref()
     }
@@ -283,6 +288,14 @@ impl Grant {
         }
     }
 
+    /// Returns whether it applies to every resource whose URI has this prefix.
+    pub(super) fn covers_below(&self, beginning: &str) -> bool {
+        let is_resource = self.scope == Scope::Only(MethodClass::Resource);
+        let covers = |uri: &UriPattern| is_resource && uri.covers_below(beginning);
+        self.conditions.is_empty()
+            && (self.scope == Scope::Every || self.uri.as_deref().is_some_and(covers))
+    }
+
     /// Returns whether the grant, on one of its servers, allows an item, or any of the class if
     /// none is given.
     pub(super) fn opens(&self, class: MethodClass, item: Option<&Asked<'_>>) -> bool {
@@ -328,7 +341,13 @@ impl Grant {
         match class {
             MethodClass::Lifecycle | MethodClass::Unknown => false,
             MethodClass::Completion => {
-                of(class) || of(MethodClass::Prompt) || of(MethodClass::Resource)
+                let is_below = |beginning| {
+                    self.touches(MethodClass::Resource) && self.reaches_below(beginning)
+                };
+                of(class)
+                    || of(MethodClass::Prompt)
+                    || of(MethodClass::Resource)
+                    || item.template_beginning().is_some_and(is_below)
             }
             MethodClass::Subscription => of(class) || of(MethodClass::Resource),
             MethodClass::Tool

@@ -421,7 +421,7 @@ impl GrantSet {
             Effect::Allow | Effect::Ask => rule.grant().reaches_below(beginning),
         };
         let forbids = |rule: &Rule| {
-            rule.grant().effect() == Effect::Deny && rule.grant().is_all_of(MethodClass::Resource)
+            rule.grant().effect() == Effect::Deny && rule.grant().covers_below(beginning)
         };
         self.is_everything() || (here().any(opens) && !here().any(forbids))
     }

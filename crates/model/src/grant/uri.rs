@@ -1,14 +1,16 @@
 //! URIs as grants compare them: what a server may take a URI for, however it parses it.
 //!
 //! A URI has two forms that a grant must both match. `proper` is the URI by RFC 3986: scheme and
-//! host in lower case, unnecessary escapes decoded, dot segments removed. `careless` is the reading
-//! of a careless server: every escape decoded repeatedly, backslashes and Unicode's other slashes
-//! as slashes, empty segments removed. A URI whose two readings differ in their dot segments has no
-//! form, and no grant matches it. Entry points: [`NormalUri::of`] and [`UriPattern::new`].
+//! host in lower case, unnecessary escapes decoded, dot segments removed, a local file written in
+//! one way. `careless` is the reading of a careless server: every escape decoded repeatedly,
+//! backslashes and Unicode's other slashes as slashes, empty segments removed, the host of a file
+//! ignored, a plain path taken for a file. A URI whose two readings differ in their dot segments has
+//! no form, and no grant matches it. Entry points: [`NormalUri::of`] and [`UriPattern::new`].
 
 use std::borrow::Cow;
 
 use super::Pattern;
+use crate::naming::is_unprintable;
 
 /// Longer URIs have no form.
 const LONGEST: usize = 8 << 10;
@@ -59,14 +61,15 @@ impl<'a> NormalUri<'a> {
         };
         let careless_rest = careless_rest(parts.rest)?;
         let direct = join(&scheme, authority.as_deref(), &path, parts.rest);
+        let careless = join(
+            &scheme,
+            careless_authority.as_deref(),
+            &careless_path,
+            &careless_rest,
+        );
         Some(Self {
-            proper: Cow::Owned(unescape_proper(&direct)),
-            careless: Cow::Owned(join(
-                &scheme,
-                careless_authority.as_deref(),
-                &careless_path,
-                &careless_rest,
-            )),
+            proper: Cow::Owned(unescape_proper(&proper_file(direct.clone()))),
+            careless: Cow::Owned(careless_file(careless)),
             direct: (dots > 0).then_some(direct),
         })
     }
@@ -99,9 +102,13 @@ impl UriPattern {
             let undone = undone.unwrap_or_else(|| piece.to_owned());
             undone.replace(SLASHES, "/")
         });
+        let careless = without_empty_segments(&careless);
         Self {
             proper: Pattern::new(&each(unescape_proper)),
-            careless: Pattern::new(&without_empty_segments(&careless)),
+            careless: Pattern::new(&match has_open_host(&careless) {
+                true => careless,
+                false => careless_file(careless),
+            }),
         }
     }
 
@@ -116,6 +123,12 @@ impl UriPattern {
                 head.starts_with(&beginning) || beginning.starts_with(head)
             }
         }
+    }
+
+    /// Returns whether it matches every URI with this prefix.
+    pub(super) fn covers_below(&self, beginning: &str) -> bool {
+        let beginning = unescape_proper(&fold_pattern(beginning));
+        self.proper.as_str().ends_with('*') && self.proper.matches(&beginning)
     }
 
     /// Returns whether it matches this URI in both of its forms.
@@ -141,7 +154,8 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn split(uri: &'a str) -> Option<Self> {
-        if uri.len() > LONGEST || uri.chars().any(char::is_control) {
+        // Some parsers remove white space around a URI.
+        if uri.len() > LONGEST || uri.chars().any(char::is_control) || uri.trim() != uri {
             return None;
         }
         let (scheme, behind) = split_scheme(uri);
@@ -184,9 +198,17 @@ impl<'a> Parts<'a> {
 /// Returns whether a URI is the same in every form.
 fn is_plain(uri: &str) -> bool {
     let (scheme, behind) = split_scheme(uri);
-    let odd = |byte: u8| matches!(byte, b'%' | b'\\' | b';' | b'@' | 0..=31 | 127..);
+    let odd = |byte: u8| matches!(byte, b'%' | b'\\' | b';' | b'@' | 0..=32 | 127..);
     if uri.len() > LONGEST || uri.bytes().any(odd) || scheme.bytes().any(|b| b.is_ascii_uppercase())
     {
+        return false;
+    }
+    let is_other_file = match scheme {
+        "file" => !behind.starts_with("///"),
+        "" => uri.starts_with('/'),
+        _ => false,
+    };
+    if is_other_file {
         return false;
     }
     let (path, is_hosted) = match behind.strip_prefix("//") {
@@ -236,6 +258,44 @@ fn join(scheme: &str, authority: Option<&str>, path: &str, rest: &str) -> String
     uri
 }
 
+/// Writes the URI of a local file as `file:///path`, which `file:/path` and `file://localhost/path`
+/// mean, too (RFC 8089).
+fn proper_file(uri: String) -> String {
+    let Some(behind) = uri.strip_prefix("file:") else {
+        return uri;
+    };
+    let path = match behind.strip_prefix("//") {
+        Some(behind) => behind.strip_prefix("localhost"),
+        None => Some(behind),
+    };
+    match path.filter(|path| path.starts_with('/')) {
+        Some(path) => format!("file://{path}"),
+        None => uri,
+    }
+}
+
+/// Returns the file that a careless server opens for a URI or a path: it ignores the host.
+fn careless_file(uri: String) -> String {
+    let path = match uri.strip_prefix("file:") {
+        Some(behind) => match behind.strip_prefix("//") {
+            Some(behind) => behind.find('/').map_or("", |end| &behind[end..]),
+            None => behind,
+        },
+        None if uri.starts_with('/') => &uri,
+        None => return uri,
+    };
+    format!("file:///{}", path.trim_start_matches('/'))
+}
+
+/// Returns whether the host of a pattern of files has a `*`, which may stand for a path.
+fn has_open_host(pattern: &str) -> bool {
+    let behind = pattern.strip_prefix("file://").unwrap_or_default();
+    behind
+        .split('/')
+        .next()
+        .is_some_and(|host| host.contains('*'))
+}
+
 /// Removes dot segments by RFC 3986, and counts them. `None` if they lead out of a relative path,
 /// or if an empty segment decides where they lead.
 fn without_dots(path: &str) -> Option<(String, usize)> {
@@ -271,10 +331,11 @@ fn without_dots(path: &str) -> Option<(String, usize)> {
     Some((format!("{root}{}", kept.join("/")), dots))
 }
 
-/// Returns whether some parsers take a segment for a dot segment: with parameters, or with
-/// characters that become dots.
+/// Returns whether some parsers take a segment for a dot segment: with parameters, with white space
+/// or characters that are not seen, or with characters that become dots.
 fn seems_dots(segment: &str) -> bool {
     let name = segment.split(';').next().unwrap_or_default();
+    let name = name.replace(|c: char| c.is_whitespace() || is_unprintable(c), "");
     let is_dot = |c: char| matches!(c, '.' | '\u{2024}' | '\u{2025}' | '\u{fe52}' | '\u{ff0e}');
     let is_odd = name.len() < segment.len() || !name.is_ascii();
     is_odd && !name.is_empty() && name.chars().count() <= 2 && name.chars().all(is_dot)
@@ -307,7 +368,7 @@ fn without_empty_segments(pattern: &str) -> String {
     format!("{head}{}", collapse(path))
 }
 
-/// Converts scheme and host of a pattern to lower case.
+/// Converts scheme and host of a pattern to lower case, and a local file to one spelling.
 fn fold_pattern(pattern: &str) -> String {
     let (scheme, behind) = split_scheme(pattern);
     if scheme.is_empty() {
@@ -315,10 +376,10 @@ fn fold_pattern(pattern: &str) -> String {
     }
     let lower = scheme.to_ascii_lowercase();
     let Some(behind) = behind.strip_prefix("//") else {
-        return format!("{lower}:{behind}");
+        return proper_file(format!("{lower}:{behind}"));
     };
     let (authority, path) = behind.split_at(behind.find('/').unwrap_or(behind.len()));
-    format!("{lower}://{}{path}", fold_host(&lower, authority))
+    proper_file(format!("{lower}://{}{path}", fold_host(&lower, authority)))
 }
 
 fn fold_host(scheme: &str, authority: &str) -> String {
@@ -475,7 +536,15 @@ mod tests {
             "file:///public/a%3f/../../../secret",
             "file:///public/..",
             "FILE:///secret",
-            "file:/public/a",
+            "file://other/public/a",
+            "file:public/a",
+            "/public/a",
+            " file:///public/a",
+            "file:///public/a ",
+            "file:///public/.. /secret",
+            "file:///public/..%20/secret",
+            "file:///public/.\u{200b}./secret",
+            "file:///public/.%e2%80%8b./secret",
             "file:///public/a\n",
         ] {
             assert!(!names("file:///public/*", uri), "{uri:?}");
@@ -489,6 +558,8 @@ mod tests {
             ("http://public*", "http://public@secret/"),
             ("http://*@public/*", "http://secret@public/"),
             ("note://MyNote", "note://mynote"),
+            ("/public/*", "file:///public/a"),
+            ("file://host/public/*", "file:///public/a"),
             ("docs/*", "docs/../secret"),
             ("docs/*", "../docs/a"),
             ("docs/*", "docs/../../docs/a"),
@@ -518,6 +589,10 @@ mod tests {
             "file:///public/100\u{ff05}",
             "file:///public/...",
             "file:///public/a?b=c/d&e=%2F",
+            "file:/public/a",
+            "file://localhost/public/a",
+            "FILE://LocalHost/public/a",
+            "file://%6cocalhost/public/a",
         ] {
             assert!(names("file:///public/*", uri), "{uri:?}");
         }
@@ -533,8 +608,37 @@ mod tests {
             ("*a*", "db://x/a"),
             ("urn:a:*", "urn:a:b"),
             ("memo", "memo"),
+            ("/srv/*", "/srv/a"),
+            ("file:/srv/*", "file:///srv/a"),
+            ("file://localhost/srv/*", "file:/srv/a"),
+            ("file://host/srv/*", "file://host/srv/a"),
+            ("file://*", "file:///srv/a"),
+            ("file://*a", "file://host/srv/a"),
+            ("file:*", "file:///srv/a"),
         ] {
             assert!(names(pattern, uri), "{pattern} {uri:?}");
+        }
+    }
+
+    // row 3.2
+    #[test]
+    fn no_spelling_leads_around_a_denial() {
+        for uri in [
+            "file:///secret/a",
+            "file:/secret/a",
+            "file:secret/a",
+            "file:////secret/a",
+            "file://localhost/secret/a",
+            "file://127.0.0.1/secret/a",
+            "file://*/secret/a",
+            "FILE:///secret//a",
+            "file:///secret%2fa",
+            "/secret/a",
+            "//secret/a",
+            " file:///secret/a",
+        ] {
+            let denies = |uri| UriPattern::new("file:///secret/*").may_match(&uri);
+            assert!(NormalUri::of(uri).is_none_or(denies), "{uri:?}");
         }
     }
 
@@ -554,6 +658,9 @@ mod tests {
         assert!(may("file:///public/*", "file:///"));
         assert!(!may("file:///public/*", "file:///secret/"));
         assert!(may("db://users/7", "db://") && !may("db://users/7", "db://users/7/"));
+        let covers = |pattern: &str, beginning| UriPattern::new(pattern).covers_below(beginning);
+        assert!(covers("*", "db://") && covers("file:/secret/*", "file:///secret/of/"));
+        assert!(!covers("file:///secret/*", "file:///") && !covers("*/a", "db://a/a"));
     }
 
     proptest! {

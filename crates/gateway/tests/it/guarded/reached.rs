@@ -177,6 +177,62 @@ fn other_spellings_of_what_is_granted_are_read() {
     assert_eq!(files.sent("resources/read").last().unwrap()["uri"], uri);
 }
 
+/// Spellings of what is denied, for one reader or another.
+const DENIED: [&str; 11] = [
+    "file:///secret/a",
+    "file:/secret/a",
+    "file:secret/a",
+    "file:////secret/a",
+    "file://localhost/secret/a",
+    "file://127.0.0.1/secret/a",
+    "FILE://LOCALHOST/secret/a",
+    "file:///secret%2fa",
+    "file:///public/.. /secret/a",
+    "/secret/a",
+    " file:///secret/a",
+];
+
+// row 3.2
+#[test]
+fn no_spelling_of_a_uri_leads_around_a_denial() {
+    let files = Scripted::new();
+    let (gantry, _) = started(&files);
+    let grants = ["files:*", "deny files:resource:file:///secret/*"];
+    let key = gantry.agent_with("warned", &grants);
+    let mut session = Session::open(gantry.connect(), &key, "2025-11-25");
+    for uri in DENIED {
+        for method in ["resources/read", "resources/subscribe"] {
+            let answer = session.request(method, json!({"uri": uri}));
+            let code = answer["error"]["data"]["code"].as_str().unwrap_or_default();
+            assert!(
+                ["grant.denied", "item.unknown"].contains(&code),
+                "{method} `{uri}`: {answer:#}"
+            );
+        }
+    }
+    // A template whose values may be names of what is denied.
+    for (uri, is_open) in [
+        ("file:///secret/{name}", false),
+        ("file:///{+path}", false),
+        ("file:///public/{name}", true),
+    ] {
+        let reference = json!({"type": "ref/resource", "uri": uri});
+        let argument = json!({"name": "name", "value": "x"});
+        let params = json!({"ref": reference, "argument": argument});
+        let answer = session.request("completion/complete", params);
+        assert_eq!(answer["result"].is_object(), is_open, "{uri}: {answer:#}");
+    }
+    assert_eq!(files.sent("resources/read"), Vec::<Value>::new());
+    assert_eq!(files.sent("resources/subscribe"), Vec::<Value>::new());
+    let listed = session.request("resources/templates/list", json!({}));
+    let listed = listed["result"]["resourceTemplates"].as_array().unwrap();
+    let listed: Vec<&str> = listed
+        .iter()
+        .filter_map(|t| t["uriTemplate"].as_str())
+        .collect();
+    assert_eq!(listed, ["file:///public/{name}", "file:///{+path}"]);
+}
+
 // row 3.2
 #[test]
 fn a_completion_is_judged_by_what_it_refers_to() {

@@ -117,6 +117,11 @@ fn denied_uris_are_denied_in_every_spelling() {
         "file:///public/..%2fsecret/a",
         "file:///secret\\a",
         "file:///secret%2fa",
+        "file:/secret/a",
+        "file://localhost/secret/a",
+        "file://elsewhere/secret/a",
+        "/secret/a",
+        " file:///secret/a",
     ] {
         assert!(!shows(uri), "{uri}");
         assert!(
@@ -126,6 +131,10 @@ fn denied_uris_are_denied_in_every_spelling() {
     }
     assert!(!set.has_all(MethodClass::Resource, &server));
     assert!(set.may_read_below(&server, "file:///"));
+    assert!(!set.may_read_below(&server, "file:///secret/of/"));
+    let completes = |item| set.shows(MethodClass::Completion, &server, Some(item));
+    assert!(completes("file:///public/{name}") && completes("greet"));
+    assert!(!completes("file:///secret/{name}") && !completes("file:///{+path}"));
     let nothing = self::set(&["files:*", "deny files:resource:*"]);
     assert!(!nothing.may_read_below(&server, "file:///"));
     assert!(!nothing.shows(MethodClass::Resource, &server, None));
