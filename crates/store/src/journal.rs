@@ -55,16 +55,19 @@ pub enum DamageKind {
     Overwritten,
     /// The file that records how far the journal was written is missing.
     NoMark,
+    /// The database is a new one, which does not know the journal.
+    NewDatabase,
 }
 
 impl DamageKind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Missing,
         Self::Truncated,
         Self::Unreadable,
         Self::Foreign,
         Self::Overwritten,
         Self::NoMark,
+        Self::NewDatabase,
     ];
 
     /// Returns the kind as stored and shown.
@@ -76,6 +79,7 @@ impl DamageKind {
             Self::Foreign => "foreign",
             Self::Overwritten => "overwritten",
             Self::NoMark => "no_mark",
+            Self::NewDatabase => "new_database",
         }
     }
 }
@@ -94,6 +98,9 @@ impl fmt::Display for JournalDamage {
             DamageKind::Overwritten => write!(f, "journal segment {segment} was overwritten"),
             DamageKind::NoMark => f.write_str(
                 "`journal.mark`, which records how far the journal was written, is missing",
+            ),
+            DamageKind::NewDatabase => f.write_str(
+                "the database is a new one: the one that had the earlier calls was removed or replaced",
             ),
         }?;
         match self.calls {

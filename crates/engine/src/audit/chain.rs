@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gantry_store::{DamageKind, JournalState};
 
-use super::mark::{MARK_EVERY, Mark};
+use super::mark::Mark;
 use super::segment::{ChainLink, HEADER, Usage};
 
 /// A segment that can be read.
@@ -71,7 +71,7 @@ pub(super) fn missing(
         && (state.position.is_some() || !present.is_empty())
         && is_needed(mark.current)
     {
-        let end = mark.calls_before + mark.calls + MARK_EVERY;
+        let end = mark.calls_before + mark.calls_at_most();
         found.insert(mark.current, between(state, present, mark.current, end));
     }
     if let Some(position) = state.position
@@ -97,6 +97,22 @@ pub(super) fn missing(
             segment,
             file: None,
             held: alone(segment, None),
+        });
+    }
+    // The database that this journal was imported into is gone.
+    if let (None, None, Some(mark)) = (state.identity, state.position, mark)
+        && mark.calls_before + mark.calls > 0
+    {
+        let calls = mark.calls_before + mark.calls_at_most();
+        findings.push(Finding {
+            kind: DamageKind::NewDatabase,
+            segment: mark.current,
+            file: None,
+            held: SegmentCalls {
+                first: 1,
+                last: mark.current,
+                calls: Some(calls),
+            },
         });
     }
     findings
@@ -137,9 +153,7 @@ pub(super) fn held(
             alone(segment, Some(link.previous_calls))
         }
         (Some((id, link)), _) => between(state, present, id - 1, link.calls_before),
-        (None, Some(mark)) if mark.current == segment => {
-            alone(segment, Some(mark.calls + MARK_EVERY))
-        }
+        (None, Some(mark)) if mark.current == segment => alone(segment, Some(mark.calls_at_most())),
         // It was allocated in advance and never used.
         (None, Some(mark)) if mark.current < segment => alone(segment, Some(0)),
         (None, Some(mark)) => between(state, present, mark.current - 1, mark.calls_before),
@@ -164,9 +178,9 @@ pub(super) fn continued(
             ChainLink {
                 previous: mark.current,
                 previous_end: end,
-                previous_calls: mark.calls + MARK_EVERY,
+                previous_calls: mark.calls_at_most(),
                 previous_failed: mark.failed,
-                calls_before: mark.calls_before + mark.calls + MARK_EVERY,
+                calls_before: mark.calls_before + mark.calls_at_most(),
             }
         }
         _ => {
@@ -219,7 +233,7 @@ mod tests {
     use gantry_store::{JournalPosition, JournalRun};
 
     use super::super::journal::Position;
-    use super::super::mark::SegmentsLeft;
+    use super::super::mark::{MARK_EVERY, SegmentsLeft};
     use super::*;
 
     const IDENTITY: u32 = 5;
@@ -289,10 +303,21 @@ mod tests {
         stopped.run = None;
         assert_eq!(found(&stopped, Some(mark(4)), &[]), []);
         assert_eq!(found(&stopped, None, &[]), []);
-        // A new database over an old journal.
+    }
+
+    #[test]
+    fn a_database_that_does_not_know_the_journal_is_a_new_one() {
         let new = JournalState::default();
-        assert_eq!(found(&new, Some(mark(4)), &[3, 4]), []);
-        assert_eq!(found(&new, Some(mark(4)), &[]), []);
+        let lost = (DamageKind::NewDatabase, 4, Some(38 + MARK_EVERY));
+        assert_eq!(found(&new, Some(mark(4)), &[3, 4]), [lost]);
+        let mut stopped = mark(4);
+        stopped.left = SegmentsLeft::None;
+        let lost = (DamageKind::NewDatabase, 4, Some(38));
+        assert_eq!(found(&new, Some(stopped), &[]), [lost]);
+        // A gateway that was killed before its first call.
+        let mut first = mark(1);
+        first.calls = 0;
+        assert_eq!(found(&new, Some(first), &[1]), []);
     }
 
     #[test]

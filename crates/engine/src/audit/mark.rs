@@ -148,6 +148,15 @@ impl MarkFile {
 }
 
 impl Mark {
+    /// Returns how many calls began in the segment in use, at most.
+    pub(super) const fn calls_at_most(&self) -> u64 {
+        match self.left {
+            // Written when everything else was.
+            SegmentsLeft::None => self.calls,
+            SegmentsLeft::Unknown | SegmentsLeft::InUse => self.calls + MARK_EVERY,
+        }
+    }
+
     fn bytes(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(MAGIC);

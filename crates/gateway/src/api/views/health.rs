@@ -87,7 +87,7 @@ struct AuditView {
 /// A missing or damaged part of the journal.
 #[derive(Serialize, ToSchema)]
 struct DamageView {
-    /// `missing`, `truncated`, `unreadable`, `foreign`, `overwritten` or `no_mark`.
+    /// `missing`, `truncated`, `unreadable`, `foreign`, `overwritten`, `no_mark` or `new_database`.
     kind: &'static str,
     /// Which segment.
     segment: u64,

@@ -1,7 +1,9 @@
-//! A segment that is cut off, emptied or removed between two starts: told with what it can have held,
-//! kept, and shown until an administrator has seen it. A kill alone is none of that.
+//! A segment that is cut off, emptied or removed between two starts, or a database that is removed: told
+//! with what it can have held, kept, and shown until an administrator has seen it. A kill alone is none of
+//! that.
 
 use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -153,6 +155,28 @@ fn a_journal_that_is_removed_as_a_whole_is_told() {
     });
     gantry.wait_state("a", "ready", LONG);
     assert_told(&gantry, "missing");
+}
+
+// fault D4: what was imported into the database leaves the journal.
+#[test]
+fn a_database_that_is_removed_is_told_until_it_is_acknowledged() {
+    let mut gantry = Gantry::start(&["a"]);
+    echoes(&gantry, CALLS);
+    assert_eq!(gantry.stop(), Some(0));
+    for name in ["gantry.db", "gantry.db-wal", "gantry.db-shm"] {
+        match fs::remove_file(gantry.data().join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => panic!("{name}: {error}"),
+            _ => {}
+        }
+    }
+    let gantry = gantry.again();
+    gantry.wait_state("a", "ready", LONG);
+    assert_told(&gantry, "new_database");
+    let done = gantry.rest("POST", "/api/v1/health/acknowledge", None);
+    assert_eq!(done.json(), json!({"acknowledged": 1}));
+    let mut gantry = gantry;
+    gantry.kill();
+    assert_eq!(health(&gantry.again())["status"], "ok");
 }
 
 // fault D2
