@@ -594,11 +594,17 @@ fn not_recorded(error: CallError) -> CallFailure {
 /// configuration, and that of the database.
 fn hidden_folders(config: &EngineConfig) -> Vec<PathBuf> {
     let database = match &config.store {
-        StoreConfig::Sqlite(path) => path.parent().map(Path::to_owned),
+        StoreConfig::Sqlite(path) => folder_of(path),
         StoreConfig::Postgres(_) => None,
     };
     let hidden = config.hidden_folders.iter().cloned();
     hidden.chain(database).collect()
+}
+
+/// Returns the folder of a file, also of one that is named without it.
+fn folder_of(file: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(file).ok()?;
+    path.parent().map(Path::to_owned)
 }
 
 /// Returns the home of the gateway's user, from the environment of servers.

@@ -105,6 +105,28 @@ fn cwd_parent(gantry: &Gantry) -> std::path::PathBuf {
     gantry.data().parent().unwrap().to_owned()
 }
 
+// fault F5: so is a database elsewhere, however its path is written.
+#[test]
+fn a_local_server_finds_no_database_elsewhere() {
+    for (store, work) in [("own.db", "elsewhere"), ("elsewhere/own.db", "")] {
+        let home = home();
+        let at = |name: &str| home.path().join(name);
+        fs::create_dir(at("elsewhere")).unwrap();
+        let (told, work) = (at("told"), at(work));
+        let gantry = Gantry::builder()
+            .under(&["env", "-C", work.to_str().unwrap()])
+            .flags(&["--store", store])
+            .entry("told", looking(home.path(), entry(&Evilpeer::new()), &told))
+            .start_in(home);
+        gantry.wait_state("told", "ready", LONG);
+        let database = cwd_parent(&gantry).join("elsewhere/own.db");
+        assert!(database.exists(), "{store}");
+        let found = fs::read(&told).unwrap();
+        let mut found = found.windows(16);
+        assert!(!found.any(|part| part == b"SQLite format 3\0"), "{store}");
+    }
+}
+
 // fault F5: without root it takes a user namespace.
 #[test]
 fn a_gateway_without_rights_hides_its_keys_too() {
