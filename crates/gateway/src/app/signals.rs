@@ -43,8 +43,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts listening; from here on signals do not end the process. A process that still runs
-    /// that long after the first signal is killed.
+    /// Starts listening; from here on signals do not end the process. If it still runs `within`
+    /// after the first signal, it is killed.
     pub fn listen(hangup: Hangup, within: Duration) -> io::Result<Self> {
         // Room for both that matter, and one to reload.
         let (tell, asked) = mpsc::channel(4);
