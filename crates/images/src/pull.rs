@@ -226,7 +226,7 @@ impl Pull<'_> {
         }
     }
 
-    /// Returns the layers that only other owners have.
+    /// Returns the layers that are there, but perhaps for other owners only.
     async fn only_of_others(&self, wanted: &[LayerBlob]) -> Result<HashSet<Digest>, ImageError> {
         let store = self.store.clone();
         let layers: Vec<Digest> = wanted.iter().map(|layer| layer.diff_id).collect();

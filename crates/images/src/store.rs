@@ -112,23 +112,24 @@ impl ImageStore {
         self.prune()
     }
 
-    /// Returns which of these layers other owners have, and this one has not. Blocks.
+    /// Returns which of these layers are there, but perhaps for other owners only. Blocks.
+    ///
+    /// Where there are other owners, that includes layers that no image has: what a removed image
+    /// leaves behind while it runs, and what a cut pull keeps.
     pub(crate) fn only_of_others(&self, layers: &[Digest]) -> Result<HashSet<Digest>, ImageError> {
-        let used = |records: &Records| -> Result<HashSet<Digest>, ImageError> {
-            let images = records.list()?.into_iter();
-            Ok(images
-                .flat_map(|image| image.layers)
-                .map(|layer| layer.diff_id)
-                .collect())
-        };
-        let own = used(&self.records)?;
-        let mut wanted: HashSet<Digest> = layers.iter().copied().collect();
-        wanted.retain(|layer| !own.contains(layer));
-        let mut others = HashSet::new();
-        for records in Records::all(&self.shared.options.root)? {
-            others.extend(used(&records)?.intersection(&wanted));
+        let mut found = HashSet::new();
+        if Records::all(&self.shared.options.root)?.len() == 1 {
+            return Ok(found);
         }
-        Ok(others)
+        let images = self.records.list()?.into_iter();
+        let own = images.flat_map(|image| image.layers);
+        let own: HashSet<Digest> = own.map(|layer| layer.diff_id).collect();
+        for layer in layers.iter().filter(|layer| !own.contains(*layer)) {
+            if self.shared.layers.find(layer)?.is_some() {
+                found.insert(*layer);
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the record of a name, if it was pulled or imported. Blocks.

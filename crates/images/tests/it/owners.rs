@@ -53,3 +53,29 @@ async fn a_layer_of_others_is_given_to_who_shows_its_content_only() {
     assert!(other.store.list().unwrap().is_empty());
     main.assert_whole(&[]);
 }
+
+// fault T1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_layer_that_outlives_its_image_is_nobody_elses() {
+    let secret = tar("secret", b"of one owner");
+    let image = Sample::new(vec![Blob::gzip(&secret)]);
+    let server = serve_well(&image);
+    let main = Puller::new();
+    let record = main.pull(&tagged(server.address)).await.unwrap();
+    // A server runs it while its name is removed.
+    let _running = main.store.root(&record).unwrap();
+    main.store.remove(&record.reference).unwrap();
+
+    let mut lies = Blob::gzip(&tar("other", b"content"));
+    lies.diff_id = image.layers[0].diff_id;
+    let liar = serve_well(&Sample::new(vec![lies]));
+    let other = Puller {
+        folder: tempfile::tempdir().unwrap(),
+        store: main.store.of("other").unwrap(),
+        registry: main.registry.clone(),
+        credentials: None,
+        stop: main.stop.clone(),
+    };
+    other.pull(&tagged(liar.address)).await.unwrap_err();
+    assert!(other.store.list().unwrap().is_empty());
+}
