@@ -123,8 +123,20 @@ impl Records {
         Ok(Self { folder })
     }
 
-    /// Writes a record, replacing an earlier one with the same name.
+    /// Writes a record, replacing an earlier one with the same name. What a tag named before keeps
+    /// its name with the digest: servers may keep to it.
     pub(crate) fn put(&self, record: &ImageRecord) -> Result<(), ImageError> {
+        let _lock = self.lock()?;
+        let path = self.path(&record.reference);
+        let before = read(&path).map_err(failed("read", &path))?;
+        if let Some(mut before) = before.filter(|before| before.digest != record.digest) {
+            before.reference = before.reference.pinned(before.digest);
+            self.write(&before)?;
+        }
+        self.write(record)
+    }
+
+    fn write(&self, record: &ImageRecord) -> Result<(), ImageError> {
         let path = self.path(&record.reference);
         let stored = Stored {
             version: VERSION,
@@ -132,7 +144,6 @@ impl Records {
         };
         let text = serde_json::to_vec(&stored).map_err(io::Error::other);
         let text = text.map_err(failed("write", &path))?;
-        let _lock = self.lock()?;
         let write = || {
             // There is one writer at a time, so a leftover of a killed one can be overwritten.
             let new = path.with_extension("new");
@@ -343,9 +354,14 @@ mod tests {
 
         let newer = record("ghcr.io/a/b:1", Digest::of(b"newer"));
         records.put(&newer).unwrap();
-        assert_eq!(records.list().unwrap(), [newer]);
+        // The tag names the new one; what it named before is still there by its digest.
+        assert_eq!(find("ghcr.io/a/b:1".to_owned()), Some(newer));
+        let before = find(format!("ghcr.io/a/b@{digest}")).unwrap();
+        assert_eq!(before.digest, digest);
         assert!(records.remove(&kept.reference).unwrap());
         assert!(!records.remove(&kept.reference).unwrap());
+        assert_eq!(records.list().unwrap(), std::slice::from_ref(&before));
+        assert!(records.remove(&before.reference).unwrap());
         assert!(records.list().unwrap().is_empty());
     }
 

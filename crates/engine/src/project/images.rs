@@ -3,6 +3,7 @@
 //! Entry point: [`Project::pull_image`].
 
 mod logins;
+mod pinned;
 pub(crate) mod tags;
 
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ use axum::Router;
 use axum::response::Response;
 use axum::routing::{get, post};
 use gantry_engine::images::{Credentials, ImageRecord, ImageReference};
-use gantry_engine::{Actor, EngineError, Project};
+use gantry_engine::{Actor, EngineError, Project, ServerView};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -183,7 +183,9 @@ pub(super) async fn remove(
 pub(super) async fn prune(In(project): In, By(actor): By) -> Result<Response, Problem> {
     let servers = project.servers().into_iter();
     let kept = servers.filter_map(|server| server.spec.launch.image()?.image.parse().ok());
-    let pruned = project.prune_images(actor, kept.collect()).await?;
+    let mut kept: Vec<ImageReference> = kept.collect();
+    kept.extend(project.pinned_images().await?);
+    let pruned = project.prune_images(actor, kept).await?;
     Ok(json(StatusCode::OK, &PrunedImagesView::of(&pruned)))
 }
 
@@ -192,7 +194,8 @@ fn shown(project: &Arc<Project>, records: &[ImageRecord]) -> Vec<ImageView> {
     let users = |record: &ImageRecord| {
         let users = servers.iter().filter(|server| {
             let image = server.spec.launch.image();
-            image.is_some_and(|image| image.image.parse().ok().as_ref() == Some(&record.reference))
+            let named = image.and_then(|image| image.image.parse::<ImageReference>().ok());
+            named.is_some_and(|named| runs(server, &named, record))
         });
         users.cloned().collect::<Vec<_>>()
     };
@@ -200,4 +203,16 @@ fn shown(project: &Arc<Project>, records: &[ImageRecord]) -> Vec<ImageView> {
     views
         .map(|record| ImageView::of(record, &users(record)))
         .collect()
+}
+
+/// Returns whether a server runs an image; one that runs nothing is told by the name alone.
+fn runs(server: &ServerView, named: &ImageReference, record: &ImageRecord) -> bool {
+    let hosting = server.status.hosting.as_deref();
+    let running = hosting.and_then(|hosting| hosting.image.as_ref());
+    let known = &record.reference;
+    match running {
+        Some(running) if running.digest != record.digest.to_string() => false,
+        Some(_) => (named.registry(), named.repository()) == (known.registry(), known.repository()),
+        None => named == known,
+    }
 }

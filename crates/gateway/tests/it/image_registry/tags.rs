@@ -104,6 +104,22 @@ fn an_image_that_changed_under_its_tag_is_shown_and_taken_only_when_asked() {
     let status = rig.gantry.status("namespaces");
     assert_eq!((&status["state"], &status["pid"]), (&json!("ready"), &pid));
     assert_eq!(digest(&status), new);
+
+    // What the other server keeps to stays in the store, and starts without the registry.
+    let images = rig.gantry.rest("GET", "/api/v1/images", None).json();
+    let users = |digest: &str| {
+        let items = images["items"].as_array().unwrap();
+        let found = items.iter().find(|item| item["digest"] == *digest);
+        found.unwrap_or_else(|| panic!("{images:#}"))["servers"].clone()
+    };
+    assert_eq!(users(&old), json!(["gvisor"]));
+    assert_eq!(users(&new), json!(["namespaces"]));
+    let prune = rig.gantry.rest("POST", "/api/v1/images/prune", None);
+    assert_eq!(prune.status, 200, "{}", prune.text());
+    rig.gantry.stop();
+    rig.gantry = rig.gantry.again();
+    let status = rig.gantry.wait_state("gvisor", "ready", 60 * SECOND);
+    assert_eq!(digest(&status), old);
 }
 
 #[test]
