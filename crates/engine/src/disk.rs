@@ -372,26 +372,33 @@ impl Place {
         volume_folder(&self.root, path)
     }
 
-    /// Returns an empty folder for the first content of a volume; `None` if it has some. Blocks.
-    pub(crate) fn begin_filling(&self, volume: &Path) -> io::Result<Option<PathBuf>> {
-        let has_some = std::fs::read_dir(self.volume(volume))?.next().is_some();
-        let folder = self.root.join(FILLING);
+    /// Gives an empty volume its first content, as a whole or not at all: what `copy` puts into the
+    /// folder it is given. Blocks.
+    pub(crate) fn fill<E: From<io::Error>>(
+        &self,
+        volume: &Path,
+        copy: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (folder, volume) = (self.root.join(FILLING), self.volume(volume));
+        let is_empty = |folder: &Path| Ok(std::fs::read_dir(folder)?.next().is_none());
         tree::remove(&folder)?;
-        if has_some {
-            return Ok(None);
+        if !is_empty(&volume)? {
+            return Ok(());
         }
         std::fs::create_dir(&folder)?;
-        Ok(Some(folder))
-    }
-
-    /// Makes the folder of [`Self::begin_filling`] the content of a volume, as a whole. Blocks.
-    pub(crate) fn end_filling(&self, volume: &Path) -> io::Result<()> {
-        let folder = self.root.join(FILLING);
-        if std::fs::read_dir(&folder)?.next().is_none() {
-            return std::fs::remove_dir(&folder);
+        let finish = || -> io::Result<()> {
+            if is_empty(&folder)? {
+                return std::fs::remove_dir(&folder);
+            }
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))?;
+            std::fs::rename(&folder, &volume)
+        };
+        let filled = copy(&folder).and_then(|()| Ok(finish()?));
+        if filled.is_err() {
+            // Otherwise it counts as used; the next start tries again.
+            tree::remove(&folder).ok();
         }
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))?;
-        std::fs::rename(&folder, self.volume(volume))
+        filled
     }
 
     /// Returns the size limit in bytes.

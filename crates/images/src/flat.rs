@@ -46,7 +46,8 @@ pub(crate) fn build(
     mkdirat(scratch.folder(), FILES, Mode::RWXU).map_err(failed())?;
     let root = open_folder(scratch.folder(), FILES.as_bytes()).map_err(failed())?;
     let first_id = (store.owners() == Owners::Keep).then_some(0);
-    let mut work = Work::new(&root, first_id, store, stop).map_err(failed())?;
+    let most = store.limits().image_bytes;
+    let mut work = Work::new(&root, first_id, most, store, stop).map_err(failed())?;
     for layer in layers.iter().rev() {
         let files = layer.files()?;
         work.linked.clear();
@@ -65,11 +66,13 @@ pub(crate) fn copy_folder(
     path: &Path,
     into: &OwnedFd,
     first_id: Option<u32>,
+    limit_bytes: u64,
     store: &LayerStore,
     stop: &CancellationToken,
 ) -> Result<(), LayerError> {
     let failed = || LayerError::store("copy", path.as_os_str().as_encoded_bytes());
-    let mut work = Work::new(into, first_id, store, stop).map_err(failed())?;
+    let most = limit_bytes.min(store.limits().image_bytes);
+    let mut work = Work::new(into, first_id, most, store, stop).map_err(failed())?;
     for layer in layers.iter().rev() {
         let (found, hides) = reach(layer.files()?, path).map_err(failed())?;
         work.linked.clear();
@@ -115,8 +118,9 @@ struct Work<'a> {
     stop: &'a CancellationToken,
     deadline: Instant,
     store: &'a LayerStore,
-    /// Bytes copied so far.
+    /// Bytes copied so far, and how many may be.
     bytes: u64,
+    limit_bytes: u64,
     /// The first path of each file with several hard links, by inode.
     linked: HashMap<u64, Vec<u8>>,
     /// The current path, relative to the root.
@@ -127,6 +131,7 @@ impl<'a> Work<'a> {
     fn new(
         root: &OwnedFd,
         first_id: Option<u32>,
+        limit_bytes: u64,
         store: &'a LayerStore,
         stop: &'a CancellationToken,
     ) -> Result<Self, Errno> {
@@ -137,6 +142,7 @@ impl<'a> Work<'a> {
             deadline: Instant::now() + store.limits().layer_time,
             store,
             bytes: 0,
+            limit_bytes,
             linked: HashMap::new(),
             path: Vec::new(),
         })
@@ -246,8 +252,8 @@ impl<'a> Work<'a> {
                 break;
             }
             self.bytes += count;
-            let limit_bytes = self.store.limits().image_bytes;
-            if self.bytes > limit_bytes {
+            if self.bytes > self.limit_bytes {
+                let limit_bytes = self.limit_bytes;
                 return Err(LayerError::TooLarge { limit_bytes });
             }
         }

@@ -45,18 +45,21 @@ impl RootLayers {
     }
 
     /// Copies what the image has in a folder into an empty folder of this machine. Owners are counted
-    /// from `first_id`; without it everything belongs to the gateway's user. Blocks.
+    /// from `first_id`; without it everything belongs to the gateway's user. Fails once more than
+    /// `limit_bytes` are copied. Blocks.
     pub fn copy_folder(
         &self,
         path: &Path,
         into: &Path,
         first_id: Option<u32>,
+        limit_bytes: u64,
         stop: &CancellationToken,
     ) -> Result<(), ImageError> {
         let failed = LayerError::store("open", into.as_os_str().as_encoded_bytes());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = openat(CWD, into, flags, Mode::empty()).map_err(failed)?;
-        let copied = flat::copy_folder(&self.held, path, &folder, first_id, &self.store, stop);
+        let (layers, store) = (&self.held, &self.store);
+        let copied = flat::copy_folder(layers, path, &folder, first_id, limit_bytes, store, stop);
         Ok(copied?)
     }
 

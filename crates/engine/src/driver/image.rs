@@ -4,6 +4,7 @@
 //! No instance outlives the gateway, so there is nothing to recover. Entry point:
 //! [`ImageDriver::new`].
 
+mod fill;
 mod plan;
 mod pull;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use futures_util::future::BoxFuture;
-use gantry_images::{ImageError, ImageRecord, RootLayers};
+use gantry_images::{ImageRecord, RootLayers};
 use gantry_model::id::ProjectName;
 use gantry_model::spec::{ImageLaunch, Provider, Rung, ServerSpec};
 use gantry_sandbox::{
@@ -150,28 +151,13 @@ impl ImageDriver {
         place: &Arc<Place>,
         ids: Ids,
     ) -> Result<(), DriverError> {
-        let first_id = match ids {
-            Ids::Range { first } => Some(first),
-            Ids::Gateway => None,
-        };
         let (record, volumes, place) = (record.clone(), volumes.to_vec(), Arc::clone(place));
         let stop = request.stop.clone();
         let filling = self.images.on_store(&request.labels.project, move |store| {
-            let layers = store.root(&record)?;
-            for volume in &volumes {
-                let failed = |source| ImageError::Store {
-                    action: "fill",
-                    path: volume.clone(),
-                    source,
-                };
-                if let Some(folder) = place.begin_filling(volume).map_err(failed)? {
-                    layers.copy_folder(volume, &folder, first_id, &stop)?;
-                    place.end_filling(volume).map_err(failed)?;
-                }
-            }
-            Ok(())
+            Ok(fill::fill(store, &record, &volumes, &place, ids, &stop))
         });
-        filling.await.map_err(DriverError::new)
+        let filled = filling.await.map_err(DriverError::new)?;
+        filled.map_err(DriverError::new)
     }
 
     /// Returns the layers of an image, held in the store.

@@ -110,7 +110,8 @@ fn check(namespaces: &str) {
         std::fs::create_dir(&copied).unwrap();
         let stop = CancellationToken::new();
         let path = Path::new("/").join(name);
-        root.copy_folder(&path, &copied, None, &stop).unwrap();
+        root.copy_folder(&path, &copied, None, 1 << 20, &stop)
+            .unwrap();
         let part = whole.join(name);
         let seen = match part.is_dir() {
             true => listed(&part),

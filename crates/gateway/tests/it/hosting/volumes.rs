@@ -24,6 +24,26 @@ fn a_new_volume_begins_with_what_the_image_has_there() {
     }
 }
 
+// rows 1.17 and 1.19
+#[test]
+fn an_image_with_more_in_a_volume_than_fits_is_refused_with_the_limit() {
+    let image = Archive::peer(super::IMAGE).file("data/big", &vec![7; 40 << 20], 0o644);
+    for user in USERS {
+        let rig = Rig::with(user, &image);
+        let limited = json!({"volumes": ["/data"], "resource_limits": {"disk": "16M"}});
+        rig.register("small", "namespaces", &limited);
+        let failed = |now: &Value| now["state"] == "failed";
+        let status = rig.gantry.wait_status("small", 20 * SECOND, failed);
+        let reason = status["reason"].as_str().unwrap();
+        assert!(
+            reason.contains("in volume `/data` does not fit"),
+            "{reason}"
+        );
+        let volumes = rig.gantry.rest("GET", "/api/v1/volumes", None).json();
+        assert_eq!(volumes["items"][0]["files"], 0, "{volumes:#}");
+    }
+}
+
 // rows 1.19 and 1.20, fault C13
 #[test]
 fn volumes_survive_crashes_restarts_and_removal() {
