@@ -11,9 +11,12 @@ use serde_json::{Map, Value, json};
 const ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
 
 /// Flags without a value that have no effect for an MCP server run by Gantry.
-const PLAIN: [&str; 13] = [
+const PLAIN: [&str; 16] = [
     "-i",
     "--interactive",
+    "-t",
+    "--tty",
+    "--tty=true",
     "--rm",
     "--init",
     "--read-only",
@@ -28,7 +31,7 @@ const PLAIN: [&str; 13] = [
 ];
 
 /// Flags with a value that have no effect here.
-const IGNORED: [&str; 12] = [
+const IGNORED: [&str; 16] = [
     "--name",
     "--hostname",
     "-h",
@@ -41,6 +44,10 @@ const IGNORED: [&str; 12] = [
     "-a",
     "--attach",
     "--stop-signal",
+    "--stop-timeout",
+    "--memory-swap",
+    "--memory-reservation",
+    "--cpu-shares",
 ];
 
 /// Flags with a value that would give the server access to the host.
@@ -80,6 +87,7 @@ pub struct DockerRun {
     env: Vec<(String, Option<String>)>,
     /// The mount points of named volumes.
     volumes: Vec<String>,
+    /// An empty one stands for that of the image, which is not used then.
     entrypoint: Option<String>,
     user: Option<String>,
     cwd: Option<String>,
@@ -312,11 +320,14 @@ impl DockerRun {
         };
         let list = |list: &[String]| (!list.is_empty()).then(|| json!(list));
         put("image", Some(self.image.as_str().into()));
-        put(
-            "entrypoint",
-            self.entrypoint.as_ref().map(|one| json!([one])),
-        );
-        put("args", list(&self.args));
+        // `--entrypoint ""` makes the first argument the program.
+        let (entrypoint, args) = match (self.entrypoint.as_deref(), self.args.split_first()) {
+            (Some(""), Some((program, rest))) => (Some(program.as_str()), rest),
+            (Some(""), None) => (None, &self.args[..]),
+            (own, _) => (own, &self.args[..]),
+        };
+        put("entrypoint", entrypoint.map(|one| json!([one])));
+        put("args", list(args));
         let variables = self.env.iter().map(|(name, value)| {
             let value = match value {
                 Some(value) => Value::from(value.as_str()),
@@ -374,6 +385,7 @@ mod tests {
                 "/usr/bin/docker run --rm -it --name memory -v claude-memory:/app/dist:rw mcp/memory",
                 "podman run --interactive --network none -m 1g --cpus=0.5 --pids-limit 50 -u 1000:1000 -w /app --entrypoint python x -m server",
                 "docker container run -i --mount type=volume,src=a,dst=/data --pull always a/b:c",
+                "docker run -i -t --tty --memory-swap -1 --stop-timeout=5 --entrypoint= x node server.js",
                 "docker ps", "npx -y docker run", "docker run -i",
             ].map(told).join("\n"),
             @r#"
@@ -382,6 +394,7 @@ mod tests {
         {"image":"mcp/memory","volumes":["/app/dist"],"network":"full"}
         {"image":"x","entrypoint":["python"],"args":["-m","server"],"user":"1000:1000","cwd":"/app","limits":{"memory":"1g","cpu":"0.5","pids":50}}
         {"image":"a/b:c","volumes":["/data"],"network":"full","pull":"always"}
+        {"image":"x","entrypoint":["node"],"args":["server.js"],"network":"full"}
         no run
         no run
         refused: the command names no image
