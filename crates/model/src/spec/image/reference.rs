@@ -61,10 +61,12 @@ fn is_registry(text: &str) -> bool {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),
     };
-    let is_name = |host: &str| {
-        host.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_label = |label: &str| {
+        let edges = label.starts_with('-') || label.ends_with('-');
+        !label.is_empty() && !edges && label.bytes().all(is_plain)
     };
+    let is_name = |host: &str| host.split('.').all(is_label);
     let is_address = |host: &str| {
         let inside = host
             .strip_prefix('[')
@@ -132,6 +134,9 @@ mod tests {
             "a b",
             "a\nb",
             "a/../b",
+            "../x",
+            "a..b/x",
+            "-a.b/x",
             "a//b",
             "/a",
             "a:",
