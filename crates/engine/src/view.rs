@@ -79,6 +79,7 @@ impl ServerView {
         let last = stray[stray.len().saturating_sub(20)..].to_vec();
         // Read once and released: holding two read guards deadlocks with a waiting writer.
         let mut status = handle.status.borrow().clone();
+        status.attempts.show(handle.logs.stderr_tail());
         let offered = handle.catalog.load_full();
         if !offered.hidden {
             status.count_unjudged(&offered.tools);

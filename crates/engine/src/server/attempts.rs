@@ -74,6 +74,13 @@ impl Attempts {
         }
     }
 
+    /// Adds what the newest start has written so far, if it has not ended.
+    pub(crate) fn show(&mut self, stderr_tail: String) {
+        if let Some(attempt) = self.0.back_mut().filter(|last| last.ended_ms.is_none()) {
+            attempt.stderr_tail = stderr_tail;
+        }
+    }
+
     /// Records how the newest start ended; only the first end counts.
     pub(crate) fn end(
         &mut self,
@@ -113,7 +120,10 @@ mod tests {
             oom_killed: true,
             ..ExitStatus::default()
         };
+        attempts.show("so far".to_owned());
+        assert_eq!(attempts.last().unwrap().stderr_tail, "so far");
         attempts.end(99_000, "killed: out of memory", Some(&exit), "tail".into());
+        attempts.show("of the next".to_owned());
         attempts.end(99_999, "stopped", None, String::new());
         assert_eq!(attempts.iter().count(), KEPT);
         assert_eq!(attempts.iter().next().unwrap().number, 3);
