@@ -14,6 +14,7 @@ mod record;
 mod refreshes;
 mod subscribe;
 mod target;
+mod withheld;
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};

@@ -11,7 +11,6 @@ use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 use gantry_model::spec::OutputCheck;
-use gantry_model::suspension::Suspendable;
 
 use super::Router;
 use crate::catalog::Resolution;
@@ -19,7 +18,7 @@ use crate::clock::unix_ms;
 use crate::error::CallError;
 use crate::guard;
 use crate::native::Native;
-use crate::pins::{PinKind, Pins, quarantined};
+use crate::pins::{PinKind, Pins};
 use crate::request::{Lists, Request, Scope};
 use crate::schema::Permits;
 use crate::server::handle::ServerHandle;
@@ -83,7 +82,7 @@ impl Router {
             Some(Method::ToolsCall) => {
                 let name = member("name", params.name)?;
                 let found = view.resolve_tool(&name);
-                self.tool(caller, &name, found, params.arguments)
+                self.tool(caller, &request.scope, &name, found, params.arguments)
             }
             Some(Method::PromptsGet) => {
                 let name = member("name", params.name)?;
@@ -136,6 +135,7 @@ impl Router {
     fn tool<'a>(
         &self,
         caller: &Caller,
+        scope: &Scope,
         name: &str,
         found: Resolution,
         arguments: Option<Raw<'a>>,
@@ -173,49 +173,13 @@ impl Router {
             }
             Resolution::Unknown => {
                 let suspended = self.suspended_tool(caller, name);
-                let withheld = suspended.or_else(|| self.quarantined_tool(caller, name));
+                let unapproved = || self.unapproved(caller, scope, PinKind::Tool, name);
+                let withheld = suspended.or_else(unapproved);
                 Err(withheld.unwrap_or_else(|| CallError::UnknownTool {
                     name: name.to_owned(),
                 }))
             }
         }
-    }
-
-    /// Returns the error for a tool that is hidden because it is suspended, if the caller may use
-    /// it.
-    fn suspended_tool(&self, caller: &Caller, name: &str) -> Option<CallError> {
-        let now = self.suspended.now();
-        let mut tools = now.tools();
-        let (server, tool) = tools.find(|(server, tool)| {
-            let is_meant = |mark: &str| name == format!("{server}{mark}{tool}");
-            is_meant(":") || is_meant("__")
-        })?;
-        let may = caller.grants.shows(MethodClass::Tool, server, Some(tool));
-        may.then(|| CallError::Suspended {
-            what: Suspendable::Tool(server.clone(), tool.into()),
-        })
-    }
-
-    /// Says of a tool that is not listed because nobody approved it that it is held back, to those who
-    /// may use it.
-    fn quarantined_tool(&self, caller: &Caller, name: &str) -> Option<CallError> {
-        if self.pins.is_open() {
-            return None;
-        }
-        self.supervisor.all().iter().find_map(|handle| {
-            let rest = name.strip_prefix(handle.name.as_str())?;
-            let tool = rest.strip_prefix(':').or_else(|| rest.strip_prefix("__"))?;
-            let offered = handle.catalog.load();
-            let tool = offered.tools.iter().find(|known| *known.name == *tool)?;
-            let may = caller
-                .grants
-                .shows(MethodClass::Tool, &handle.name, Some(&tool.name));
-            let kind = PinKind::Tool;
-            let why = self
-                .pins
-                .reason(handle.id, kind, &tool.name, tool.version)?;
-            may.then(|| quarantined(&handle.name, &tool.name, why))
-        })
     }
 
     fn item<'a>(
@@ -240,10 +204,13 @@ impl Router {
                 Err(not_granted(caller, class_of(request.method), server, item))
             }
             Resolution::Bound { .. } | Resolution::Native(_) | Resolution::Unknown => {
-                Err(CallError::UnknownItem {
+                let is_prompt = kind == "prompt";
+                let unapproved = is_prompt
+                    .then(|| self.unapproved(caller, &request.scope, PinKind::Prompt, name));
+                Err(unapproved.flatten().unwrap_or(CallError::UnknownItem {
                     kind,
                     name: name.to_owned(),
-                })
+                }))
             }
         }
     }

@@ -244,10 +244,15 @@ fn nothing_of_a_new_server_is_used_before_it_was_ever_listed() {
     ] {
         let refused = ask(method, params);
         let code = &refused["error"]["data"]["code"];
-        assert!(
-            code == "tool.quarantined" || code == "item.unknown",
-            "{method}: {refused:#}"
-        );
+        assert_eq!(code, "tool.quarantined", "{method}: {refused:#}");
+    }
+    // At the endpoint of the server alone, by its own names.
+    for (method, name) in [("prompts/get", "simple"), ("tools/call", "echo")] {
+        let mut connection = gantry.connect();
+        let (at, params) = ("/mcp/servers/files", json!({"name": name}));
+        let refused = modern(&mut connection, &gantry.agent, at, method, params).message();
+        let code = &refused["error"]["data"]["code"];
+        assert_eq!(code, "tool.quarantined", "{method}: {refused:#}");
     }
     let rows = gantry.audit_rows("status=refused");
     assert_eq!(rows[0]["code"], "tool.quarantined", "{rows:?}");
