@@ -169,7 +169,8 @@ impl Access {
         &self,
         change: PolicyChange,
     ) -> Result<PolicyRows, EngineError> {
-        for (_, grant) in &change.add {
+        for (principal, grant) in &change.add {
+            self.is_known(principal).await?;
             self.has_group(grant).await?;
         }
         let mut policy = self.policy_rows(0).await?;

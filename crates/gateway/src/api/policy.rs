@@ -124,7 +124,7 @@ impl TestedCallView {
 /// undecided where a condition needs them.
 #[utoipa::path(post, path = "/api/v1/policy/test", tag = "grants", request_body = PolicyTestBody, responses(
     (status = 200, description = "Which decisions would differ.", body = PolicyTestView),
-    (status = 404, description = "`grant.unknown` or `group.unknown`."),
+    (status = 404, description = "`agent.unknown`, `key.unknown`, `grant.unknown` or `group.unknown`."),
     (status = 422, description = "A grant is none, or `request.body`."),
 ))]
 pub(super) async fn test(In(project): In, body: JsonBody) -> Result<Response, Problem> {

@@ -45,7 +45,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         path.push_str(&format!("&arguments={}", segment(&arguments)));
     }
     if let Some(key) = &options.key {
-        path.push_str(&format!("&key={}", segment(key)));
+        path.push_str(&format!("&key_id={}", segment(key)));
     }
     let judged = client.get(&path).await?;
     let allowed = judged["allowed"] == Value::Bool(true);

@@ -38,7 +38,8 @@ pub(in crate::api) struct WhyAsked {
     #[param(example = r#"{"path":"/srv/a"}"#)]
     arguments: Option<String>,
     /// The id of the agent's key that the call comes with; its own grants then count, too.
-    key: Option<String>,
+    // Not `key`: what is so named in a URL is refused as a credential.
+    key_id: Option<String>,
 }
 
 /// Whether an agent may use a tool, and why.
@@ -95,12 +96,13 @@ pub(in crate::api) async fn why(
 ) -> Result<Response, Problem> {
     let name: AgentName = asked.agent.parse().map_err(EngineError::Name)?;
     let agent = known_agent(&project, &name).await?;
-    let set = match &asked.key {
+    let set = match &asked.key_id {
         Some(text) => {
-            let key: KeyId = text.parse().map_err(|_| bad("key", text))?;
-            let is_own = agent.keys.iter().any(|known| known.id == key);
-            if !is_own {
-                return Err(bad("key", text).with_hint("`gantry key ls` lists the keys of agents"));
+            let wrong =
+                || bad("key_id", text).with_hint("`gantry key ls` lists the keys of agents");
+            let key: KeyId = text.parse().map_err(|_| wrong())?;
+            if !agent.keys.iter().any(|known| known.id == key) {
+                return Err(wrong());
             }
             project.grants_of_key(key)?
         }
@@ -136,7 +138,9 @@ pub(in crate::api) async fn why(
         let step = Step::new(Check::Suspension, StepResult::Stops, text);
         judged.steps.insert(0, step);
     }
-    judged.steps.extend(nameless(view.as_ref(), &tool));
+    if is_listed && judged.is_allowed() {
+        judged.steps.extend(nameless(&api, &eyes, &server, &tool));
+    }
     judged.steps.extend(schema(&facts));
     let answer = WhyView {
         agent: name.to_string(),
@@ -169,12 +173,16 @@ fn read(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// Reports that another tool has the same name, so that this one is called as `server:tool`.
-fn nameless(server: Option<&ServerView>, tool: &str) -> Option<Step> {
-    let shown = tool.escape_debug().to_string();
-    let mut nameless = server?.nameless.iter();
-    let (_, why) = nameless.find(|(name, _)| *name == shown)?;
-    Some(Step::new(Check::Collision, StepResult::Notes, why.clone()))
+/// Reports that the agent does not see the tool, since another one has its name.
+fn nameless(api: &Api, agent: &Caller, server: &ServerName, tool: &str) -> Option<Step> {
+    let is_seen = api
+        .engine()
+        .tools(agent, &Scope::All)
+        .iter()
+        .any(|listed| listed.server == *server && listed.tool == tool);
+    let text =
+        format!("another tool has its name: it is not listed, and called as `{server}:{tool}`");
+    (!is_seen).then(|| Step::new(Check::Collision, StepResult::Notes, text))
 }
 
 /// Reports whether the arguments match the tool's schema.

@@ -233,7 +233,7 @@ fn what_is_no_grant_is_refused_with_its_code() {
 #[test]
 fn groups_and_uses_over_the_command_line() {
     let gantry = gateway();
-    let (key, _) = agent(&gantry, "worker", &[]);
+    let (key, key_id) = agent(&gantry, "worker", &[]);
     let run = |arguments: &[&str]| {
         let done = gantry.cli(arguments);
         let text = format!(
@@ -295,6 +295,39 @@ fn groups_and_uses_over_the_command_line() {
     );
     let (done, why) = run(&["why", "worker", "a:echo", "--arguments", r#"{"text":"x"}"#]);
     assert!(done, "{why}");
+    // The grants of a key count for calls with that key.
+    assert!(run(&["grant", "add", "--key", &key_id, "--deny", "a:echo"]).0);
+    assert!(run(&["why", "worker", "a:echo", "--arg", "text=x"]).0);
+    let with_key = [
+        "why", "worker", "a:echo", "--arg", "text=x", "--key", &key_id,
+    ];
+    let (done, why) = run(&with_key);
+    assert!(!done && why.contains("denied by `deny a:echo`"), "{why}");
+    let (done, why) = run(&["why", "worker", "a:echo", "--key", "key_of_nobody"]);
+    assert!(!done && why.contains("key ls` lists the keys"), "{why}");
+}
+
+// row 3.6
+#[test]
+fn of_two_tools_with_one_alias_the_second_is_told_to_have_no_name() {
+    let gantry = gateway();
+    let (key, _) = agent(&gantry, "worker", &[]);
+    for server in ["a", "b"] {
+        let alias = json!({"agent": "worker", "server": server, "item": "echo", "alias": "say"});
+        add(&gantry, &alias);
+    }
+    assert_eq!(tools(&gantry, &key), ["say"]);
+    let why = |tool: &str| {
+        let path = format!("/api/v1/tools/why?agent=worker&tool={tool}");
+        let told = gantry.rest("GET", &path, None).json();
+        (told["tool"].clone(), told["steps"].to_string())
+    };
+    let (tool, steps) = why("say");
+    assert_eq!(tool, "a:echo");
+    assert!(!steps.contains("collision"), "{steps}");
+    let (_, steps) = why("b:echo");
+    assert!(steps.contains("collision"), "{steps}");
+    assert_eq!(called(&gantry, &key, "b:echo", json!({"text": "x"})).0, 200);
 }
 
 // row 3.2
@@ -352,6 +385,10 @@ fn a_changed_policy_is_tried_on_recorded_calls() {
     assert_eq!(counts(&opened), [4, 3, 1, 0], "{opened:#}");
     let none = test(json!({"grants": []}));
     assert_eq!(counts(&none), [4, 1, 3, 0], "{none:#}");
+    // A grant for somebody who is not there would differ in nothing, and is no answer.
+    let typo = json!({"add": [{"agent": "wroker", "server": "b"}]});
+    let refused = gantry.rest("POST", "/api/v1/policy/test", Some(&typo));
+    assert_eq!(problem(&gantry, &refused, 404), "agent.unknown");
     // Nothing was changed by all that.
     assert_eq!(
         called(&gantry, &key, "a:echo", json!({"text": "two"})).0,
