@@ -44,6 +44,10 @@ pub(super) struct ChainWriter {
     key: SigningKey,
     file: HeadFile,
     reserve: Reserve,
+    /// The end that a former process noted, until it is compared.
+    noted: Option<HeadMark>,
+    /// The blocks that the database lacks at its end, until that is on record.
+    lost: Option<(u64, u64)>,
     /// The last block: its number and its hash.
     head: (u64, Hash),
     /// Whether the end of the stored chain is unknown: nothing was read yet, or a write was
@@ -110,6 +114,8 @@ impl ChainWriter {
             key,
             file: HeadFile::new(head_file::path_in(data_folder)),
             reserve: Reserve::new(data_folder),
+            noted: HeadMark::read(data_folder).ok().flatten(),
+            lost: None,
             head: (0, [0; 32]),
             unsure: true,
             doubtful: HashSet::new(),
@@ -234,7 +240,10 @@ impl ChainWriter {
             .await?;
         let nothing = || (Entries::default(), Removed::default());
         match self.store.chain_head().await? {
-            Some(head) => self.head = (head.number, head.hash),
+            Some(head) => {
+                self.head = (head.number, head.hash);
+                self.compare_end(&head);
+            }
             None => {
                 self.head = (0, [0; 32]);
                 let newest = self.store.newest_call().await?;
@@ -252,6 +261,21 @@ impl ChainWriter {
         }
         self.unsure = false;
         Ok(())
+    }
+
+    /// Notices that the database was set back: its blocks continue, and what it lost would be forgotten.
+    fn compare_end(&mut self, head: &ChainHead) {
+        let is_beyond =
+            |noted: &HeadMark| noted.gateway == head.gateway && noted.number > head.number;
+        if let Some(noted) = self.noted.take().filter(is_beyond) {
+            let (found, expected) = (head.number, noted.number);
+            tracing::error!(
+                found,
+                expected,
+                "the audit's chain was cut off: the database was set back, or lost its end"
+            );
+            self.lost = Some((found + 1, expected));
+        }
     }
 
     fn appended(&mut self, head: &ChainHead) {

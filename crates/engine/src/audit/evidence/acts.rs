@@ -9,8 +9,8 @@ use std::sync::Arc;
 use gantry_model::diagnose::chain as causes;
 use gantry_model::id::CallId;
 use gantry_store::{
-    ActRow, BlockKind, ChainHead, Entries, Entry, Place, Removed, SignedBlock, StoreError,
-    act_digest,
+    ActOutcome, ActRow, BlockKind, ChainHead, Entries, Entry, Place, Removed, SignedBlock,
+    StoreError, act_digest,
 };
 use tokio::sync::Mutex;
 
@@ -75,12 +75,42 @@ impl ActLog {
 impl ChainWriter {
     async fn put_act(&mut self, row: ActRow) -> Result<RecordedAct, StoreError> {
         let is_urgent = URGENT.contains(&&*row.act);
-        match self.write_act(row.clone()).await {
+        let written = match self.write_act(row.clone()).await {
             Err(StoreError::Full { .. }) if is_urgent && self.reserve.give_up() => {
-                self.write_act(row).await
+                self.write_act(row).await?
             }
-            written => written,
+            written => written?,
+        };
+        if let Err(error) = self.put_loss(&written.row).await {
+            let error = causes(&error);
+            tracing::warn!(
+                error,
+                "that the audit's chain was cut off could not be recorded"
+            );
         }
+        Ok(written)
+    }
+
+    /// Puts on record that the chain had been cut off when the gateway started.
+    async fn put_loss(&mut self, before: &ActRow) -> Result<(), StoreError> {
+        let Some((first, last)) = self.lost else {
+            return Ok(());
+        };
+        let row = ActRow {
+            project: before.project.clone(),
+            at_ms: before.at_ms,
+            ended_ms: Some(before.at_ms),
+            actor: "gateway".to_owned(),
+            via: "gateway".to_owned(),
+            act: "audit.cut_off".to_owned(),
+            target: format!("blocks {first} to {last}"),
+            detail: "the database was set back, or lost its end".to_owned(),
+            outcome: ActOutcome::Done,
+            ..ActRow::default()
+        };
+        self.write_act(row).await?;
+        self.lost = None;
+        Ok(())
     }
 
     async fn write_act(&mut self, mut row: ActRow) -> Result<RecordedAct, StoreError> {

@@ -190,6 +190,44 @@ fn act(name: &str, outcome: ActOutcome) -> ActRow {
     }
 }
 
+// fault D2: an older copy of the database, once the gateway has started on it.
+#[tokio::test]
+async fn a_database_that_was_set_back_is_on_record() {
+    let rig = Rig::new(small()).await;
+    let put = |rig: &Rig| {
+        let log = rig.audit.act_log();
+        async move { log.put(act("key.create", ActOutcome::Done)).await.unwrap() }
+    };
+    put(&rig).await;
+    let end = HeadMark::read(rig.folder.path()).unwrap().unwrap();
+    let path = rig.folder.path().join("marks/audit.head");
+    let noted = std::fs::read_to_string(&path).unwrap();
+    let later = noted.replacen(
+        &format!("\n{}\n", end.number),
+        &format!("\n{}\n", end.number + 5),
+        1,
+    );
+    std::fs::write(&path, later).unwrap();
+    let next = rig.restarted().await;
+    put(&next).await;
+    put(&next).await;
+    let acts = next
+        .audit
+        .shared
+        .store
+        .acts(&ActFilter::default())
+        .await
+        .unwrap();
+    let said: Vec<_> = acts
+        .iter()
+        .filter(|row| row.act == "audit.cut_off")
+        .map(|row| row.target.clone())
+        .collect();
+    let (first, last) = (end.number + 1, end.number + 5);
+    assert_eq!(said, [format!("blocks {first} to {last}")]);
+    check(&next).await;
+}
+
 // fault D2: acts are covered from their beginning on, also when they change, are counted or dropped, and by
 // whoever drops them.
 #[tokio::test]
