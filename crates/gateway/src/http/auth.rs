@@ -137,7 +137,14 @@ impl Gate {
             (Some(resource), Some(challenge)) => {
                 let metadata = resource.metadata_url();
                 let challenge = format!("{challenge}, resource_metadata=\"{metadata}\"");
-                problem.with_challenge(challenge)
+                let problem = problem.with_challenge(challenge);
+                match problem.code() {
+                    "auth.no_key" => problem.with_hint(format!(
+                        "sign in at the authorization server that `{metadata}` names, or send a bearer \
+                         key: `gantry connect CLIENT` writes one into a client's configuration"
+                    )),
+                    _ => problem,
+                }
             }
             (None, _) | (_, None) => problem,
         }

@@ -153,6 +153,12 @@ fn a_token_of_a_configured_issuer_is_a_caller_like_a_key() {
         challenge.contains(&format!("resource_metadata=\"{metadata}\"")),
         "{challenge}"
     );
+    let nobody = gantry.connect().request("GET", "/api/v1/tools", &[], b"");
+    let hint = nobody.unwrap().json()["hint"].to_string();
+    assert!(
+        hint.contains(metadata) && !hint.contains("no sign-in"),
+        "{hint}"
+    );
     let found =
         gantry
             .connect()
