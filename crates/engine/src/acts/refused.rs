@@ -189,7 +189,7 @@ mod tests {
     async fn a_flood_of_refused_attempts_is_a_row_with_a_count() {
         let folder = tempfile::tempdir().unwrap();
         let store = crate::folder::store_in(folder.path()).await;
-        let log = ActLog::open(folder.path(), store.clone());
+        let log = ActLog::open(folder.path(), store.clone()).unwrap();
         let refused = Refused::new(log.clone());
         for number in 0..2_500 {
             let row = ActRow {
@@ -228,7 +228,7 @@ mod tests {
     async fn a_minute_later_it_is_another_row() {
         let folder = tempfile::tempdir().unwrap();
         let store = crate::folder::store_in(folder.path()).await;
-        let log = ActLog::open(folder.path(), store.clone());
+        let log = ActLog::open(folder.path(), store.clone()).unwrap();
         let refused = Refused::new(log.clone());
         let kind = || ("k".to_owned(), "a".to_owned(), "c".to_owned());
         let now = Instant::now();

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use gantry_engine::{EngineConfig, StoreConfig};
+use gantry_engine::{Actor, EngineConfig, StoreConfig};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -268,8 +268,9 @@ async fn change_key(asked: &Rekey, context: &CliContext) -> Result<ExitCode, Fai
     config.store = asked.store.clone().or(variable).unwrap_or(config.store);
     config.master_key = asked.master_key.as_ref().map(read).transpose()?;
     let failed = |error: gantry_engine::EngineError| Failure::of(Exit::Failed, &error);
+    let by = Actor::files("gantry secret rekey");
     if asked.lost {
-        let gone = gantry_engine::forget_secrets(&config)
+        let gone = gantry_engine::forget_secrets(&config, &by)
             .await
             .map_err(failed)?;
         let line = format!(
@@ -280,7 +281,9 @@ async fn change_key(asked: &Rekey, context: &CliContext) -> Result<ExitCode, Fai
         return Ok(ExitCode::SUCCESS);
     }
     let new = asked.new_key.as_ref().map(read).transpose()?;
-    let done = gantry_engine::rekey(&config, new).await.map_err(failed)?;
+    let done = gantry_engine::rekey(&config, &by, new)
+        .await
+        .map_err(failed)?;
     let line = format!(
         "{} secrets and tokens and {} servers are encrypted with the key {}",
         done.values, done.servers, done.key_id

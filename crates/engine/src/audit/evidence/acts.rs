@@ -4,17 +4,19 @@
 //! change more often. What is written of it is kept here and not read back, so that what somebody
 //! else changed meanwhile does not fit the chain. Entry point: [`ActLog`].
 
+use std::path::Path;
 use std::sync::Arc;
 
 use gantry_model::diagnose::chain as causes;
 use gantry_model::id::CallId;
 use gantry_store::{
-    ActOutcome, ActRow, BlockKind, ChainHead, Entries, Entry, Place, Removed, SignedBlock,
+    ActOutcome, ActRow, BlockKind, ChainHead, Entries, Entry, Place, Removed, SignedBlock, Store,
     StoreError, act_digest,
 };
 use tokio::sync::Mutex;
 
 use super::ChainWriter;
+use crate::audit::AuditError;
 
 /// The acts that a full disk does not keep anybody from.
 const URGENT: [&str; 5] = [
@@ -49,10 +51,10 @@ impl ActLog {
         Self { chain }
     }
 
-    #[cfg(test)]
-    pub(crate) fn open(data_folder: &std::path::Path, store: gantry_store::Store) -> Self {
-        let chain = ChainWriter::open(data_folder, store);
-        Self::new(Arc::new(Mutex::new(chain.expect("a key can be made"))))
+    /// Opens the log of a data folder whose gateway is stopped.
+    pub(crate) fn open(data_folder: &Path, store: Store) -> Result<Self, AuditError> {
+        let chain = ChainWriter::open(data_folder, store)?;
+        Ok(Self::new(Arc::new(Mutex::new(chain))))
     }
 
     /// Writes an act, begun or complete.

@@ -321,6 +321,11 @@ fn without_its_master_key_nothing_opens_and_with_another_everything_does() {
     let mut gantry = gantry.again();
     gantry.wait_state("a", "ready", LONG);
     assert_eq!(a.token().as_deref(), Some(NEXT));
+    let act = recorded(&gantry, "secret.rekey");
+    assert_eq!(
+        (&act["after"]["values"], &act["after"]["servers"]),
+        (&json!(1), &json!(1))
+    );
     gantry.stop();
     // The old key opens nothing any more.
     let new = fs::read(&key).unwrap();
@@ -335,6 +340,10 @@ fn without_its_master_key_nothing_opens_and_with_another_everything_does() {
     let lost = said(&gantry.cli(&["secret", "rekey", "--lost"]));
     assert!(lost.contains("removed 1 secrets"), "{lost}");
     let gantry = gantry.again();
+    assert_eq!(
+        recorded(&gantry, "secret.forget")["after"],
+        json!({"removed": 1})
+    );
     does(
         &gantry,
         "PUT",
@@ -342,6 +351,21 @@ fn without_its_master_key_nothing_opens_and_with_another_everything_does() {
         &json!({"value": NEXT, "servers": ["a"]}),
         201,
     );
+}
+
+/// Returns the only act of this kind, which is done.
+fn recorded(gantry: &Gantry, act: &str) -> Value {
+    let acts = gantry.rest("GET", &format!("/api/v1/acts?act={act}"), None);
+    let acts = acts.json()["items"].take();
+    let [act] = acts.as_array().unwrap().as_slice() else {
+        panic!("{acts:#}")
+    };
+    assert_eq!(
+        (&act["outcome"], &act["actor"]),
+        (&json!("done"), &json!("gantry secret rekey")),
+        "{act:#}"
+    );
+    act.clone()
 }
 
 // fault K6: backup, restore, another key and the loss of one
