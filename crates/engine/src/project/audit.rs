@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gantry_model::hex::hex;
 use gantry_model::id::CallId;
 use gantry_store::{CallFilter, CallRow, HoldRow};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Project;
 use crate::acts::{Actor, Draft};
@@ -97,10 +97,7 @@ impl Project {
                 released_ms: None,
                 released_by: None,
             };
-            let draft = Draft::new("audit.hold", hold.id.clone()).after(json!({
-                "agent": hold.agent, "user": hold.user, "server": hold.server,
-                "since_ms": hold.since_ms, "until_ms": hold.until_ms, "reason": hold.reason,
-            }));
+            let draft = Draft::new("audit.hold", hold.id.clone()).after(held(&hold));
             let place = async {
                 project.machine.store.put_hold(&hold).await?;
                 Ok(())
@@ -119,7 +116,10 @@ impl Project {
     ) -> Result<(), EngineError> {
         let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
-            let draft = Draft::new("audit.release", id.clone());
+            let holds = project.holds().await?;
+            let mut open = holds.iter().filter(|hold| hold.released_ms.is_none());
+            let mut draft = Draft::new("audit.release", id.clone());
+            draft.before = open.find(|hold| hold.id == id).map(held);
             let release = async {
                 let (store, name) = (&project.machine.store, project.name.as_str());
                 match store.release_hold(name, &id, unix_ms(), by.name()).await? {
@@ -173,7 +173,7 @@ impl Project {
     pub async fn record_export(
         &self,
         by: impl Into<Actor>,
-        filter: serde_json::Value,
+        filter: Value,
     ) -> Result<(), EngineError> {
         let by = by.into();
         let draft = Draft::new("calls.export", self.name.as_str()).after(filter);
@@ -181,4 +181,12 @@ impl Project {
         act.end(&Ok::<(), EngineError>(())).await;
         Ok(())
     }
+}
+
+/// Returns what a hold says, for the log of acts.
+fn held(hold: &HoldRow) -> Value {
+    json!({
+        "agent": hold.agent, "user": hold.user, "server": hold.server,
+        "since_ms": hold.since_ms, "until_ms": hold.until_ms, "reason": hold.reason,
+    })
 }

@@ -227,6 +227,25 @@ fn every_administrative_act_is_on_record_with_what_changed_on_postgresql() {
 }
 
 #[test]
+fn a_hold_that_is_released_is_on_record_with_what_it_held() {
+    let gantry = Gantry::start(&["a"]);
+    let body = json!({"agent": "default", "reason": "a lawsuit"});
+    let hold = does(&gantry, "POST", "/api/v1/audit/holds", Some(body), 201);
+    let id = hold["id"].as_str().unwrap();
+    let path = format!("/api/v1/audit/holds/{id}");
+    does(&gantry, "DELETE", &path, None, 204);
+    let (placed, released) = (
+        act(&gantry, "audit.hold", id),
+        act(&gantry, "audit.release", id),
+    );
+    assert_eq!(placed["after"]["reason"], "a lawsuit");
+    assert_eq!(
+        (&released["before"], &released["after"]),
+        (&placed["after"], &Value::Null)
+    );
+}
+
+#[test]
 fn refused_attempts_are_on_record_and_a_flood_of_them_is_a_count() {
     let gantry = Gantry::start(&["a"]);
     let agent_key = items(&gantry.rest("GET", "/api/v1/keys?agent=default", None));
