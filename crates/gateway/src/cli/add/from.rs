@@ -94,7 +94,12 @@ pub(super) async fn read(
     };
     let offers = manifest.offers();
     let (offer, skipped) = choose(&offers, from.package, context)?;
-    let answers = ask::answers(&offer, &from.arg, given, &context.environment)?;
+    let answers = ask::answers(&offer, &from.arg, given, &context.environment);
+    // Who is asked for the values of a second choice is told why it is not the first.
+    let answers = answers.map_err(|failure| {
+        let skipped = skipped.iter().map(|skipped| format!("not used: {skipped}"));
+        skipped.fold(failure, Failure::cause)
+    })?;
     let folder = working_folder()?;
     let entry = offer.entry(&answers, &folder).map_err(|wrong| {
         refused(

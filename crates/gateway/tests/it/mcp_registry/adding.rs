@@ -340,3 +340,37 @@ fn a_name_is_looked_up_and_its_image_or_remote_runs() {
         stderr(&refused)
     );
 }
+
+// fault G8
+#[test]
+fn who_is_asked_for_a_second_choice_is_told_why_it_is_not_the_first() {
+    let gantry = Gantry::builder().start();
+    let mut manifest = manifest("io.github.ann/weather", "1.2.3", "Weather");
+    manifest["packages"] = json!([{
+        "registryType": "oci",
+        "identifier": "registry.example/weather:1",
+        "transport": {"type": "stdio"},
+        "runtimeArguments": [{"type": "positional", "value": "--privileged"}],
+    }]);
+    manifest["remotes"] = json!([{
+        "type": "streamable-http",
+        "url": "https://example.com/{tenant}/mcp",
+        "variables": {"tenant": {"isRequired": true}},
+    }]);
+    let file = gantry.data().join("../server.json");
+    fs::write(&file, manifest.to_string()).unwrap();
+    let missing = gantry.cli(&[
+        "add",
+        "--from",
+        file.to_str().unwrap(),
+        "--yes",
+        "--no-wait",
+    ]);
+    let said = stderr(&missing);
+    assert_eq!(missing.status.code(), Some(2), "{said}");
+    assert!(said.contains("--arg tenant=VALUE"), "{said}");
+    assert!(
+        said.contains("not used: ") && said.contains("--privileged"),
+        "{said}"
+    );
+}
