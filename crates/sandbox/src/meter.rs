@@ -28,6 +28,9 @@ impl Meter {
         } else {
             procfs::usage(self.init.pid)
         };
+        if !gone && self.group.usage().1.is_none() {
+            usage.memory_bytes = procfs::memory(self.init.pid);
+        }
         usage.prefer(&self.group);
         usage
     }

@@ -1,21 +1,25 @@
 //! The usage of a tree from `/proc`, for values that no cgroup counts.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::exit::Usage;
 
 /// The unit of CPU times in `/proc/<pid>/stat` on all supported platforms.
 const TICK: Duration = Duration::from_millis(10);
-const PAGE: u64 = 4096;
 /// The most processes that are visited; with more, the result is a lower bound.
 const MOST: usize = 4096;
 /// The most descriptors that are examined.
 const MOST_OPEN: u64 = 1 << 17;
+/// The most that are examined for files in memory.
+const MOST_IN_MEMORY: usize = 4096;
 
-/// Sums up the usage of the tree below its init, without the init itself.
+/// Sums up the usage of the tree below its init, without the init itself and without memory.
 pub(crate) fn usage(init: u32) -> Usage {
     let mut usage = Usage::default();
     // The usage of reaped processes is added to the init.
@@ -25,11 +29,46 @@ pub(crate) fn usage(init: u32) -> Usage {
     for pid in descendants(init) {
         if let Some(times) = times(pid) {
             usage.cpu += ticks(times.iter().sum());
-            usage.memory_bytes += resident(pid).unwrap_or(0);
             usage.pids += 1;
         }
     }
     usage
+}
+
+/// Sums up the memory of the tree below its init, without what the kernel can read again from
+/// files. What processes share counts once.
+pub(crate) fn memory(init: u32) -> u64 {
+    let (mut own, mut shared) = (0, 0);
+    let (mut in_memory, mut looked) = (HashMap::new(), 0);
+    for pid in descendants(init) {
+        let resident = Resident::of(pid).unwrap_or_default();
+        own += resident.own;
+        shared = resident.shared.max(shared);
+        // In gVisor these are the guest's memory, most of which no process has mapped.
+        for file in open_files(pid).take(MOST_IN_MEMORY - looked) {
+            looked += 1;
+            if file.nlink() == 0 && Some(file.dev()) == memory_device() {
+                in_memory.insert(file.ino(), file.blocks() * 512);
+            }
+        }
+    }
+    own + shared.max(in_memory.values().sum())
+}
+
+/// The device of files that are in memory alone.
+fn memory_device() -> Option<u64> {
+    static DEVICE: OnceLock<Option<u64>> = OnceLock::new();
+    *DEVICE.get_or_init(|| {
+        let file = memfd_create("device", MemfdFlags::CLOEXEC).ok()?;
+        Some(File::from(file).metadata().ok()?.dev())
+    })
+}
+
+/// The open files of a process themselves, not those at their paths.
+fn open_files(pid: u32) -> impl Iterator<Item = fs::Metadata> {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    let open = open.into_iter().flatten().flatten();
+    open.filter_map(|entry| fs::metadata(entry.path()).ok())
 }
 
 /// The processes below an init.
@@ -50,12 +89,9 @@ pub(crate) fn unnamed(init: u32, devices: &[u64]) -> (u64, u64) {
     let mut seen: HashMap<(u64, u64), u64> = HashMap::new();
     let mut looked = 0;
     for pid in descendants(init) {
-        let open = fs::read_dir(format!("/proc/{pid}/fd"));
-        for entry in open.into_iter().flatten().flatten() {
+        for file in open_files(pid) {
             looked += 1;
-            // The metadata of the open file itself, not of its path.
-            if let Ok(file) = fs::metadata(entry.path())
-                && file.nlink() == 0
+            if file.nlink() == 0
                 && file.uid() != 0
                 && file.is_file()
                 && devices.contains(&file.dev())
@@ -124,10 +160,27 @@ fn times(pid: u32) -> Option<[u64; 4]> {
     ])
 }
 
-fn resident(pid: u32) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * PAGE)
+/// The resident bytes of a process.
+#[derive(Default)]
+struct Resident {
+    own: u64,
+    /// Memory that other processes may map as well.
+    shared: u64,
+}
+
+impl Resident {
+    fn of(pid: u32) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            let kibibytes = line.trim().strip_suffix(" kB")?.trim();
+            Some(kibibytes.parse::<u64>().ok()? * 1024)
+        };
+        Some(Self {
+            own: bytes("RssAnon:")?,
+            shared: bytes("RssShmem:")?,
+        })
+    }
 }
 
 fn children(pid: u32) -> Vec<u32> {

@@ -128,8 +128,9 @@ impl Place {
         self.stop(format!("stopped: it uses {what}"));
     }
 
-    fn stop(&self, why: String) {
-        warn!(server = %self.owner.server, project = %self.owner.project, why, "disk");
+    /// Ends the server in this place, with the reason.
+    pub(crate) fn stop(&self, why: String) {
+        warn!(server = %self.owner.server, project = %self.owner.project, why, "over a limit");
         self.over.send_replace(Some(why));
     }
 

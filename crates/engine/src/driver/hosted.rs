@@ -8,6 +8,7 @@ mod control;
 mod floor;
 mod forward;
 mod gvisor;
+mod memory;
 mod rungs;
 mod shown;
 
@@ -34,7 +35,7 @@ pub(super) use self::gvisor::Gvisor;
 pub(super) use self::rungs::namespaces;
 pub use self::rungs::probe_host;
 pub(super) use self::shown::{host_report, promises};
-use self::shown::{isolation, limit_reports};
+use self::shown::{isolation, limit_reports, watched_memory};
 use super::{
     DriverError, HostFact, HostReport, HostingReport, ImageReport, InsideServer, Instance, Io,
     Labels, Stdin, Streams, Usage,
@@ -288,6 +289,10 @@ impl Hosted {
             tasks.spawn(forward::published(listener, dialer.clone(), *port));
         }
         let isolation = isolation(&spawned.report, &start, &command, shown.as_deref());
+        if let Some(limit) = watched_memory(&isolation, &start) {
+            let place = Arc::downgrade(&start.place);
+            tasks.spawn(memory::watch(spawned.tree.meter(), limit, place));
+        }
         let limits = limit_reports(&isolation, &start);
         let hosting = HostingReport {
             image: start.image,

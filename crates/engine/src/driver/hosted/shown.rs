@@ -34,6 +34,9 @@ pub(super) fn isolation(
             false => format!("{how}; over {limit} MiB the server is stopped"),
         },
     });
+    if let Some(bytes) = start.limits.memory_bytes {
+        isolation.watch_memory(bytes);
+    }
     if command.network == Network::Inside
         && let NetworkGrant::Egress(rules) = start.hosting.network_in_force()
     {
@@ -65,6 +68,16 @@ impl IsolationReport {
             None => self.promises.push(promise),
         }
     }
+
+    /// Adds to a memory limit that the host does not enforce that the use is watched.
+    fn watch_memory(&mut self, bytes: u64) {
+        let mut known = self.promises.iter_mut();
+        let memory = known.find(|known| known.name == "memory");
+        if let Some(memory) = memory.filter(|known| known.state == PromiseState::NotEnforced) {
+            let watched = format!("; measured: over {} MiB the server is stopped", bytes >> 20);
+            memory.detail.push_str(&watched);
+        }
+    }
 }
 
 /// Returns each limit, and whether it is enforced according to the isolation report.
@@ -91,6 +104,14 @@ pub(super) fn limit_reports(
         })
     });
     reports.collect()
+}
+
+/// Returns the memory limit if the host does not enforce it.
+pub(super) fn watched_memory(isolation: &IsolationReport, start: &HostedStart<'_>) -> Option<u64> {
+    let mut promises = isolation.promises.iter();
+    let memory = promises.find(|known| known.name == "memory")?;
+    let is_open = memory.state == PromiseState::NotEnforced;
+    start.limits.memory_bytes.filter(|_| is_open)
 }
 
 /// Converts the sandbox's promises.

@@ -92,6 +92,34 @@ fn a_memory_hog_ends_and_is_reported_as_out_of_memory() {
     }
 }
 
+// rows 1.16 and 1.17, fault P9
+#[test]
+fn a_memory_hog_ends_also_where_nothing_enforces_its_limit() {
+    let rig = Rig::new(Some(NOBODY));
+    let limits = json!({"resource_limits": {"memory": "256M"}});
+    let status = rig.server("gvisor", "gvisor", &limits);
+    let reports = status["hosting"]["limits"].as_array().unwrap();
+    let memory = reports.iter().find(|limit| limit["name"] == "memory");
+    let memory = memory.unwrap();
+    if memory["state"] == "enforced" {
+        return; // This host gives an ordinary user cgroups.
+    }
+    let detail = memory["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("over 256 MiB the server is stopped"),
+        "{detail}"
+    );
+    rig.call("gvisor", "eat", json!({"bytes": 100 << 20}));
+    assert_eq!(rig.gantry.status("gvisor")["restart_count"], 0);
+    rig.call("gvisor", "eat", json!({"bytes": 600 << 20}));
+    let stopped = |now: &Value| {
+        let how = now["attempts"][0]["how"].as_str();
+        how.is_some_and(|how| how.contains("of 256 MiB of memory"))
+    };
+    rig.gantry.wait_status("gvisor", 20 * SECOND, stopped);
+    rig.gantry.wait_state("gvisor", "ready", 20 * SECOND);
+}
+
 // row 1.17, fault P9
 #[test]
 fn a_fork_bomb_ends_at_its_limit() {
