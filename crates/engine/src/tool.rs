@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gantry_model::grant::ReadOnlyHint;
-use gantry_model::hidden::clean_texts;
+use gantry_model::hidden::{clean, clean_texts};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RawKind, minify};
 use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use gantry_model::naming::is_invisible;
@@ -326,9 +326,13 @@ impl Item {
             LONGEST_URI
         };
         check_name(&name, most)?;
+        let definition = shown(tidy(raw));
         Ok(Self {
             name: Arc::from(name.as_ref()),
-            definition: shown(tidy(raw)),
+            definition: match kind {
+                WireList::Resources | WireList::ResourceTemplates => with_clean_name(definition),
+                WireList::Tools | WireList::Prompts => definition,
+            },
             hash,
             version: 0,
         })
@@ -472,6 +476,18 @@ fn shown(definition: RawBuf) -> RawBuf {
         Some((clean, _)) => Raw::known(&clean).to_buf(),
         None => definition,
     }
+}
+
+/// The same with the name of a resource, which is for display: the URI identifies it.
+fn with_clean_name(definition: RawBuf) -> RawBuf {
+    let raw = definition.as_raw();
+    let name = raw.get("name").and_then(Raw::string);
+    let Some((clean, _)) = name.and_then(|name| clean(&name)) else {
+        return definition;
+    };
+    let mut edit = Edit::new(raw);
+    edit.set_buf("name", RawBuf::string(&clean));
+    edit.to_buf()
 }
 
 /// Puts a definition on one line and removes optional members that are `null`, for which clients

@@ -16,6 +16,24 @@ fn a_definition_is_kept_byte_for_byte() {
 }
 
 #[test]
+fn names_of_resources_hide_nothing() {
+    // fault L2
+    let raw = Raw::trusted(
+        r#"{"uri":"file:///a","name":"no\u200btes\u001b[31m","title":"a\u202eb","size":1.0}"#,
+    );
+    for kind in [WireList::Resources, WireList::ResourceTemplates] {
+        let raw = match kind == WireList::ResourceTemplates {
+            true => raw.text().replace("uri", "uriTemplate"),
+            false => raw.text().to_owned(),
+        };
+        let item = Item::admit(kind, Raw::trusted(&raw), String::new(), 1 << 10).unwrap();
+        let shown = item.definition.text();
+        let is_clean = shown.contains(r#""name":"notes""#) && shown.contains(r#""title":"ab""#);
+        assert!(is_clean && shown.contains(r#""size":1.0"#), "{shown}");
+    }
+}
+
+#[test]
 fn null_members_and_line_breaks_go() {
     let tool =
         admit("{\"name\":\"a\",\"description\":null,\n\"inputSchema\":{\"type\":\"object\"}}");
