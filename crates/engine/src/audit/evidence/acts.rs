@@ -5,7 +5,9 @@
 //! else changed meanwhile does not fit the chain. Entry point: [`ActLog`].
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_model::diagnose::chain as causes;
 use gantry_model::id::CallId;
@@ -13,7 +15,8 @@ use gantry_store::{
     ActOutcome, ActRow, BlockKind, ChainHead, Entries, Entry, Place, Removed, SignedBlock, Store,
     StoreError, act_digest,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
 
 use super::ChainWriter;
 use crate::audit::AuditError;
@@ -33,10 +36,45 @@ const PRUNED_EVERY: u64 = 128;
 /// How many surplus acts of a kind are dropped at once.
 const PRUNED_AT_ONCE: u32 = 256;
 
+/// How long a new act waits for the chain before it asks whether others failed meanwhile: where the
+/// database is locked, each of them would wait for it in turn.
+const WAIT: Duration = Duration::from_millis(250);
+/// How often it waits so: in all long enough for a slow disk.
+const MOST_WAITS: usize = 20;
+
 /// Writes administrative acts, each with the block that covers it; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct ActLog {
     chain: Arc<Mutex<ChainWriter>>,
+    /// Why the last new act could not be written, if it could not.
+    failure: Arc<parking_lot::Mutex<Option<Failure>>>,
+}
+
+/// Why an act could not be written.
+#[derive(Debug, Clone)]
+enum Failure {
+    Locked { database: String, holder: String },
+    Other,
+}
+
+impl Failure {
+    fn of(error: &StoreError) -> Self {
+        if let StoreError::Locked { database, holder } = error {
+            let (database, holder) = (database.clone(), holder.clone());
+            return Self::Locked { database, holder };
+        }
+        Self::Other
+    }
+
+    /// Returns the error of an act that waited in vain.
+    fn into_error(self) -> StoreError {
+        match self {
+            Self::Locked { database, holder } => StoreError::Locked { database, holder },
+            Self::Other => StoreError::Busy {
+                what: "record an administrative act",
+            },
+        }
+    }
 }
 
 /// An act as it was written last.
@@ -48,7 +86,10 @@ pub(crate) struct RecordedAct {
 
 impl ActLog {
     pub(in crate::audit) fn new(chain: Arc<Mutex<ChainWriter>>) -> Self {
-        Self { chain }
+        Self {
+            chain,
+            failure: Arc::default(),
+        }
     }
 
     /// Opens the log of a data folder whose gateway is stopped.
@@ -59,7 +100,28 @@ impl ActLog {
 
     /// Writes an act, begun or complete.
     pub(crate) async fn put(&self, row: ActRow) -> Result<RecordedAct, StoreError> {
-        self.chain.lock().await.put_act(row).await
+        let written = match self.turn().await {
+            Ok(mut chain) => chain.put_act(row).await,
+            Err(error) => Err(error),
+        };
+        *self.failure.lock() = written.as_ref().err().map(Failure::of);
+        written
+    }
+
+    /// Waits for the chain, which is written one block at a time; only for a moment after a failed
+    /// write.
+    async fn turn(&self) -> Result<MutexGuard<'_, ChainWriter>, StoreError> {
+        let mut chain = pin!(self.chain.lock());
+        for _ in 0..MOST_WAITS {
+            if let Ok(chain) = timeout(WAIT, chain.as_mut()).await {
+                return Ok(chain);
+            }
+            let failure = self.failure.lock().clone();
+            if let Some(failure) = failure {
+                return Err(failure.into_error());
+            }
+        }
+        Err(Failure::Other.into_error())
     }
 
     /// Replaces what is written of an act; a mere `count` need not survive a power loss.

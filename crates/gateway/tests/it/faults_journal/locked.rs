@@ -1,6 +1,7 @@
 //! A database that another program holds: calls continue, the health says why it is degraded, whoever
 //! administers is told at once, and a server can still be restarted.
 
+use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::wait::{Stopwatch, eventually};
@@ -63,6 +64,20 @@ fn a_locked_database_degrades_the_health_and_stops_neither_calls_nor_restarts() 
             "{problem:#}"
         );
     }
+    // Those that come together do not wait for one another.
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let gantry = &gantry;
+            scope.spawn(move || {
+                let body = json!({"name": format!("late-{number}")});
+                let watch = Stopwatch::start();
+                let answer = gantry.rest("POST", "/api/v1/agents", Some(&body));
+                let took = watch.elapsed();
+                assert_eq!(answer.status, 503, "{}", answer.text());
+                assert!(took <= Duration::from_secs(4), "{took:?}");
+            });
+        }
+    });
     let before = gantry.status("a")["pid"].clone();
     let restarted = gantry.cli(&["restart", "a"]);
     let shown = String::from_utf8_lossy(&restarted.stderr);
