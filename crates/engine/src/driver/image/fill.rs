@@ -55,15 +55,12 @@ pub(super) fn fill(
 }
 
 fn told(error: ImageError, volume: &Path, limit: u64) -> FillError {
-    let is_full = match &error {
-        ImageError::Layers(why) => match &**why {
-            LayerError::TooLarge { .. } => true,
-            LayerError::Store { source, .. } => source.kind() == io::ErrorKind::StorageFull,
-            _ => false,
-        },
-        _ => false,
+    let has_no_room = |why: &LayerError| {
+        let is_full = |source: &io::Error| source.kind() == io::ErrorKind::StorageFull;
+        matches!(why, LayerError::TooLarge { .. })
+            || matches!(why, LayerError::Store { source, .. } if is_full(source))
     };
-    match is_full {
+    match matches!(&error, ImageError::Layers(why) if has_no_room(why)) {
         true => FillError::Full {
             volume: volume.to_owned(),
             limit,
