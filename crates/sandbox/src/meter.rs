@@ -28,11 +28,18 @@ impl Meter {
         } else {
             procfs::usage(self.init.pid)
         };
-        if !gone && self.group.usage().1.is_none() {
-            usage.memory_bytes = procfs::memory(self.init.pid);
-        }
+        usage.memory_bytes = self.memory_bytes();
         usage.prefer(&self.group);
         usage
+    }
+
+    /// Returns the current memory alone, which is cheaper. Blocks.
+    pub fn memory_bytes(&self) -> u64 {
+        let counted = self.group.usage().1;
+        counted.unwrap_or_else(|| match self.init.ended().borrow().is_some() {
+            true => 0,
+            false => procfs::memory(self.init.pid),
+        })
     }
 
     /// Returns how many bytes and files the tree holds on these devices without a name: deleted,

@@ -9,7 +9,7 @@ use gantry_sandbox::Meter;
 use crate::disk::Place;
 
 /// How often the use is read.
-const EVERY: Duration = Duration::from_millis(500);
+const EVERY: Duration = Duration::from_secs(1);
 /// How often while more than half of the limit is used.
 const OFTEN: Duration = Duration::from_millis(100);
 
@@ -19,7 +19,7 @@ pub(super) async fn watch(meter: Meter, limit: u64, place: Weak<Place>) {
     let mut pause = EVERY;
     loop {
         tokio::time::sleep(pause).await;
-        let reading = tokio::task::spawn_blocking(move || (meter.read().memory_bytes, meter));
+        let reading = tokio::task::spawn_blocking(move || (meter.memory_bytes(), meter));
         let Ok((used, back)) = reading.await else {
             return;
         };
