@@ -16,6 +16,7 @@ pub(super) fn detail(code: &str, status: StatusCode) -> &'static str {
             "the token cannot be checked now: the keys of its issuer are not available"
         }
         "gateway.stopping" => "the gateway is stopping",
+        "hook.failed" => "a content hook did not decide on the call, and nothing passes without it",
         "store.locked" => {
             "another program has locked the database: nothing was changed, and calls continue"
         }
@@ -39,6 +40,9 @@ pub(super) fn hint(code: &str) -> Option<&'static str> {
         "audit.unavailable" | "audit.store" => "`gantry status` and `gantry doctor` say why",
         "audit.full" | "store.full" => {
             "free space on the gateway's disk; it then continues automatically"
+        }
+        "hook.failed" => {
+            "try again or continue without it; `gantry hook ls` lists the hooks, the log says what failed"
         }
         "store.locked" => "end the program that has `gantry.db` open for writing, then try again",
         "store.disk" => "check the gateway's disk, and who may write its data folder",

@@ -210,7 +210,12 @@ fn an_endpoint_sees_results_and_may_replace_them() {
     let rows = gantry.audit_rows("tool=echo&status=error");
     assert_eq!(rows.len(), 1, "the call was made: {rows:?}");
     // An endpoint that has only taken the question has decided nothing.
-    assert_eq!(echo(&gantry, "queued").json()["code"], "hook.failed");
+    let failed = echo(&gantry, "queued").json();
+    assert_eq!(failed["code"], "hook.failed");
+    assert!(
+        failed["detail"].as_str().unwrap().contains("hook"),
+        "{failed}"
+    );
     // What replaces a result must fit the output schema as well.
     let spoiled = gantry.call("a__add", json!({"a": 1, "b": 2}));
     assert_eq!(
