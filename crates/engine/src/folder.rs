@@ -47,10 +47,10 @@ impl DataFolder {
             .mode(0o600)
             .open(path.join("lock"))
             .map_err(failed)?;
-        if lock.try_lock().is_err() {
+        if let Some(holder) = lock_or_holder(&mut lock).map_err(failed)? {
             return Err(EngineError::Locked {
                 folder: path.to_owned(),
-                holder: holder(&mut lock).map_err(failed)?,
+                holder,
             });
         }
         // Overwritten instead of truncated first: on a full disk there is no other space.
@@ -123,32 +123,49 @@ fn gateway_id(path: &Path) -> io::Result<GatewayId> {
 /// How many bytes the holder of a lock writes, so that nothing of an earlier one remains.
 const HOLDER_BYTES: usize = 20;
 
-/// How often, and at which interval, a lock without a recorded holder is read.
-const LOOKS: u32 = 50;
+/// How often, and at which interval, a lock is tried while its holder runs, and while none does.
+const LOOKS: u32 = 20;
+const LOOKS_WITHOUT_HOLDER: u32 = 500;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// Returns the holder of a lock. A new holder records itself a moment later; until then the file is
-/// empty, or has the process id of a killed one.
-fn holder(lock: &mut File) -> io::Result<String> {
+/// Locks the file, or returns its holder.
+///
+/// A killed gateway has the lock until the kernel has closed its files, and a child that it forked has
+/// it until that child executes its program: both are waited for. A new holder records its process id
+/// a moment later; until then the file is empty, or has the one of the holder before.
+fn lock_or_holder(lock: &mut File) -> io::Result<Option<String>> {
     let mut text = String::new();
-    for _ in 0..LOOKS {
+    let (mut looks, mut looks_at_holder) = (0, 0);
+    while looks < LOOKS_WITHOUT_HOLDER && looks_at_holder < LOOKS {
+        if lock.try_lock().is_ok() {
+            return Ok(None);
+        }
         text.clear();
         lock.rewind()?;
         lock.read_to_string(&mut text)?;
-        if is_alive(text.trim()) {
-            break;
-        }
+        looks += 1;
+        looks_at_holder += u32::from(runs(text.trim()));
         thread::sleep(BETWEEN_LOOKS);
     }
-    Ok(match text.trim() {
+    Ok(Some(match text.trim() {
         "" => "another gateway".to_owned(),
         pid => format!("the gateway with process id {pid}"),
-    })
+    }))
 }
 
-fn is_alive(pid: &str) -> bool {
-    pid.parse::<u32>()
-        .is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists())
+/// The flag of a process that the kernel is ending, in `/proc/PID/stat`.
+const PF_EXITING: u64 = 0x4;
+
+/// Returns whether there is a process with this id that is not ending.
+fn runs(pid: &str) -> bool {
+    let Ok(pid) = pid.parse::<u32>() else {
+        return false;
+    };
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name of the program is in parentheses and may contain any character.
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    let flags = fields.and_then(|fields| fields.split_whitespace().nth(6)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_EXITING == 0)
 }
 
 /// Opens the store of a data folder for the gateway of a test.
@@ -221,6 +238,50 @@ mod tests {
             panic!("{refused:?}");
         };
         assert_eq!(holder, format!("the gateway with process id {own}"));
+    }
+
+    #[test]
+    fn a_folder_that_a_killed_gateway_is_about_to_release_is_waited_for() {
+        // fault P15
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        drop(DataFolder::take(&path).unwrap());
+        // No process has this number: its child has the lock, or the kernel is not done with it.
+        std::fs::write(path.join("lock"), u32::MAX.to_string()).unwrap();
+        let dying = File::open(path.join("lock")).unwrap();
+        dying.lock().unwrap();
+        let next = thread::spawn({
+            let path = path.clone();
+            move || DataFolder::take(&path).map(drop)
+        });
+        let opened = || {
+            let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let targets = open.filter_map(|file| std::fs::read_link(file.path()).ok());
+            targets
+                .filter(|target| *target == path.join("lock"))
+                .count()
+        };
+        while opened() < 2 {
+            assert!(!next.is_finished(), "it gave up");
+            thread::yield_now();
+        }
+        drop(dying);
+        next.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_has_ended_holds_nothing() {
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        assert!(runs(&std::process::id().to_string()));
+        // Its parent has not asked for its status: it is still there.
+        let pid = ended.id().to_string();
+        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        while !stat().contains(") Z ") {
+            thread::yield_now();
+        }
+        assert!(!runs(&pid));
+        ended.wait().unwrap();
+        assert!(!runs(&pid) && !runs(""));
     }
 
     #[test]
