@@ -135,7 +135,7 @@ fn one_key_that_fills_all_there_is_stays_below_the_limit() {
 // fault A1: what is no call takes memory too.
 #[test]
 fn long_lists_that_nobody_reads_are_bounded_too() {
-    const LISTS: u64 = 64;
+    const LISTS: u64 = 80;
     let rig = rig();
     let calls = 250;
     let text = "x".repeat(4_000);
