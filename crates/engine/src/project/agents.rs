@@ -226,8 +226,9 @@ impl Project {
     ) -> Result<bool, EngineError> {
         let (by, project, name) = (by.into(), Arc::clone(self), name.clone());
         self.complete(async move {
-            let Ok(known) = project.agent(&name).await else {
-                return project.access.remove_agent(&name).await;
+            let known = match project.agent(&name).await {
+                Err(EngineError::UnknownAgent { .. }) => return Ok(false),
+                known => known?,
             };
             let draft = Draft::new("agent.remove", name.as_str()).before(values::agent(&known));
             let remove = async {
