@@ -13,7 +13,7 @@ use crate::harness::{Gantry, LONG, needs_root};
 pub(crate) const ROOM: u64 = 32;
 /// Descriptors that may come late and stay: those of the store's second reader, and of the segments
 /// that the audit makes ahead.
-const LATE_FDS: usize = 8;
+pub(super) const LATE_FDS: usize = 8;
 
 /// What a gateway held when it rested.
 #[derive(Debug)]

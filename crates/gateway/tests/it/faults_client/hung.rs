@@ -8,6 +8,7 @@ use gantry_testkit::{Evilpeer, proof};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::holdings::LATE_FDS;
 use super::{Posted, Rig, SECOND};
 use crate::harness::{Answer, LONG};
 
@@ -122,7 +123,7 @@ fn thousands_of_calls_at_a_hung_server_are_all_answered_in_time() {
         );
     }
     rig.wait_queue(0, 0, SECOND);
-    rig.wait_fds(fds, LONG);
+    rig.wait_fds(fds + LATE_FDS, LONG);
     let seen = rig.journal();
     let number = |nonce: &str| nonce[1..].parse::<usize>().unwrap();
     let sent = seen.nonces().into_iter().map(number).max();
