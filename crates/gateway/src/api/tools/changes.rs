@@ -2,16 +2,19 @@
 //! an approver. A decision is on one version of one tool; the project's `tools.*` settings say what an
 //! undecided one means.
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use gantry_engine::model::id::ServerName;
 use gantry_engine::model::pin::{Difference, Finding, PINNED_KINDS, PinState, differences};
-use gantry_engine::{PinnedItem, ToolChangeRow, ToolVersionRow};
+use gantry_engine::{PinnedItem, Project, ToolChangeRow, ToolVersionRow};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::body::{JsonBody, json};
 use super::super::query::{Asked, Page, Paging, bad};
+use super::super::servers::unknown;
 use super::super::views::rfc3339;
 use super::super::{By, In};
 use crate::http::error::Problem;
@@ -167,6 +170,7 @@ pub(in crate::api) struct ChangesAsked {
 /// Lists what servers offer now and nobody approved, with what differs from what is approved.
 #[utoipa::path(get, path = "/api/v1/tools/changes", tag = "tools", params(ChangesAsked), responses(
     (status = 200, description = "What is new or changed.", body = Page<ToolChangeView>),
+    (status = 404, description = "`server.unknown`"),
 ))]
 pub(in crate::api) async fn changes(
     In(project): In,
@@ -174,7 +178,8 @@ pub(in crate::api) async fn changes(
 ) -> Result<Response, Problem> {
     let mut rows = project.tool_changes().await?;
     if let Some(server) = &asked.server {
-        rows.retain(|(name, _, _)| name.as_str() == server);
+        let known = known(&project, server)?;
+        rows.retain(|(name, _, _)| *name == known);
     }
     let paging = Paging {
         limit: asked.limit,
@@ -288,6 +293,12 @@ pub(in crate::api) async fn refuse(
     decide(project, actor, body, PinState::Refused).await
 }
 
+/// Returns the name of a server that is given by name or id.
+fn known(project: &Arc<Project>, server: &str) -> Result<ServerName, Problem> {
+    let known = project.server(server).map(|known| known.spec.name.clone());
+    known.ok_or_else(|| unknown(project, server))
+}
+
 async fn decide(
     In(project): In,
     By(actor): By,
@@ -305,10 +316,9 @@ async fn decide(
             vec![(item, version)]
         }
         (None, Some(server)) if asked.kind.is_none() && asked.version.is_none() => {
-            let known = project.server(server);
-            let known = known.ok_or_else(|| super::super::servers::unknown(&project, server))?;
+            let known = known(&project, server)?;
             let rows = project.tool_changes().await?.into_iter();
-            let own = rows.filter(|(name, _, _)| *name == known.spec.name);
+            let own = rows.filter(|(name, _, _)| *name == known);
             let all = own.map(|(server, _, row)| {
                 let item = PinnedItem {
                     server: server.to_string(),

@@ -318,6 +318,7 @@ fn an_unknown_name_is_an_error_that_names_near_ones() {
         "/api/v1/mcp/servers/fiels/logs",
         "/api/v1/mcp/servers/fiels/events",
         "/api/v1/tools/why?agent=default&tool=fiels:echo",
+        "/api/v1/tools/changes?server=fiels",
     ] {
         assert_eq!(hint(&gantry.admin, path, "server.unknown"), near, "{path}");
     }
