@@ -113,10 +113,16 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         }
         Action::Add(add) => {
             let body = body(add)?;
+            let before = client.get_all("/api/v1/grants").await?;
             let made = client.post("/api/v1/grants", Some(&body)).await?;
             let said = match made["state"] == "pending" {
                 true => format!("waits for a second person as {}", text(&made, "/id")),
-                false => format!("{} for {}", text(&made, "/text"), principal(&made)),
+                false => format!(
+                    "{} for {}{}",
+                    text(&made, "/text"),
+                    principal(&made),
+                    replaced(&before, &made)
+                ),
             };
             add.shown.done(screen, &made, &said);
         }
@@ -129,6 +135,16 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says which alias a grant had until now, if another one or none takes its place.
+fn replaced(before: &Value, made: &Value) -> String {
+    let mut known = list(before, "/items").iter();
+    let old = known.find(|grant| grant["id"] == made["id"] && grant["alias"] != made["alias"]);
+    match old.map(|grant| text(grant, "/alias")) {
+        Some(alias) if !alias.is_empty() => format!("; `{alias}` is no longer its alias"),
+        _ => String::new(),
+    }
 }
 
 /// Removes a grant; an unknown one is an error, so that a typo is noticed.

@@ -174,6 +174,20 @@ fn grants_groups_and_policies_are_shown() {
         hint: `gantry grant ls` lists them
         --- exit 1
         ");
+        let alias = ["grant", "add", "files:read", "--as", "first"];
+        assert_snapshot!(run(&gantry, &alias), @"
+        files:read as first for default
+        --- exit 0
+        ");
+        let another = ["grant", "add", "files:read", "--as", "second"];
+        assert_snapshot!(run(&gantry, &another), @"
+        files:read as second for default; `first` is no longer its alias
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &another), @"
+        files:read as second for default
+        --- exit 0
+        ");
         assert_snapshot!(run(&gantry, &["group", "ls"]), @"
         GROUP  SERVERS
         @files
