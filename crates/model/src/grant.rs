@@ -27,7 +27,7 @@ pub use self::decision::{
 pub use self::filter::ToolFilter;
 pub use self::group::{GroupName, ServerGroup};
 pub use self::pattern::Pattern;
-pub use self::rule::Grant;
+pub use self::rule::{Grant, has_class_prefix};
 pub use self::set::{BoundGrant, GrantSet, Policy};
 pub use self::uri::NormalUri;
 

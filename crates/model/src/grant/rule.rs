@@ -42,6 +42,11 @@ const PREFIXES: [(&str, Scope); 8] = [
     ("task:", Scope::Only(MethodClass::Task)),
 ];
 
+/// Returns whether an item of a grant with this text is selected by a class, such as `prompt:x`.
+pub fn has_class_prefix(item: &str) -> bool {
+    PREFIXES.iter().any(|(prefix, _)| item.starts_with(prefix))
+}
+
 /// The servers of a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Servers {

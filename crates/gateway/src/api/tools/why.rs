@@ -6,8 +6,8 @@ use axum::extract;
 use axum::response::Response;
 use gantry_engine::{EngineError, ListedTool, Scope, ServerView, ToolFacts};
 use gantry_model::caller::Caller;
-use gantry_model::grant::GrantSet;
 use gantry_model::grant::why::{Check, Offer, Question, Step, StepResult};
+use gantry_model::grant::{GrantSet, has_class_prefix};
 use gantry_model::id::{AgentName, KeyId, ServerName};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::status::ServerState;
@@ -120,6 +120,9 @@ pub(in crate::api) async fn why(
     if view.is_none() && !is_listed {
         return Err(unknown(&project, server.as_str()));
     }
+    if !is_listed && has_class_prefix(&tool) {
+        return Err(no_tool(&asked.tool));
+    }
     let facts = project.tool_facts(&server, &tool, arguments).await;
     let question = Question {
         agent: &name,
@@ -163,6 +166,18 @@ impl StepView {
             grant: step.grant.map(|grant| grant.to_string()),
         }
     }
+}
+
+/// The error for an item of a grant, such as `files:prompt:x`, that is not a tool's name.
+fn no_tool(name: &str) -> Problem {
+    let detail = format!(
+        "`{}` names no tool, and only those are explained",
+        shown(name)
+    );
+    Problem::new("tool.unknown").with_detail(detail).with_hint(
+        "write `server:tool`; for the rest `gantry grant ls --agent NAME` lists the grants: a deny wins \
+         over an ask, an ask over an allow",
+    )
 }
 
 /// Reads the arguments of a call.

@@ -112,6 +112,13 @@ fn what_cannot_be_told_is_refused_with_its_code() {
         ("?agent=default&tool=b:echo", 404, "server.unknown"),
         ("?agent=default&tool=echo", 404, "tool.unknown"),
         ("?agent=default&tool=a:", 404, "tool.unknown"),
+        // Of other classes only tools are explained, and not as if they were one.
+        ("?agent=default&tool=a:prompt:greet", 404, "tool.unknown"),
+        (
+            "?agent=default&tool=a:resource:file:///x",
+            404,
+            "tool.unknown",
+        ),
     ] {
         assert_eq!(problem(&gantry, &asked(query), status), code, "{query}");
     }
