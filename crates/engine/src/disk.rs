@@ -13,6 +13,7 @@
 //! Blocks; call it from a blocking thread. Entry points: [`Disks::open`], [`Disks::prepare`].
 
 mod command;
+mod fill;
 mod loop_image;
 mod measure;
 mod tree;
@@ -41,8 +42,8 @@ const SCRATCH: &str = "scratch";
 const WORK: &str = "work";
 /// The parent of a server's volumes, in its place.
 const VOLUMES: &str = "volumes";
-/// Where the first content of a volume is put together, in its place.
-const FILLING: &str = "filling";
+/// The mode of a volume until it is filled.
+const OPEN: u32 = 0o777;
 /// The mount point of a file system, and the folder of files that are only measured.
 const MOUNT: &str = "mnt";
 const FILES: &str = "files";
@@ -272,7 +273,7 @@ impl Disks {
         open_to_all(&root.join(WORK), 0o777)?;
         make(&root.join(VOLUMES), 0o755)?;
         for volume in request.volumes {
-            open_to_all(&volume_folder(&root, volume), 0o777)?;
+            open_to_all(&volume_folder(&root, volume), OPEN)?;
         }
         let place = Arc::new(Place {
             owner: request.owner.clone(),
@@ -370,35 +371,6 @@ impl Place {
     /// Returns the folder of a volume, by its path inside the server.
     pub(crate) fn volume(&self, path: &Path) -> PathBuf {
         volume_folder(&self.root, path)
-    }
-
-    /// Gives an empty volume its first content, as a whole or not at all: what `copy` puts into the
-    /// folder it is given. Blocks.
-    pub(crate) fn fill<E: From<io::Error>>(
-        &self,
-        volume: &Path,
-        copy: impl FnOnce(&Path) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let (folder, volume) = (self.root.join(FILLING), self.volume(volume));
-        let is_empty = |folder: &Path| Ok(std::fs::read_dir(folder)?.next().is_none());
-        tree::remove(&folder)?;
-        if !is_empty(&volume)? {
-            return Ok(());
-        }
-        std::fs::create_dir(&folder)?;
-        let finish = || -> io::Result<()> {
-            if is_empty(&folder)? {
-                return std::fs::remove_dir(&folder);
-            }
-            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))?;
-            std::fs::rename(&folder, &volume)
-        };
-        let filled = copy(&folder).and_then(|()| Ok(finish()?));
-        if filled.is_err() {
-            // Otherwise it counts as used; the next start tries again.
-            tree::remove(&folder).ok();
-        }
-        filled
     }
 
     /// Returns the size limit in bytes.

@@ -2,13 +2,14 @@
 //!
 //! Applies layers as an overlay would: whiteouts and opaque folders remove files of lower layers.
 //! Reads only files that the store unpacked, but these came from images: symbolic links are copied,
-//! never followed. Entry points: [`build`] for all of an image, [`copy_folder`] for a part.
+//! never followed. Entry points: [`build`] for all of an image, [`copy_folder`] for a part, and
+//! [`at_path`] for what it has there.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat,
@@ -22,6 +23,17 @@ use tokio_util::sync::CancellationToken;
 use crate::layers::{HeldLayer, LayerError, LayerStore, Scratch, each_name, remove_tree};
 use crate::store::Owners;
 use crate::unpack::{Opacity, is_whiteout, opacity, open_folder};
+
+/// What an image has at a path. A symbolic link counts as nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AtPath {
+    /// Nothing.
+    Nothing,
+    /// A folder.
+    Folder,
+    /// A file, there or at one of its parents: its path.
+    File(PathBuf),
+}
 
 /// The name of the merged folder inside the scratch folder.
 pub(crate) const FILES: &str = "flat";
@@ -74,12 +86,12 @@ pub(crate) fn copy_folder(
     let most = limit_bytes.min(store.limits().image_bytes);
     let mut work = Work::new(into, first_id, most, store, stop).map_err(failed())?;
     for layer in layers.iter().rev() {
-        let (found, hides) = reach(layer.files()?, path).map_err(failed())?;
+        let reached = reach(layer.files()?, path).map_err(failed())?;
         work.linked.clear();
-        if hides {
+        if reached.hides {
             each_name(into.as_fd(), |name, _| remove(into.as_fd(), name)).map_err(failed())?;
         }
-        if let Some(folder) = found {
+        if let Some(folder) = reached.folder {
             work.merge(&folder, into)?;
             let stat = rustix::fs::fstat(&folder).map_err(failed())?;
             work.describe(&folder, into, &stat).map_err(failed())?;
@@ -88,27 +100,67 @@ pub(crate) fn copy_folder(
     Ok(())
 }
 
-/// Opens a folder of a layer, if the layer has it; also returns whether the layer hides what lower
-/// layers have there.
-fn reach(root: OwnedFd, path: &Path) -> Result<(Option<OwnedFd>, bool), Errno> {
-    let (mut folder, mut hides) = (root, false);
+/// Returns what layers, given highest first, have at a path of the image.
+pub(crate) fn at_path(layers: &[HeldLayer], path: &Path) -> Result<AtPath, LayerError> {
+    let failed = || LayerError::store("find", path.as_os_str().as_encoded_bytes());
+    let mut at = AtPath::Nothing;
+    for layer in layers.iter().rev() {
+        let reached = reach(layer.files()?, path).map_err(failed())?;
+        // A folder hides a file of a lower layer without a mark.
+        let replaces = matches!(&at, AtPath::File(file) if reached.path.starts_with(file));
+        at = match (reached.folder, reached.file) {
+            (Some(_), _) => AtPath::Folder,
+            (None, true) => AtPath::File(reached.path),
+            (None, false) if reached.hides || replaces => AtPath::Nothing,
+            (None, false) => at,
+        };
+    }
+    Ok(at)
+}
+
+/// What one layer has on the way to a path.
+struct Reached {
+    /// The folder at the path, if the layer has it.
+    folder: Option<OwnedFd>,
+    /// Whether the layer hides what lower layers have there.
+    hides: bool,
+    /// How far the layer leads.
+    path: PathBuf,
+    /// Whether it ends there in a file.
+    file: bool,
+}
+
+/// Opens a folder of a layer, if the layer has it.
+fn reach(root: OwnedFd, path: &Path) -> Result<Reached, Errno> {
+    let mut folder = root;
+    let mut reached = Reached {
+        folder: None,
+        hides: false,
+        path: PathBuf::from("/"),
+        file: false,
+    };
     for part in path.components() {
         let Component::Normal(name) = part else {
             continue;
         };
-        let name = name.as_encoded_bytes();
-        hides |= opacity(folder.as_fd())? == Opacity::Opaque;
+        reached.hides |= opacity(folder.as_fd())? == Opacity::Opaque;
         let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => return Ok((None, hides)),
+            Err(Errno::NOENT) => return Ok(reached),
             found => found?,
         };
+        reached.path.push(name);
+        let name = name.as_encoded_bytes();
+        let kind = FileType::from_raw_mode(stat.st_mode);
         // A whiteout, or another file in its place.
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return Ok((None, true));
+        if kind != FileType::Directory {
+            reached.hides = true;
+            reached.file = kind != FileType::Symlink && !is_whiteout(folder.as_fd(), name, &stat)?;
+            return Ok(reached);
         }
         folder = open_folder(folder.as_fd(), name)?;
     }
-    Ok((Some(folder), hides))
+    reached.folder = Some(folder);
+    Ok(reached)
 }
 
 struct Work<'a> {

@@ -33,6 +33,7 @@ pub use self::config::ImageConfig;
 pub use self::credentials::{Credentials, CredentialsError};
 pub use self::digest::Digest;
 pub use self::error::{ImageError, Responsible};
+pub use self::flat::AtPath;
 pub use self::import::ImportProgress;
 pub use self::layers::{LayerError, Pruned, remove_tree_by};
 pub use self::platform::Platform;

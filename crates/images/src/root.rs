@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::digest::Digest;
 use crate::error::ImageError;
-use crate::flat;
+use crate::flat::{self, AtPath};
 use crate::layers::{HeldLayer, LayerError, LayerStore};
 use crate::record::ImageRecord;
 use crate::store::ImageStore;
@@ -61,6 +61,11 @@ impl RootLayers {
         let (layers, store) = (&self.held, &self.store);
         let copied = flat::copy_folder(layers, path, &folder, first_id, limit_bytes, store, stop);
         Ok(copied?)
+    }
+
+    /// Returns what the image has at a path. Blocks for a moment.
+    pub fn at_path(&self, path: &Path) -> Result<AtPath, ImageError> {
+        Ok(flat::at_path(&self.held, path)?)
     }
 
     fn flatten(&self, folder: &Path, stop: &CancellationToken) -> Result<(), LayerError> {

@@ -24,6 +24,8 @@ const BLOCK: usize = 512;
 pub struct Archive {
     name: String,
     files: BTreeMap<String, Entry>,
+    /// The owners of those that are not root's.
+    owners: BTreeMap<String, u32>,
     config: Map<String, Value>,
     architecture: String,
 }
@@ -41,6 +43,7 @@ impl Archive {
         let mut archive = Self {
             name: name.to_owned(),
             files: BTreeMap::new(),
+            owners: BTreeMap::new(),
             config: Map::new(),
             architecture: match std::env::consts::ARCH {
                 "aarch64" => "arm64",
@@ -79,6 +82,13 @@ impl Archive {
     #[must_use]
     pub fn folder(mut self, path: &str, mode: u32) -> Self {
         self.files.insert(path.to_owned(), Entry::Folder(mode));
+        self
+    }
+
+    /// Gives a file or folder to a user and the group of the same id.
+    #[must_use]
+    pub fn owner(mut self, path: &str, id: u32) -> Self {
+        self.owners.insert(path.to_owned(), id);
         self
     }
 
@@ -121,7 +131,7 @@ impl Archive {
         let (config, layer) = self.parts();
         let manifest =
             json!([{"Config": "config.json", "RepoTags": [self.name], "Layers": ["layer.tar"]}]);
-        let mut tar = Tar(Vec::new());
+        let mut tar = Tar::default();
         tar.add("manifest.json", manifest.to_string().as_bytes(), 0o644);
         tar.add("config.json", config.to_string().as_bytes(), 0o644);
         tar.add("layer.tar", &layer, 0o644);
@@ -137,8 +147,9 @@ impl Archive {
     }
 
     fn layer(&self) -> Vec<u8> {
-        let mut tar = Tar(Vec::new());
+        let mut tar = Tar::default();
         for (path, entry) in &self.files {
+            tar.owner = self.owners.get(path).copied().unwrap_or(0);
             match entry {
                 Entry::Folder(mode) => tar.entry(path, b'5', *mode, &[], ""),
                 Entry::File(content, mode) => tar.add(path, content, *mode),
@@ -175,7 +186,12 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
 }
 
 /// A tar archive in the ustar form.
-struct Tar(Vec<u8>);
+#[derive(Default)]
+struct Tar {
+    bytes: Vec<u8>,
+    /// The owner of the next entries.
+    owner: u32,
+}
 
 impl Tar {
     fn add(&mut self, path: &str, content: &[u8], mode: u32) {
@@ -184,14 +200,15 @@ impl Tar {
 
     fn entry(&mut self, path: &str, kind: u8, mode: u32, content: &[u8], target: &str) {
         assert!(path.len() < 100 && target.len() < 100, "short names only");
+        let owner = format!("{:07o}", self.owner);
         let mut header = [0_u8; BLOCK];
         let mut put = |at: usize, text: &str| {
             header[at..at + text.len()].copy_from_slice(text.as_bytes());
         };
         put(0, path);
         put(100, &format!("{mode:07o}"));
-        put(108, "0000000");
-        put(116, "0000000");
+        put(108, &owner);
+        put(116, &owner);
         put(124, &format!("{:011o}", content.len()));
         put(136, "00000000000");
         put(148, "        ");
@@ -201,18 +218,18 @@ impl Tar {
         header[156] = kind;
         let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
         header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        self.0.extend_from_slice(&header);
-        self.0.extend_from_slice(content);
+        self.bytes.extend_from_slice(&header);
+        self.bytes.extend_from_slice(content);
         self.pad();
     }
 
     fn pad(&mut self) {
-        let length = self.0.len().next_multiple_of(BLOCK);
-        self.0.resize(length, 0);
+        let length = self.bytes.len().next_multiple_of(BLOCK);
+        self.bytes.resize(length, 0);
     }
 
     fn finish(mut self) -> Vec<u8> {
-        self.0.resize(self.0.len() + 2 * BLOCK, 0);
-        self.0
+        self.bytes.resize(self.bytes.len() + 2 * BLOCK, 0);
+        self.bytes
     }
 }

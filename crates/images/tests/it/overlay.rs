@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use gantry_images::{Limits, RootLayers};
+use gantry_images::{AtPath, Limits, RootLayers};
 use tokio_util::sync::CancellationToken;
 
 use crate::arena::{Arena, as_nobody};
@@ -113,11 +113,20 @@ fn check(namespaces: &str) {
         root.copy_folder(&path, &copied, None, 1 << 20, &stop)
             .unwrap();
         let part = whole.join(name);
-        let seen = match part.is_dir() {
-            true => listed(&part),
-            false => String::new(),
+        let (seen, at) = match (part.is_dir(), part.exists()) {
+            (true, _) => (listed(&part), AtPath::Folder),
+            (false, true) => (String::new(), AtPath::File(path.clone())),
+            (false, false) => (String::new(), AtPath::Nothing),
         };
         assert_eq!(listed(&copied), seen, "{name}");
+        assert_eq!(root.at_path(&path).unwrap(), at, "{name}");
+    }
+    for (path, at) in [
+        ("/g/inner", AtPath::File("/g".into())),
+        ("/e/nothing", AtPath::Nothing),
+        ("/f/inner", AtPath::Nothing),
+    ] {
+        assert_eq!(root.at_path(Path::new(path)).unwrap(), at, "{path}");
     }
 
     // An opaque root hides every layer below, which overlay itself does not ask.

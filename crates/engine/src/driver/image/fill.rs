@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_images::{ImageError, ImageRecord, ImageStore, LayerError};
+use gantry_images::{AtPath, ImageError, ImageRecord, ImageStore, LayerError};
 use gantry_sandbox::Ids;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,9 @@ pub(super) fn fill(
     let most = place.limit().saturating_mul(REPLACED);
     let layers = store.root(record)?;
     for volume in volumes {
+        if layers.at_path(volume)? != AtPath::Folder {
+            continue;
+        }
         place.fill(volume, |folder| {
             let copied = layers.copy_folder(volume, folder, first_id, most, stop);
             copied.map_err(|error| told(error, volume, place.limit()))

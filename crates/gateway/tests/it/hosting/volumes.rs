@@ -24,6 +24,51 @@ fn a_new_volume_begins_with_what_the_image_has_there() {
     }
 }
 
+// row 1.19
+#[test]
+fn a_new_volume_has_the_owner_and_mode_that_the_image_gives_its_folder() {
+    let image = Archive::peer(super::IMAGE)
+        .folder("full", 0o750)
+        .file("full/file", b"", 0o644)
+        .folder("data", 0o700)
+        .folder("shared", 0o755)
+        .owner("full", 1000)
+        .owner("data", 1000)
+        .config("User", json!("node"));
+    for user in USERS {
+        let rig = Rig::with(user, &image);
+        for rung in RUNGS {
+            let volumes = json!({"volumes": ["/full", "/data", "/shared", "/other"]});
+            rig.server(rung, rung, &volumes);
+            let own = rig.shell(rung, "id -u");
+            let root = if rig.is_root { "0" } else { own.as_str() };
+            let seen = |folder: &str| {
+                let line = rig.shell(rung, &format!("ls -ldn {folder}"));
+                let words: Vec<&str> = line.split_whitespace().collect();
+                format!("{} {}", words[0], words[2])
+            };
+            for (folder, expected) in [
+                ("/full", format!("drwxr-x--- {own}")),
+                ("/data", format!("drwx------ {own}")),
+                ("/shared", format!("drwxr-xr-x {root}")),
+                ("/other", format!("drwxrwxrwx {own}")),
+            ] {
+                assert_eq!(seen(folder), expected, "{user:?} {rung} {folder}");
+            }
+            let write = "chmod 750 /data; touch /full/new /other/new && ls /full";
+            assert_eq!(rig.shell(rung, write), "file\nnew", "{user:?} {rung}");
+            let path = format!("/api/v1/mcp/servers/{rung}/restart");
+            assert!(rig.gantry.rest("POST", &path, None).status < 300);
+            rig.gantry.wait_state(rung, "ready", 20 * SECOND);
+            assert_eq!(
+                seen("/data"),
+                format!("drwxr-x--- {own}"),
+                "{user:?} {rung}"
+            );
+        }
+    }
+}
+
 // rows 1.17 and 1.19
 #[test]
 fn an_image_with_more_in_a_volume_than_fits_is_refused_with_the_limit() {

@@ -1,0 +1,51 @@
+//! The first content of a volume, as a whole or not at all. Entry point: [`Place::fill`].
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+
+use super::{OPEN, Place, tree};
+
+/// Where the first content of a volume is put together, in its place.
+const FILLING: &str = "filling";
+
+impl Place {
+    /// Gives an empty volume its first content, owner and mode: those of the folder that `copy` is
+    /// given. Blocks.
+    pub(crate) fn fill<E: From<io::Error>>(
+        &self,
+        volume: &Path,
+        copy: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (folder, volume) = (self.root.join(FILLING), self.volume(volume));
+        tree::remove(&folder)?;
+        if !is_empty(&volume)? {
+            return Ok(());
+        }
+        fs::create_dir(&folder)?;
+        let filled = copy(&folder).and_then(|()| Ok(finish(&folder, &volume)?));
+        if filled.is_err() {
+            // Otherwise it counts as used; the next start tries again.
+            tree::remove(&folder).ok();
+        }
+        filled
+    }
+}
+
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    Ok(fs::read_dir(folder)?.next().is_none())
+}
+
+fn finish(folder: &Path, volume: &Path) -> io::Result<()> {
+    if !is_empty(folder)? {
+        return fs::rename(folder, volume);
+    }
+    // Not replaced: an instance may use it. The mode that a server set stays.
+    if fs::metadata(volume)?.mode() & 0o7777 == OPEN {
+        let found = fs::metadata(folder)?;
+        chown(volume, Some(found.uid()), Some(found.gid()))?;
+        fs::set_permissions(volume, found.permissions())?;
+    }
+    fs::remove_dir(folder)
+}
