@@ -22,6 +22,12 @@ pub(super) enum FillError {
         volume.display(), limit >> 20
     )]
     Full { volume: PathBuf, limit: u64 },
+    /// The path of a volume is that of a file of the image, or below one.
+    #[error(
+        "the image has a file at `{}`: volume `{}` needs a folder; name another path",
+        file.display(), volume.display()
+    )]
+    File { file: PathBuf, volume: PathBuf },
     /// The layers cannot be read, or their files not written.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -46,8 +52,13 @@ pub(super) fn fill(
     let most = place.limit().saturating_mul(REPLACED);
     let layers = store.root(record)?;
     for volume in volumes {
-        if layers.at_path(volume)? != AtPath::Folder {
-            continue;
+        match layers.at_path(volume)? {
+            AtPath::Nothing => continue,
+            AtPath::Folder => {}
+            AtPath::File(file) => {
+                let volume = volume.clone();
+                return Err(FillError::File { file, volume });
+            }
         }
         place.fill(volume, |folder| {
             let copied = layers.copy_folder(volume, folder, first_id, most, stop);

@@ -89,6 +89,26 @@ fn an_image_with_more_in_a_volume_than_fits_is_refused_with_the_limit() {
     }
 }
 
+// row 1.19
+#[test]
+fn a_volume_where_the_image_has_a_file_is_refused_with_what_to_do() {
+    let rig = Rig::with(None, &Archive::peer(super::IMAGE));
+    for rung in RUNGS {
+        for (name, volume) in [("at", "/etc/passwd"), ("below", "/etc/passwd/data")] {
+            let name = format!("{rung}-{name}");
+            rig.register(&name, rung, &json!({"volumes": [volume]}));
+            let failed = |now: &Value| now["state"] == "failed";
+            let status = rig.gantry.wait_status(&name, 20 * SECOND, failed);
+            let expected = format!(
+                "the image has a file at `/etc/passwd`: volume `{volume}` needs a folder; name another \
+                 path"
+            );
+            let reason = status["reason"].as_str().unwrap();
+            assert!(reason.contains(&expected), "{reason}");
+        }
+    }
+}
+
 // rows 1.19 and 1.20, fault C13
 #[test]
 fn volumes_survive_crashes_restarts_and_removal() {
