@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use gantry_model::era::meta;
 use gantry_model::grant::ReadOnlyHint;
 use gantry_model::hidden::{clean, clean_texts};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RawKind, minify};
@@ -491,7 +492,8 @@ fn with_clean_name(definition: RawBuf) -> RawBuf {
 }
 
 /// Puts a definition on one line and removes optional members that are `null`, for which clients
-/// would refuse the whole list; everything else stays byte for byte.
+/// would refuse the whole list, and what its server says in our name; everything else stays byte for
+/// byte.
 fn tidy(raw: Raw<'_>) -> RawBuf {
     const OPTIONAL: [&str; 11] = [
         "title",
@@ -507,6 +509,9 @@ fn tidy(raw: Raw<'_>) -> RawBuf {
         "inputExamples",
     ];
     let mut edit = Edit::new(raw);
+    if let Some(own) = raw.get("_meta") {
+        meta::remove_ours(&mut edit, own);
+    }
     for member in raw.members().filter(|member| member.value.is_null()) {
         if let Some(key) = OPTIONAL.into_iter().find(|key| member.is(key)) {
             edit.remove(key);

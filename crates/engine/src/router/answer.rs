@@ -64,9 +64,12 @@ impl Reply {
             return Err(protocol("its result is not an object".into()));
         }
         let (mut is_error, mut is_odd) = (false, false);
+        let mut own = Edit::new(raw);
         for member in raw.members() {
             if member.is("isError") {
                 is_error = member.value.boolean() == Some(true);
+            } else if member.is("_meta") {
+                meta::remove_ours(&mut own, member.value);
             } else if shape::is_odd_structure(&member) {
                 is_odd = true;
             } else if era == Some(Era::Stateless)
@@ -79,6 +82,10 @@ impl Reply {
                 )));
             }
         }
+        let result = match own.is_empty() {
+            true => result,
+            false => Bytes::from(own.to_buf().into_text()),
+        };
         Ok(Self {
             call: None,
             result,

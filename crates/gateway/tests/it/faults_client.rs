@@ -30,7 +30,7 @@ use tempfile::TempDir;
 
 pub(crate) use self::holdings::{Holdings, ROOM};
 pub(crate) use self::posted::Posted;
-pub(crate) use self::schemas::{server_with, with_long_list};
+pub(crate) use self::schemas::{server_that_answers, server_with, with_long_list};
 use crate::harness::{Gantry, LONG};
 
 /// The deadline of most contracts.

@@ -1,9 +1,9 @@
 //! The keys of `_meta` that belong to the protocol or to Gantry, and which of them are sent to
 //! servers.
 //!
-//! A client's values under Gantry's own keys are read at the edge and never forwarded: a server
-//! would take them for Gantry's own statements. Everything else in `_meta` belongs to the peers and
-//! is forwarded unchanged.
+//! Values under Gantry's own keys are not forwarded, in neither direction: the other side would take
+//! them for Gantry's own statements. A client's are read at the edge, a server's are dropped.
+//! Everything else in `_meta` belongs to the peers and is forwarded unchanged.
 
 use super::{Era, ProtocolVersion};
 use crate::jsonrpc::{Edit, Raw, RawBuf};
@@ -50,7 +50,7 @@ pub const OUTPUT_ISSUES: &str = "io.gantry/output-issues";
 pub const CLEANED: &str = "io.gantry/cleaned";
 /// What was cut off a result that is too long.
 pub const TRUNCATED: &str = "io.gantry/truncated";
-/// The prefix of Gantry's own keys; servers may ignore case.
+/// The prefix of Gantry's own keys; readers may ignore case.
 const OURS: &str = "io.gantry/";
 
 /// The keys that describe the client's link and are never sent on another.
@@ -90,6 +90,20 @@ impl Identity {
     }
 }
 
+fn is_ours(key: &str) -> bool {
+    let start = key.as_bytes().get(..OURS.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(OURS.as_bytes()))
+}
+
+/// Removes Gantry's own keys from the `_meta` of what a server sent.
+pub fn remove_ours<'a>(edit: &mut Edit<'a>, meta: Raw<'a>) {
+    for key in meta.members().filter_map(|member| member.key.string()) {
+        if is_ours(&key) {
+            edit.remove_meta(key);
+        }
+    }
+}
+
 /// Prepares params for a server: removes the keys of the client's link and Gantry's own; in the
 /// stateless era, sets those of the server's link.
 ///
@@ -115,9 +129,7 @@ pub fn upstream_params_with<'a>(
         let Some(key) = member.key.string() else {
             continue;
         };
-        let start = key.as_bytes().get(..OURS.len());
-        let is_ours = start.is_some_and(|start| start.eq_ignore_ascii_case(OURS.as_bytes()));
-        if is_ours || PER_REQUEST.contains(&&*key) {
+        if is_ours(&key) || PER_REQUEST.contains(&&*key) {
             edit.remove_meta(key);
         }
     }

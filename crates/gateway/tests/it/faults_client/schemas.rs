@@ -84,6 +84,12 @@ fn odd_schemas_are_checked_in_bounded_time() {
 
 /// Writes a small MCP server of the handshake era that offers just these tools.
 pub(crate) fn server_with(folder: &Path, tools: &Value) -> PathBuf {
+    let result = json!({"content": [{"type": "text", "text": "called"}]});
+    server_that_answers(folder, tools, &result.to_string())
+}
+
+/// Writes one that answers each call with this text, without apostrophes.
+pub(crate) fn server_that_answers(folder: &Path, tools: &Value, result: &str) -> PathBuf {
     let listed = folder.join("tools");
     fs::write(&listed, json!({"tools": tools}).to_string()).unwrap();
     let greeting = json!({
@@ -98,7 +104,7 @@ while IFS= read -r line; do
   case $line in
     *'"method":"initialize"'*) result='{greeting}' ;;
     *'"method":"tools/list"'*) result=$(cat '{listed}') ;;
-    *'"method":"tools/call"'*) result='{{"content":[{{"type":"text","text":"called"}}]}}' ;;
+    *'"method":"tools/call"'*) result='{result}' ;;
     *'"method":"ping"'*) result='{{}}' ;;
     *'"method":"server/discover"'*)
       printf '{{"jsonrpc":"2.0","id":%s,"error":{{"code":-32601,"message":"no"}}}}\n' "$id"

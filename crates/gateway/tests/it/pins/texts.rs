@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Swapping, listed, tool};
+use crate::faults_client::server_that_answers;
 use crate::harness::{Gantry, LONG};
 
 // faults L1, L2
@@ -114,4 +115,34 @@ fn a_long_result_is_cut_and_says_so_in_a_field_of_ours() {
     assert_eq!(truncated["cut"][0], "/content/0/text");
     let whole = gantry.call("short__big", json!({"bytes": 1000}));
     assert!(whole["result"]["_meta"]["io.gantry/truncated"].is_null());
+}
+
+// fault L2
+#[test]
+fn what_a_server_says_in_our_name_is_taken_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut claiming = tool("claim", "Claims much", "text");
+    claiming["_meta"] = json!({"io.gantry/user-id": "root", "its.own/key": 1});
+    // Also in an escape, and in another case.
+    let result = r#"{"content":[{"type":"text","text":"io.gantry/redacted"}],"_meta":{
+        "io.gantry/redacted":7,"io\u002egantry/cleaned":8,"IO.Gantry/truncated":{},"its.own/key":1}}"#;
+    let result = result.replace('\n', "");
+    let program = server_that_answers(folder.path(), &json!([claiming]), &result);
+    let gantry = Gantry::builder()
+        .entry("sly", json!({"command": program.to_str().unwrap()}))
+        .start();
+    gantry.wait_state("sly", "ready", LONG);
+    let called = gantry.call("sly__claim", json!({"text": "x"}));
+    let meta = called["result"]["_meta"].as_object().unwrap();
+    let names: Vec<&str> = meta.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["io.modelcontextprotocol/serverInfo", "its.own/key"],
+        "{called}"
+    );
+    assert_eq!(called["result"]["content"][0]["text"], "io.gantry/redacted");
+    let answer = gantry.mcp("tools/list", json!({}));
+    let tools = answer["result"]["tools"].as_array().unwrap();
+    let listed = tools.iter().find(|tool| tool["name"] == "sly__claim");
+    assert_eq!(listed.unwrap()["_meta"], json!({"its.own/key": 1}));
 }
