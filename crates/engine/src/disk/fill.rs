@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use super::{OPEN, Place, tree};
@@ -12,10 +12,11 @@ const FILLING: &str = "filling";
 
 impl Place {
     /// Gives an empty volume its first content, owner and mode: those of the folder that `copy` is
-    /// given. Blocks.
+    /// given; one of `root` is open to all. Blocks.
     pub(crate) fn fill<E: From<io::Error>>(
         &self,
         volume: &Path,
+        root: Option<u32>,
         copy: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<(), E> {
         let (folder, volume) = (self.root.join(FILLING), self.volume(volume));
@@ -24,7 +25,7 @@ impl Place {
             return Ok(());
         }
         fs::create_dir(&folder)?;
-        let filled = copy(&folder).and_then(|()| Ok(finish(&folder, &volume)?));
+        let filled = copy(&folder).and_then(|()| Ok(finish(&folder, &volume, root)?));
         if filled.is_err() {
             // Otherwise it counts as used; the next start tries again.
             tree::remove(&folder).ok();
@@ -37,7 +38,11 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().is_none())
 }
 
-fn finish(folder: &Path, volume: &Path) -> io::Result<()> {
+fn finish(folder: &Path, volume: &Path, root: Option<u32>) -> io::Result<()> {
+    // Whoever the server runs as is to write to its volume.
+    if Some(fs::metadata(folder)?.uid()) == root {
+        fs::set_permissions(folder, fs::Permissions::from_mode(OPEN))?;
+    }
     if !is_empty(folder)? {
         return fs::rename(folder, volume);
     }

@@ -60,7 +60,7 @@ pub(super) fn fill(
                 return Err(FillError::File { file, volume });
             }
         }
-        place.fill(volume, |folder| {
+        place.fill(volume, first_id, |folder| {
             let copied = layers.copy_folder(volume, folder, first_id, most, stop);
             copied.map_err(|error| told(error, volume, place.limit()))
         })?;
