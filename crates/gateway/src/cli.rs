@@ -13,6 +13,7 @@ mod auth;
 mod await_server;
 mod bench;
 mod call;
+mod call_filters;
 mod calls;
 mod client;
 mod config;

@@ -7,39 +7,18 @@ use clap::Args;
 use serde_json::Value;
 
 use super::CliContext;
+use super::call_filters::CallFilters;
 use super::client::{Client, segment};
 use super::failure::Failure;
 use super::find::Role;
 use super::follow::Follow;
-use super::format::{compact, duration, list, moment, now_ms, number, pretty, text, time};
+use super::format::{compact, duration, list, now_ms, number, pretty, text, time};
 use super::screen::Screen;
 
 /// Longer than the longest call: a call is shown when it has ended.
 const WINDOW_MS: u64 = 15 * 60_000;
 /// Calls fetched at once while following.
 const FOLLOWED: u32 = 1000;
-
-/// How a call may have ended.
-const STATES: [&str; 7] = [
-    "ok",
-    "error",
-    "timeout",
-    "cancelled",
-    "refused",
-    "unknown",
-    "running",
-];
-
-/// Whose error may have ended a call.
-const ERROR_KINDS: [&str; 7] = [
-    "transport",
-    "json_rpc",
-    "tool",
-    "schema",
-    "policy",
-    "caller",
-    "gateway",
-];
 
 const HEADING: [&str; 8] = [
     "time", "agent", "server", "tool", "status", "took", "code", "call",
@@ -53,42 +32,8 @@ pub(super) struct Options {
     /// Number of calls
     #[arg(long, short = 'n', default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
-    /// Only calls to this server
-    #[arg(long)]
-    server: Option<String>,
-    /// Only calls of this tool
-    #[arg(long)]
-    tool: Option<String>,
-    /// Only calls with this status
-    #[arg(long, value_parser = STATES)]
-    status: Option<String>,
-    /// Only calls with this error code, such as `schema.input`
-    #[arg(long)]
-    code: Option<String>,
-    /// Only calls of this agent
-    #[arg(long)]
-    agent: Option<String>,
-    /// Only calls of this run
-    #[arg(long)]
-    run: Option<String>,
-    /// Only calls of this session
-    #[arg(long)]
-    session: Option<String>,
-    /// Only calls of this trace
-    #[arg(long)]
-    trace: Option<String>,
-    /// Only calls on behalf of this user
-    #[arg(long)]
-    user: Option<String>,
-    /// Only calls that failed like this
-    #[arg(long, value_name = "KIND", value_parser = ERROR_KINDS)]
-    error_kind: Option<String>,
-    /// Only calls since a time (`2026-01-31T12:00:00Z`) or within a period (`10m`)
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    since: Option<u64>,
-    /// Only calls until a time
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    until: Option<u64>,
+    #[command(flatten)]
+    filters: CallFilters,
     /// Follow calls as they end, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
@@ -109,7 +54,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
         return Ok(ExitCode::SUCCESS);
     }
     let answer = client
-        .get(&path(options, options.limit, options.since))
+        .get(&path(options, options.limit, options.filters.since))
         .await?;
     let calls = list(&answer, "/items");
     if calls.is_empty() {
@@ -132,7 +77,10 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
 /// Refuses an unknown server or agent, so that a typo is not reported as «no calls». Removed ones
 /// are known while their calls are kept.
 async fn known(options: &Options, client: &Client) -> Result<(), Failure> {
-    for (noun, name) in [("mcp/servers", &options.server), ("agents", &options.agent)] {
+    for (noun, name) in [
+        ("mcp/servers", &options.filters.server),
+        ("agents", &options.filters.agent),
+    ] {
         if let Some(name) = name {
             client
                 .get(&format!("/api/v1/{noun}/{}", segment(name)))
@@ -143,27 +91,10 @@ async fn known(options: &Options, client: &Client) -> Result<(), Failure> {
 }
 
 fn path(options: &Options, limit: u32, since: Option<u64>) -> String {
-    let mut path = format!("/api/v1/calls?limit={limit}");
-    let filters = [
-        ("server", options.server.clone()),
-        ("tool", options.tool.clone()),
-        ("status", options.status.clone()),
-        ("code", options.code.clone()),
-        ("agent", options.agent.clone()),
-        ("run", options.run.clone()),
-        ("session", options.session.clone()),
-        ("trace", options.trace.clone()),
-        ("user", options.user.clone()),
-        ("error_kind", options.error_kind.clone()),
-        ("since_ms", since.map(|ms| ms.to_string())),
-        ("until_ms", options.until.map(|ms| ms.to_string())),
-    ];
-    for (name, value) in filters {
-        if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", segment(&value)));
-        }
-    }
-    path
+    format!(
+        "/api/v1/calls?limit={limit}{}",
+        options.filters.query(since)
+    )
 }
 
 /// Shows calls as they end, after the page that is shown without `-f`.
@@ -175,7 +106,7 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
     if !options.json && !screen.is_seen(&HEADING.map(str::to_uppercase).join("  ")) {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut since = options.since;
+    let mut since = options.filters.since;
     loop {
         let answer = client.get(&path(options, limit, since)).await?;
         let calls = list(&answer, "/items");
@@ -210,7 +141,7 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
         since = Some(
             now_ms()
                 .saturating_sub(WINDOW_MS)
-                .max(options.since.unwrap_or_default()),
+                .max(options.filters.since.unwrap_or_default()),
         );
         // The call of this event is recorded by now.
         following.changed().await?;
@@ -220,9 +151,9 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
 /// Returns a topic that includes all calls that may match the filter; the query selects among them.
 fn topic(options: &Options) -> String {
     let wanted = [
-        ("agent", &options.agent),
-        ("server", &options.server),
-        ("tool", &options.tool),
+        ("agent", &options.filters.agent),
+        ("server", &options.filters.server),
+        ("tool", &options.filters.tool),
     ];
     let wanted = wanted.into_iter().filter_map(|(name, text)| {
         let text = text.as_ref()?;

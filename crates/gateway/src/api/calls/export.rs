@@ -89,7 +89,9 @@ pub(in crate::api) async fn export(
         // Who reads what others called is recorded.
         let filter = serde_json::json!({
             "agent": asked.agent, "server": asked.server, "tool": asked.tool, "user": asked.user,
-            "run": asked.run, "session": asked.session, "since": asked.since, "until": asked.until,
+            "status": asked.status, "code": asked.code, "error_kind": asked.error_kind,
+            "run": asked.run, "session": asked.session, "trace": asked.trace,
+            "since": asked.since, "until": asked.until,
         });
         project.record_export(&actor, filter).await?;
     }

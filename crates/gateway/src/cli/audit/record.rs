@@ -10,7 +10,8 @@ use http::Method;
 use serde_json::json;
 
 use crate::cli::as_json::AsJson;
-use crate::cli::client::{Client, segment};
+use crate::cli::call_filters::CallFilters;
+use crate::cli::client::Client;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::format::{moment, number, text, time};
 use crate::cli::screen::Screen;
@@ -27,30 +28,8 @@ pub(super) struct Export {
     /// Write to a new file instead of the terminal
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only calls of this agent
-    #[arg(long)]
-    agent: Option<String>,
-    /// Only calls to this server
-    #[arg(long)]
-    server: Option<String>,
-    /// Only calls of this tool
-    #[arg(long)]
-    tool: Option<String>,
-    /// Only calls on behalf of this user
-    #[arg(long)]
-    user: Option<String>,
-    /// Only calls with this status
-    #[arg(long)]
-    status: Option<String>,
-    /// Only calls of this run
-    #[arg(long)]
-    run: Option<String>,
-    /// Only calls since a time (`2026-01-31T12:00:00Z`) or within a period (`10m`)
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    since: Option<u64>,
-    /// Only calls until a time
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    until: Option<u64>,
+    #[command(flatten)]
+    filters: CallFilters,
 }
 
 /// Writes the calls as they come, piece by piece.
@@ -59,22 +38,9 @@ pub(super) async fn export(
     client: &Client,
     screen: &Screen,
 ) -> Result<(), Failure> {
-    let mut path = format!("/api/v1/calls/export?format={}", asked.format);
-    let filters = [
-        ("agent", asked.agent.clone()),
-        ("server", asked.server.clone()),
-        ("tool", asked.tool.clone()),
-        ("user", asked.user.clone()),
-        ("status", asked.status.clone()),
-        ("run", asked.run.clone()),
-        ("since", asked.since.map(|ms| ms.to_string())),
-        ("until", asked.until.map(|ms| ms.to_string())),
-    ];
-    for (name, value) in filters {
-        if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", segment(&value)));
-        }
-    }
+    let (filters, format) = (&asked.filters, &asked.format);
+    let filter = filters.query(filters.since);
+    let path = format!("/api/v1/calls/export?format={format}{filter}");
     let mut transfer = Transfer::open(client, Method::GET, &path, "*/*", None).await?;
     let Some(file) = &asked.output else {
         let mut rest = Vec::new();
