@@ -16,11 +16,6 @@ use seccompiler::{
 use crate::command::{Profile, Syscalls};
 
 mod allow;
-#[cfg(target_arch = "aarch64")]
-#[path = "seccomp/aarch64.rs"]
-mod numbers;
-#[cfg(target_arch = "x86_64")]
-#[path = "seccomp/x86_64.rs"]
 mod numbers;
 
 const EPERM: u32 = 1;
@@ -159,7 +154,7 @@ pub(crate) fn filters(
         // If two filters refuse a call, the later one determines the errno; this one is the least
         // specific.
         filters.programs.push(allow::program());
-        filters.allowed = Some(numbers::ALLOWED.len());
+        filters.allowed = Some(numbers::allowed().count());
     }
     for (refusals, errno) in [
         (forbidden, EPERM),
@@ -197,17 +192,18 @@ fn forbid_sockets(forbidden: &mut Refusals) -> Result<(), BackendError> {
 }
 
 impl Refusals {
-    fn always(&mut self, call: i64) {
+    fn always(&mut self, call: u32) {
         for alias in ALIASES {
-            self.0.insert(call | alias, Vec::new());
+            self.0.insert(i64::from(call) | alias, Vec::new());
         }
     }
 
     /// Refuses a call when all conditions hold, in addition to earlier rules.
-    fn when(&mut self, call: i64, conditions: Vec<SeccompCondition>) -> Result<(), BackendError> {
+    fn when(&mut self, call: u32, conditions: Vec<SeccompCondition>) -> Result<(), BackendError> {
         let rule = SeccompRule::new(conditions)?;
         for alias in ALIASES {
-            self.0.entry(call | alias).or_default().push(rule.clone());
+            let calls = self.0.entry(i64::from(call) | alias);
+            calls.or_default().push(rule.clone());
         }
         Ok(())
     }

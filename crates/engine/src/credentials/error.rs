@@ -29,7 +29,7 @@ pub enum SignInError {
         scope: String,
     },
     /// The server does not use sign-ins.
-    #[error("server `{server}` takes no sign-in: {why}")]
+    #[error("server `{server}` does not support sign-in: {why}")]
     NotTaken {
         /// The server.
         server: ServerName,

@@ -123,7 +123,7 @@ pub enum AdminError {
         gateway: String,
     },
     /// The call is not the one that was looked at.
-    #[error("call `{id}` has other arguments than those that were looked at")]
+    #[error("the arguments of call `{id}` are not those that were reviewed")]
     ApprovalChanged {
         /// The call.
         id: String,
@@ -287,82 +287,76 @@ impl Diagnose for AdminError {
     }
 
     fn hint(&self) -> Option<String> {
-        match self {
-            Self::RoleAbove { .. } => Some("use a key with the role `installation`".into()),
+        let hint = match self {
+            Self::RoleAbove { .. } => "use a key with the role `installation`",
             Self::SuspendedAbove { role } => {
-                Some(format!("ask somebody with the role `{role}`"))
+                return Some(format!("ask somebody with the role `{role}`"));
             }
-            Self::Setting(error) => error.hint(),
-            Self::Policy(error) => error.hint(),
-            Self::NeedsSecondPerson { .. } => {
-                Some("register it, and have somebody else approve it".into())
-            }
+            Self::Setting(error) => return error.hint(),
+            Self::Policy(error) => return error.hint(),
+            Self::NeedsSecondPerson { .. } => "register it, and have somebody else approve it",
             Self::PolicyOfInstallation => {
-                Some("use a key with the role `installation` to change `registration.*`".into())
+                "use a key with the role `installation` to change `registration.*`"
             }
-            Self::TooManyPending => {
-                Some("`gantry registration ls` lists them; approve or refuse some".into())
-            }
-            Self::TooManyHolds { .. } => Some("release some: `gantry audit holds` lists them".into()),
-            Self::UnknownHold { .. } => Some("`gantry audit holds` lists them".into()),
-            Self::UnknownRegistration { .. } => {
-                Some("`gantry registration ls` lists them".into())
-            }
+            Self::TooManyPending => "`gantry registration ls` lists them; approve or refuse some",
+            Self::TooManyHolds { .. } => "release some: `gantry audit holds` lists them",
+            Self::UnknownHold { .. } => "`gantry audit holds` lists them",
+            Self::UnknownRegistration { .. } => "`gantry registration ls` lists them",
             Self::OwnRegistration { .. } => {
-                Some(
-                    "have an approver approve it; a key with the role `installation` makes one with `gantry \
+                "have an approver approve it; a key with the role `installation` makes one with `gantry \
                      key new --admin --role approver`"
-                        .into(),
-                )
             }
-            Self::RegistrationDecided { .. } => None,
-            Self::RegistrationLost { .. } => Some("ask for it again".into()),
+            Self::RegistrationDecided { .. } => return None,
+            Self::RegistrationLost { .. } => "ask for it again",
             Self::ServerSuspended { server, .. } => {
-                Some(format!("resume it: `gantry resume server {server}`"))
+                return Some(format!("resume it: `gantry resume server {server}`"));
             }
-            Self::UnknownKey { .. } => Some("`gantry key ls` lists the active keys by id".into()),
-            Self::KeyRotated { by, .. } => Some(format!("rotate `{by}` instead")),
+            Self::UnknownKey { .. } => "`gantry key ls` lists the active keys by id",
+            Self::KeyRotated { by, .. } => return Some(format!("rotate `{by}` instead")),
             Self::KeyLifetime { .. } => {
-                Some("ask for a shorter time, or change the setting `keys.max_lifetime`".into())
+                "ask for a shorter time, or change the setting `keys.max_lifetime`"
             }
             Self::UnknownApproval { .. } => {
-                Some("`gantry approvals ls` lists those that wait at this gateway".into())
+                "`gantry approvals ls` lists those that wait at this gateway"
             }
-            Self::ApprovalElsewhere { .. } => Some(
+            Self::ApprovalElsewhere { .. } => {
                 "decide there: `gantry approvals` with `--url` of the gateway that the agent uses"
-                    .into(),
-            ),
-            Self::ApprovalChanged { .. } => Some("look at it again".into()),
-            Self::UnknownHook { .. } => Some("`gantry hook ls` lists them".into()),
+            }
+            Self::ApprovalChanged { .. } => "look at it again",
+            Self::UnknownHook { .. } => "`gantry hook ls` lists them",
             Self::ToolVersionUnknown { .. } => {
-                Some("`gantry tools changes` lists what is new or changed".into())
+                "`gantry tools changes` lists what is new or changed"
             }
-            Self::ToolVersionChanged { .. } => {
-                Some("look at it again: `gantry tools diff SERVER:TOOL`".into())
+            Self::ToolVersionChanged { .. } => "look at it again: `gantry tools diff SERVER:TOOL`",
+            Self::UnknownProduct { .. } => "`gantry product ls` lists them",
+            Self::ProductChanged { .. } => "show the plan again",
+            Self::OfProduct { product, .. } => {
+                return Some(format!(
+                    "change its manifest and run `gantry product upgrade`, or `gantry product uninstall {product}`"
+                ));
             }
-            Self::UnknownProduct { .. } => Some("`gantry product ls` lists them".into()),
-            Self::ProductChanged { .. } => Some("show the plan again".into()),
-            Self::OfProduct { product, .. } => Some(format!(
-                "change its manifest and run `gantry product upgrade`, or `gantry product uninstall {product}`"
-            )),
-            Self::UnknownGrant { .. } => Some("`gantry grant ls` lists them".into()),
+            Self::UnknownGrant { .. } => "`gantry grant ls` lists them",
             Self::TooManyGrants { .. } => {
-                Some("use patterns and groups; `gantry grant ls --unused 90d` lists unused ones".into())
+                "use patterns and groups; `gantry grant ls --unused 90d` lists unused ones"
             }
-            Self::UnknownGroup { .. } => Some("`gantry group ls` lists them".into()),
-            Self::GroupExists { name } => Some(format!("change it: `gantry group set {name}`")),
+            Self::UnknownGroup { .. } => "`gantry group ls` lists them",
+            Self::GroupExists { name } => {
+                return Some(format!("change it: `gantry group set {name}`"));
+            }
             Self::GroupInUse { name } => {
-                Some(format!("remove them first: `gantry grant ls --group {name}` lists them"))
+                return Some(format!(
+                    "remove them first: `gantry grant ls --group {name}` lists them"
+                ));
             }
-            Self::FilesGroup => Some("choose another name".into()),
-            Self::TooManyGroups { .. } => Some("use patterns as members".into()),
-            Self::UnknownProject { .. } => Some("`gantry project ls` lists them".into()),
-            Self::ProjectExists { .. } => None,
-            Self::ProjectNameUsed { .. } => Some(
+            Self::FilesGroup => "choose another name",
+            Self::TooManyGroups { .. } => "use patterns as members",
+            Self::UnknownProject { .. } => "`gantry project ls` lists them",
+            Self::ProjectExists { .. } => return None,
+            Self::ProjectNameUsed { .. } => {
                 "choose another name: calls and acts of the deleted project would be shown in the new one"
-                    .into(),
-            ),
-            Self::ProjectOfFolder { .. } => Some("stop the gateway instead".into()),
-        }
+            }
+            Self::ProjectOfFolder { .. } => "stop the gateway instead",
+        };
+        Some(hint.to_owned())
     }
 }

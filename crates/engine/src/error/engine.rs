@@ -103,7 +103,7 @@ pub enum EngineError {
         file: Option<PathBuf>,
     },
     /// The server is Gantry's own.
-    #[error("server `{name}` is built in, and there as long as no other is configured")]
+    #[error("server `{name}` is built in; it disappears when another server is configured")]
     Builtin {
         /// The server.
         name: ServerName,
@@ -124,7 +124,7 @@ pub enum EngineError {
     #[error("this would end the last admin key")]
     LastAdmin,
     /// A grant or a filter names something that cannot be.
-    #[error("the grant cannot be taken")]
+    #[error("the grant is not valid")]
     Grant(#[from] GrantError),
     /// A native tool cannot be taken.
     #[error("native tool `{name}` cannot be registered: {why}")]

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use gantry_model::caller::{Caller, Context};
 use gantry_model::diagnose::Diagnose;
 use gantry_model::grant::Decision;
-use gantry_model::hook::HookPoint;
 use gantry_model::id::{CallId, ServerId};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::Redactor;
@@ -127,7 +126,7 @@ impl<'a> Record<'a> {
                     Ok(_) => (CallStatus::Ok, None, None),
                     Err(error) => describe(error),
                 };
-                let error_kind = ended.as_ref().err().map(|error| class(error).1);
+                let error_kind = ended.as_ref().err().map(|error| error.class().1);
                 let output = ended.as_ref().map(output).unwrap_or_default();
                 let (status, code, error_kind) = match output.is_error {
                     true => {
@@ -205,7 +204,7 @@ impl<'a> Record<'a> {
                 .end(CallStatus::Refused),
             redactor: &redactor,
             measured: self.measured.read(),
-            error_kind: Some(class(&error).1),
+            error_kind: Some(error.class().1),
         };
         match self.router.audit.refusal(&intent, &outcome).await {
             Ok(true) => {
@@ -296,60 +295,5 @@ fn describe(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
     } else {
         error.code().to_owned()
     };
-    (class(error).0, Some(code), Some(error.to_string()))
-}
-
-/// Returns the status of a call that failed, and whose error it was. A call is `refused` if it was
-/// never sent because it is not allowed or there is no room.
-fn class(error: &CallError) -> (CallStatus, ErrorKind) {
-    match error {
-        CallError::Rpc { .. } => (CallStatus::Error, ErrorKind::JsonRpc),
-        CallError::Output { .. } => (CallStatus::Error, ErrorKind::Schema),
-        CallError::Arguments { .. } | CallError::BadParams { .. } => {
-            (CallStatus::Refused, ErrorKind::Schema)
-        }
-        CallError::UnknownTool { .. }
-        | CallError::UnknownServer { .. }
-        | CallError::NotGranted { .. }
-        | CallError::Forbidden { .. }
-        | CallError::Quarantined { .. }
-        | CallError::HookRefused {
-            point: HookPoint::Request,
-            ..
-        }
-        | CallError::HookFailed {
-            point: HookPoint::Request,
-            ..
-        }
-        | CallError::Limited(_)
-        | CallError::ApprovalRefused { .. }
-        | CallError::ApprovalExpired { .. }
-        | CallError::ApprovalStale { .. }
-        | CallError::TooManyApprovals { .. }
-        | CallError::Busy { .. }
-        | CallError::TooManySubscriptions { .. } => (CallStatus::Refused, ErrorKind::Policy),
-        CallError::UnknownItem { .. }
-        | CallError::UnknownMethod { .. }
-        | CallError::Suspended { .. }
-        | CallError::HookRefused { .. }
-        | CallError::HookFailed { .. }
-        | CallError::TooManyHeld { .. }
-        | CallError::TooMuchHeld { .. } => (CallStatus::Error, ErrorKind::Policy),
-        CallError::KeyEnded { .. } => (CallStatus::Cancelled, ErrorKind::Policy),
-        CallError::Timeout { .. } => (CallStatus::Timeout, ErrorKind::Transport),
-        CallError::Down { .. }
-        | CallError::Exited { .. }
-        | CallError::Protocol { .. }
-        | CallError::Remote { .. }
-        | CallError::NotReading { .. }
-        | CallError::ResponseTooLarge { .. }
-        | CallError::ResultTooLong { .. } => (CallStatus::Error, ErrorKind::Transport),
-        CallError::Cancelled => (CallStatus::Cancelled, ErrorKind::Caller),
-        CallError::Unanswered { .. } => (CallStatus::Timeout, ErrorKind::Caller),
-        CallError::Declined { .. } => (CallStatus::Error, ErrorKind::Caller),
-        CallError::Undelivered { .. }
-        | CallError::Audit(_)
-        | CallError::Stopping
-        | CallError::Panicked => (CallStatus::Error, ErrorKind::Gateway),
-    }
+    (error.class().0, Some(code), Some(error.to_string()))
 }

@@ -221,7 +221,7 @@ pub(super) async fn list(
 #[utoipa::path(post, path = "/api/v1/agents", tag = "agents", request_body = AgentBody, responses(
     (status = 201, description = "The new agent.", body = AgentView,
         headers(("Location" = String, description = "Where it is."))),
-    (status = 409, description = "`agent.exists`: there is one of that name."),
+    (status = 409, description = "`agent.exists`: the name is taken."),
 ))]
 pub(super) async fn create(
     In(project): In,
@@ -313,7 +313,7 @@ impl AgentPatch {
 #[utoipa::path(get, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), responses(
     (status = 200, description = "The agent.", body = AgentView),
-    (status = 404, description = "`agent.unknown`: there is none of that name."),
+    (status = 404, description = "`agent.unknown`: no such agent."),
 ))]
 pub(super) async fn one(In(project): In, Named(agent): Named) -> Result<Response, Problem> {
     let agent = known_agent(&project, &known(&agent)?).await?;
@@ -325,7 +325,7 @@ pub(super) async fn one(In(project): In, Named(agent): Named) -> Result<Response
 #[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), request_body = AgentPatch, responses(
     (status = 200, description = "The agent after the change.", body = AgentView),
-    (status = 404, description = "`agent.unknown`: there is none of that name."),
+    (status = 404, description = "`agent.unknown`: no such agent."),
 ))]
 pub(super) async fn change(
     In(project): In,
@@ -348,7 +348,7 @@ pub(super) async fn change(
 /// unknown agent.
 #[utoipa::path(delete, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), responses(
-    (status = 204, description = "The agent does not exist any more."),
+    (status = 204, description = "The agent was removed."),
     (status = 409, description = "`key.last_admin`: it holds the last admin key."),
 ))]
 pub(super) async fn remove(

@@ -124,7 +124,7 @@ pub(super) async fn one(In(project): In, Named(id): Named) -> Result<Response, P
     params(("call" = String, Path, description = "The call's id.")), responses(
     (status = 200, description = "It is made.", body = ApprovalView),
     (status = 404, description = "`approval.unknown`: no such call waits."),
-    (status = 409, description = "`approval.changed`: it has other arguments than what was looked at; \
+    (status = 409, description = "`approval.changed`: its arguments are not those that were reviewed; \
         `approval.elsewhere`: another gateway of the store makes the call, and decides on it."),
 ))]
 pub(super) async fn allow(
@@ -141,7 +141,7 @@ pub(super) async fn allow(
     params(("call" = String, Path, description = "The call's id.")), responses(
     (status = 200, description = "It is refused.", body = ApprovalView),
     (status = 404, description = "`approval.unknown`: no such call waits."),
-    (status = 409, description = "`approval.changed`: it has other arguments than what was looked at; \
+    (status = 409, description = "`approval.changed`: its arguments are not those that were reviewed; \
         `approval.elsewhere`: another gateway of the store makes the call, and decides on it."),
 ))]
 pub(super) async fn refuse(

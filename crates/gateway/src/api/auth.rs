@@ -54,8 +54,8 @@ pub(super) struct SignInQuery {
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in",
     params(("server" = String, Path, description = "Its name or id."), SignInQuery), responses(
     (status = 201, description = "The link.", body = Link),
-    (status = 404, description = "`server.unknown`: there is none."),
-    (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in."),
+    (status = 404, description = "`server.unknown`: no such server."),
+    (status = 409, description = "`sign_in.not_taken`: the server does not support sign-in."),
     (status = 502, description = "`sign_in.unavailable`: its authorization server cannot be used; \
         `sign_in.moved`: it names another one than the configured client was used with."),
 ))]
@@ -82,7 +82,7 @@ pub(super) async fn begin(
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in_status",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 200, description = "The status.", body = SignInStatus),
-    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 404, description = "`server.unknown`: no such server."),
 ))]
 pub(super) async fn show(In(project): In, Named(server): Named) -> Result<Response, Problem> {
     let view = done(&project, &server, project.sign_in(&server))?;
@@ -93,8 +93,8 @@ pub(super) async fn show(In(project): In, Named(server): Named) -> Result<Respon
 #[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_out",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 204, description = "No tokens are left."),
-    (status = 404, description = "`server.unknown`: there is none."),
-    (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in."),
+    (status = 404, description = "`server.unknown`: no such server."),
+    (status = 409, description = "`sign_in.not_taken`: the server does not support sign-in."),
 ))]
 pub(super) async fn end(
     In(project): In,
@@ -127,8 +127,8 @@ pub(super) struct CallbackQuery {
 /// the `state` is known only to who requested the link.
 #[utoipa::path(get, path = "/oauth/callback", tag = "about", operation_id = "sign_in_callback", params(CallbackQuery),
     responses(
-    (status = 200, description = "Signed in: a page that says so.", body = String, content_type = "text/html"),
-    (status = 400, description = "Not signed in: a page that says why.", body = String, content_type = "text/html"),
+    (status = 200, description = "A page: the sign-in succeeded.", body = String, content_type = "text/html"),
+    (status = 400, description = "A page: the sign-in failed, and why.", body = String, content_type = "text/html"),
 ))]
 pub(super) async fn callback(
     State(api): State<Api>,

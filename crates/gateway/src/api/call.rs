@@ -141,8 +141,8 @@ struct Wanted {
     params(("server" = String, Path, description = "Its name or id."),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
     (status = 200, description = "The answer.", body = Answered),
-    (status = 202, description = "With `Prefer: respond-async`: it runs, `Location` says where to ask.",
-        body = Accepted, headers(("Location" = String, description = "Where its outcome will be."),
+    (status = 202, description = "With `Prefer: respond-async`: accepted; `Location` is the URL of its outcome.",
+        body = Accepted, headers(("Location" = String, description = "The URL of its outcome."),
             ("Preference-Applied" = String, description = "`respond-async`."))),
 ))]
 pub(super) async fn call_server(

@@ -232,10 +232,10 @@ struct Recorded {
 /// row: `status`, `code` and times, without the result. Other keys always get the audit row;
 /// administrators also `answer`, while it is kept.
 #[utoipa::path(get, path = "/api/v1/calls/{call}", tag = "calls",
-    params(("call" = String, Path, description = "A call's id, which is also what `Prefer: respond-async` gave.")),
+    params(("call" = String, Path, description = "A call's id, from the record or from the answer to `Prefer: respond-async`.")),
     responses(
-    (status = 200, description = "The call, or its answer.", body = Object),
-    (status = 202, description = "It has no answer yet.", body = super::call::Accepted),
+    (status = 200, description = "The recorded call, or the outcome of an asynchronous one.", body = Object),
+    (status = 202, description = "The asynchronous call has not ended.", body = super::call::Accepted),
     (status = 404, description = "`call.unknown`: no call of that id that the key may see."),
 ))]
 pub(super) async fn one(
@@ -283,9 +283,9 @@ pub(super) async fn one(
 /// Cancels a call made with `Prefer: respond-async`. While it runs, the server is notified and the
 /// audit log says `cancelled`; after its end, its outcome is discarded and the audit row stays.
 #[utoipa::path(delete, path = "/api/v1/calls/{call}", tag = "calls",
-    params(("call" = String, Path, description = "The id that `Prefer: respond-async` gave.")), responses(
-    (status = 204, description = "It is cancelled, or its outcome discarded."),
-    (status = 404, description = "`call.unknown`: the key has no such call that runs or whose outcome is kept."),
+    params(("call" = String, Path, description = "The id from the answer to `Prefer: respond-async`.")), responses(
+    (status = 204, description = "The call was cancelled, or its outcome discarded."),
+    (status = 404, description = "`call.unknown`: this key has no asynchronous call of that id, or its outcome is no longer kept."),
 ))]
 pub(super) async fn take_back(
     State(api): State<Api>,

@@ -49,7 +49,7 @@ pub(super) struct StreamQuery {
 #[utoipa::path(get, path = "/api/v1/events/stream", tag = "servers", operation_id = "event_stream",
     params(StreamQuery), responses(
     (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
-    (status = 403, description = "`auth.role`: a log needs the permission to operate, calls that to audit."),
+    (status = 403, description = "`auth.role`: following a log needs the permission `operate`, following calls `audit`."),
     (status = 404, description = "`server.unknown`: a topic names an unknown server."),
 ))]
 pub(super) async fn stream(

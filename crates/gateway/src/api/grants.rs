@@ -225,7 +225,7 @@ pub(super) async fn list(
 #[utoipa::path(post, path = "/api/v1/grants", tag = "grants", request_body = GrantBody, responses(
     (status = 201, description = "The grant.", body = GrantView,
         headers(("Location" = String, description = "Where it is."))),
-    (status = 202, description = "It waits for a second person."),
+    (status = 202, description = "It waits for a second person's approval."),
     (status = 404, description = "`agent.unknown`, `key.unknown` or `group.unknown`."),
     (status = 422, description = "`grant.server`, `grant.item`, `grant.alias` or `grant.condition`."),
 ))]
@@ -305,7 +305,7 @@ impl GrantBody {
 #[utoipa::path(get, path = "/api/v1/grants/{grant}", tag = "grants",
     params(("grant" = String, Path, description = "Its id.")), responses(
     (status = 200, description = "The grant.", body = GrantView),
-    (status = 404, description = "`grant.unknown`: there is none."),
+    (status = 404, description = "`grant.unknown`: no such grant."),
 ))]
 pub(super) async fn one(In(project): In, Named(grant): Named) -> Result<Response, Problem> {
     let unknown = |_| EngineError::from(AdminError::UnknownGrant { id: shown(&grant) });
@@ -319,7 +319,7 @@ pub(super) async fn one(In(project): In, Named(grant): Named) -> Result<Response
 /// Removes a grant; applies from the next call on. Succeeds for an unknown grant.
 #[utoipa::path(delete, path = "/api/v1/grants/{grant}", tag = "grants",
     params(("grant" = String, Path, description = "Its id.")), responses(
-    (status = 204, description = "The grant does not exist any more."),
+    (status = 204, description = "The grant was removed."),
 ))]
 pub(super) async fn remove(
     In(project): In,

@@ -77,7 +77,7 @@ fn group(name: &str, servers: &[String]) -> Result<ServerGroup, Problem> {
 
 /// Lists the groups of servers.
 #[utoipa::path(get, path = "/api/v1/groups", tag = "groups", params(Paging), responses(
-    (status = 200, description = "The groups; `files` is the first.", body = Page<GroupView>),
+    (status = 200, description = "The groups, first `files`: what configuration files define.", body = Page<GroupView>),
 ))]
 pub(super) async fn list(
     In(project): In,
@@ -92,7 +92,7 @@ pub(super) async fn list(
 #[utoipa::path(post, path = "/api/v1/groups", tag = "groups", request_body = GroupBody, responses(
     (status = 201, description = "The new group.", body = GroupView,
         headers(("Location" = String, description = "Where it is."))),
-    (status = 409, description = "`group.exists`: there is one of that name; `group.of_files`: that name is taken."),
+    (status = 409, description = "`group.exists`: the name is taken; `group.of_files`: the name `files` is reserved."),
     (status = 422, description = "`group.members` or `grant.server`: a member cannot be the name of a server."),
 ))]
 pub(super) async fn create(
@@ -111,7 +111,7 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/api/v1/groups/{group}", tag = "groups",
     params(("group" = String, Path, description = "Its name.")), responses(
     (status = 200, description = "The group.", body = GroupView),
-    (status = 404, description = "`group.unknown`: there is none of that name."),
+    (status = 404, description = "`group.unknown`: no such group."),
 ))]
 pub(super) async fn one(In(project): In, Named(name): Named) -> Result<Response, Problem> {
     let found = project.group(&name).await?;
@@ -122,7 +122,7 @@ pub(super) async fn one(In(project): In, Named(name): Named) -> Result<Response,
 #[utoipa::path(patch, path = "/api/v1/groups/{group}", tag = "groups",
     params(("group" = String, Path, description = "Its name.")), request_body = GroupPatch, responses(
     (status = 200, description = "The group after the change.", body = GroupView),
-    (status = 404, description = "`group.unknown`: there is none of that name."),
+    (status = 404, description = "`group.unknown`: no such group."),
     (status = 409, description = "`group.of_files`: it is what configuration files define."),
 ))]
 pub(super) async fn change(
@@ -141,7 +141,7 @@ pub(super) async fn change(
 /// Removes a group that no grant names. Succeeds for an unknown group.
 #[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "groups",
     params(("group" = String, Path, description = "Its name.")), responses(
-    (status = 204, description = "The group does not exist any more."),
+    (status = 204, description = "The group was removed."),
     (status = 409, description = "`group.in_use`: grants name it; `group.of_files`: it is what configuration files define."),
 ))]
 pub(super) async fn remove(

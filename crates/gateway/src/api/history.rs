@@ -83,7 +83,7 @@ pub(super) struct EventsQuery {
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/logs", tag = "servers",
     params(("server" = String, Path, description = "Its name or id."), LogsQuery), responses(
     (status = 200, description = "The lines.", body = Page<LogLineView>),
-    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 404, description = "`server.unknown`: no such server."),
 ))]
 pub(super) async fn logs(
     In(project): In,
@@ -105,7 +105,7 @@ pub(super) async fn logs(
     params(("server" = String, Path, description = "Its name or id."), EventsQuery), responses(
     (status = 200, description = "The events.", content(
         (Page<EventView> = "application/json"), (EventView = "text/event-stream"))),
-    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 404, description = "`server.unknown`: no such server."),
 ))]
 pub(super) async fn events(
     State(api): State<Api>,

@@ -105,10 +105,10 @@ pub(super) async fn list(In(project): In) -> Response {
 /// Sets a hook: a new one, or another definition of a known one.
 #[utoipa::path(put, path = "/api/v1/hooks/{hook}", tag = "hooks", request_body = HookBody,
     params(("hook" = String, Path, description = "Its name.")), responses(
-    (status = 200, description = "It is asked from now on.", body = HookView),
-    (status = 202, description = "It waits for a second person.", body = RegistrationView),
+    (status = 200, description = "The hook is in effect.", body = HookView),
+    (status = 202, description = "It waits for a second person's approval.", body = RegistrationView),
     (status = 403, description = "`registration.refused`: the project does not allow its command or URL."),
-    (status = 422, description = "`request.body`, `setting.value`: it cannot be a hook."),
+    (status = 422, description = "`request.body`, `setting.value`: the hook is not valid."),
 ))]
 pub(super) async fn set(
     In(project): In,
@@ -151,7 +151,7 @@ pub(super) async fn set_from(
 #[utoipa::path(delete, path = "/api/v1/hooks/{hook}", tag = "hooks",
     params(("hook" = String, Path, description = "Its name.")), responses(
     (status = 204, description = "It is asked no more."),
-    (status = 404, description = "`hook.unknown`: there is none of that name."),
+    (status = 404, description = "`hook.unknown`: no such hook."),
 ))]
 pub(super) async fn remove(
     In(project): In,

@@ -86,7 +86,7 @@ pub(super) async fn list(In(project): In) -> Result<Response, Problem> {
 #[utoipa::path(post, path = "/api/v1/images", tag = "images", request_body = Wanted, responses(
     (status = 200, description = "The images are in the store.", content(
         (Pulled = "application/json"), (Progress = "text/event-stream"))),
-    (status = 422, description = "`image.reference`: the name is none."),
+    (status = 422, description = "`image.reference`: not a valid image reference."),
     (status = 502, description = "`image.…`: the registry did not give it, or it is not an image that can be \
         used."),
 ))]

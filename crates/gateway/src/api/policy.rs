@@ -125,7 +125,7 @@ impl TestedCallView {
 #[utoipa::path(post, path = "/api/v1/policy/test", tag = "grants", request_body = PolicyTestBody, responses(
     (status = 200, description = "Which decisions would differ.", body = PolicyTestView),
     (status = 404, description = "`agent.unknown`, `key.unknown`, `grant.unknown` or `group.unknown`."),
-    (status = 422, description = "A grant is none, or `request.body`."),
+    (status = 422, description = "A grant is not valid, or `request.body`."),
 ))]
 pub(super) async fn test(In(project): In, body: JsonBody) -> Result<Response, Problem> {
     let body: PolicyTestBody = body.read()?;

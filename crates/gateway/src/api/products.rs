@@ -281,7 +281,7 @@ fn guard(api: &Api, manifest: &Manifest) -> Result<(), Problem> {
 /// Installs a product, or upgrades it, as it was shown: all of it or nothing.
 #[utoipa::path(post, path = "/api/v1/products", tag = "products", request_body = InstallBody, responses(
     (status = 200, description = "What was done.", body = PlanView),
-    (status = 202, description = "It waits for a second person.", body = RegistrationView),
+    (status = 202, description = "It waits for a second person's approval.", body = RegistrationView),
     (status = 403, description = "`registration.refused`: the project does not allow one of its servers."),
     (status = 409, description = "`product.changed`: the manifest or what is installed is not what was \
         shown; `server.exists`: a server that is not the product's has one of the names."),
@@ -341,7 +341,7 @@ pub(super) async fn install_from(
 /// Uninstalls a product with its servers; their volumes stay.
 #[utoipa::path(delete, path = "/api/v1/products/{product}", tag = "products",
     params(("product" = String, Path, description = "Its name.")), responses(
-    (status = 204, description = "It is not installed any more."),
+    (status = 204, description = "The product was uninstalled."),
     (status = 404, description = "`product.unknown`: it is not installed."),
 ))]
 pub(super) async fn uninstall(

@@ -129,8 +129,8 @@ pub(super) async fn list(
 #[utoipa::path(post, path = "/api/v1/projects", tag = "projects", request_body = ProjectBody, responses(
     (status = 201, description = "The new project.", body = ProjectView,
         headers(("Location" = String, description = "Where it is."))),
-    (status = 409, description = "`project.exists`: there is one of that name; `project.name_used`: the \
-        record of a deleted one has it."),
+    (status = 409, description = "`project.exists`: the name is taken; `project.name_used`: it \
+        belonged to a deleted project whose records are kept."),
 ))]
 pub(super) async fn create(
     State(api): State<Api>,
@@ -156,7 +156,7 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Its name.")), responses(
     (status = 200, description = "The project.", body = ProjectView),
-    (status = 404, description = "`project.unknown`: there is none that the key may see."),
+    (status = 404, description = "`project.unknown`: no such project, or the key may not see it."),
 ))]
 pub(super) async fn one(
     State(api): State<Api>,
@@ -173,7 +173,7 @@ pub(super) async fn one(
 #[utoipa::path(patch, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Its name.")), request_body = ProjectPatch, responses(
     (status = 200, description = "The project after the change.", body = ProjectView),
-    (status = 404, description = "`project.unknown`: there is none."),
+    (status = 404, description = "`project.unknown`: no such project."),
     (status = 409, description = "`project.of_folder`: the data folder's own project stays loaded."),
 ))]
 pub(super) async fn change(
@@ -206,7 +206,7 @@ pub(super) async fn change(
 #[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Its name.")), responses(
     (status = 204, description = "The project was removed."),
-    (status = 404, description = "`project.unknown`: there is none."),
+    (status = 404, description = "`project.unknown`: no such project."),
     (status = 409, description = "`project.of_folder`: the data folder's own project stays."),
 ))]
 pub(super) async fn remove(

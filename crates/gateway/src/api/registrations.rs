@@ -167,7 +167,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/registrations/{registration}", tag = "registrations",
     params(("registration" = String, Path, description = "Its id.")), responses(
     (status = 200, description = "The registration.", body = RegistrationView),
-    (status = 404, description = "`registration.unknown`: there is none."),
+    (status = 404, description = "`registration.unknown`: no such registration."),
 ))]
 pub(super) async fn one(In(project): In, Named(id): Named) -> Result<Response, Problem> {
     let row = project.registration(&id).await?;
@@ -179,8 +179,8 @@ pub(super) async fn one(In(project): In, Named(id): Named) -> Result<Response, P
     params(("registration" = String, Path, description = "Its id.")), responses(
     (status = 200, description = "It is approved and done.", body = RegistrationView),
     (status = 403, description = "`registration.own`: the requester cannot approve it."),
-    (status = 404, description = "`registration.unknown`: there is none."),
-    (status = 409, description = "`registration.decided`: it does not wait any more."),
+    (status = 404, description = "`registration.unknown`: no such registration."),
+    (status = 409, description = "`registration.decided`: it was already approved or refused."),
 ))]
 pub(super) async fn approve(
     State(api): State<Api>,
@@ -241,8 +241,8 @@ async fn carry_out(
 #[utoipa::path(post, path = "/api/v1/registrations/{registration}/refuse", tag = "registrations",
     params(("registration" = String, Path, description = "Its id.")), responses(
     (status = 200, description = "It is refused.", body = RegistrationView),
-    (status = 404, description = "`registration.unknown`: there is none."),
-    (status = 409, description = "`registration.decided`: it does not wait any more."),
+    (status = 404, description = "`registration.unknown`: no such registration."),
+    (status = 409, description = "`registration.decided`: it was already approved or refused."),
 ))]
 pub(super) async fn refuse(
     In(project): In,

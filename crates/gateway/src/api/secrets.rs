@@ -162,7 +162,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/secrets/{secret}", tag = "secrets",
     params(("secret" = String, Path, description = "Its name.")), responses(
     (status = 200, description = "The secret.", body = SecretItem),
-    (status = 404, description = "`secret.unknown`: there is none."),
+    (status = 404, description = "`secret.unknown`: no such secret."),
 ))]
 pub(super) async fn one(In(project): In, Named(secret): Named) -> Result<Response, Problem> {
     let view = project.secret(&secret).await?;
@@ -173,7 +173,7 @@ pub(super) async fn one(In(project): In, Named(secret): Named) -> Result<Respons
 /// use it are restarted.
 #[utoipa::path(put, path = "/api/v1/secrets/{secret}", tag = "secrets",
     params(("secret" = String, Path, description = "Its name.")), request_body = SecretBody, responses(
-    (status = 200, description = "It has another value now.", body = SecretChanged),
+    (status = 200, description = "The value was replaced.", body = SecretChanged),
     (status = 201, description = "It is new.", body = SecretChanged),
     (status = 503, description = "`secret.key_wrong`, `secret.key_missing`: the master key is not the one \
         that secrets are encrypted with."),
@@ -209,7 +209,7 @@ pub(super) async fn set(
 /// unknown one.
 #[utoipa::path(delete, path = "/api/v1/secrets/{secret}", tag = "secrets",
     params(("secret" = String, Path, description = "Its name.")), responses(
-    (status = 204, description = "The secret does not exist any more."),
+    (status = 204, description = "The secret was removed."),
 ))]
 pub(super) async fn remove(
     In(project): In,
@@ -226,8 +226,8 @@ pub(super) async fn remove(
         ("server" = String, Path, description = "The server's name.")),
     request_body(content = Option<BindingBody>, description = "May be left out."), responses(
     (status = 200, description = "It is bound.", body = SecretChanged),
-    (status = 403, description = "`secret.needs_approver`: who may edit servers may not do this alone."),
-    (status = 404, description = "`secret.unknown`: there is none."),
+    (status = 403, description = "`secret.needs_approver`: binding without the value needs an approver."),
+    (status = 404, description = "`secret.unknown`: no such secret."),
 ))]
 pub(super) async fn bind(
     In(project): In,
@@ -246,8 +246,8 @@ pub(super) async fn bind(
 #[utoipa::path(delete, path = "/api/v1/secrets/{secret}/bindings/{server}", tag = "secrets",
     params(("secret" = String, Path, description = "Its name."),
         ("server" = String, Path, description = "The server's name.")), responses(
-    (status = 200, description = "It is not bound any more.", body = SecretChanged),
-    (status = 404, description = "`secret.unknown`: there is none."),
+    (status = 200, description = "The binding was removed.", body = SecretChanged),
+    (status = 404, description = "`secret.unknown`: no such secret."),
 ))]
 pub(super) async fn unbind(
     In(project): In,

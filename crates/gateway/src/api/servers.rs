@@ -138,9 +138,9 @@ pub(super) async fn list(
 #[utoipa::path(post, path = "/api/v1/mcp/servers", tag = "servers", request_body = Register, responses(
     (status = 201, description = "It is registered and starting.", body = ServerStatusView,
         headers(("Location" = String, description = "Where it is."))),
-    (status = 202, description = "It waits for a second person.", body = RegistrationView),
+    (status = 202, description = "It waits for a second person's approval.", body = RegistrationView),
     (status = 403, description = "`registration.refused`: the project does not allow it."),
-    (status = 409, description = "`server.exists`: there is one of that name."),
+    (status = 409, description = "`server.exists`: the name is taken."),
 ))]
 pub(super) async fn register(
     State(api): State<Api>,
@@ -168,7 +168,7 @@ pub(super) async fn register(
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 200, description = "The server.", body = ServerStatusView),
-    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 404, description = "`server.unknown`: no such server."),
 ))]
 pub(super) async fn status(In(project): In, Named(server): Named) -> Result<Response, Problem> {
     let view = known(&project, &server)?;
@@ -179,7 +179,7 @@ pub(super) async fn status(In(project): In, Named(server): Named) -> Result<Resp
 #[utoipa::path(put, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), request_body = Register, responses(
     (status = 200, description = "The server after the change.", body = ServerStatusView),
-    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 404, description = "`server.unknown`: no such server."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file; change that."),
 ))]
 pub(super) async fn replace(
@@ -201,7 +201,7 @@ pub(super) async fn replace(
     request_body(content = Object, description = "Members of the registration's body.",
         example = json!({"timeout": "2m", "limits": {"memory": "1G"}})), responses(
     (status = 200, description = "The server after the change.", body = ServerStatusView),
-    (status = 404, description = "`server.unknown`: there is none."),
+    (status = 404, description = "`server.unknown`: no such server."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file; change that. \
         `secret.asked_again`: the change would send stored values to another destination; give them again."),
 ))]
@@ -305,7 +305,7 @@ async fn check(
 /// and an administrative act.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/preview", tag = "servers", request_body = Register,
     responses(
-    (status = 200, description = "It could be registered.", body = Preview),
+    (status = 200, description = "The server is valid; nothing was registered.", body = Preview),
 ))]
 pub(super) async fn preview(
     api: &Api,
@@ -339,7 +339,7 @@ pub(super) async fn preview(
 #[utoipa::path(post, path = "/api/v1/mcp/servers/test", tag = "servers", request_body = Register,
     responses(
     (status = 200, description = "The result; `ok` says whether it started.", body = Trial),
-    (status = 409, description = "`server.exists`: there is one of that name."),
+    (status = 409, description = "`server.exists`: the name is taken."),
 ))]
 pub(super) async fn test(
     api: &Api,
@@ -372,7 +372,7 @@ pub(super) struct RemovedWith {
 /// server; a server from a configuration file is removed there.
 #[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id."), RemovedWith), responses(
-    (status = 204, description = "The server does not exist any more."),
+    (status = 204, description = "The server was removed."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file, which the message \
         names; change that. `server.builtin`: it is Gantry's own example."),
 ))]
@@ -409,9 +409,9 @@ pub(super) struct Restart {
     (status = 200, description = "The server, starting.", content(
         (ServerStatusView = "application/json"), (Progress = "text/event-stream"))),
     (status = 403, description = "`auth.role`: `pull` needs the permission to manage the project."),
-    (status = 404, description = "`server.unknown`: there is none."),
-    (status = 409, description = "`server.no_image`: there is nothing to pull."),
-    (status = 502, description = "`image.…`: the registry did not give the image."),
+    (status = 404, description = "`server.unknown`: no such server."),
+    (status = 409, description = "`server.no_image`: the server runs no image."),
+    (status = 502, description = "`image.…`: the image cannot be pulled."),
 ))]
 pub(super) async fn restart(
     In(project): In,

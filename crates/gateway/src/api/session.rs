@@ -139,7 +139,7 @@ pub(super) async fn sign_in(
     if length.is_none_or(|length| length > LONGEST) {
         let code = "http.body_too_large";
         return Err(Problem::new(code).with_detail(format!(
-            "a sign-in is at most {LONGEST} bytes, and says how long it is"
+            "a sign-in needs `Content-Length`, of at most {LONGEST} bytes"
         )));
     }
     // Unauthenticated bodies share one account.

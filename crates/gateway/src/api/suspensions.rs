@@ -120,7 +120,7 @@ pub(super) async fn list(In(project): In) -> Response {
 #[utoipa::path(post, path = "/api/v1/suspensions", tag = "suspensions", request_body = SuspendBody,
     responses(
     (status = 200, description = "It is suspended.", body = SuspensionView),
-    (status = 404, description = "`agent.unknown`, `server.unknown`: there is none of that name."),
+    (status = 404, description = "`agent.unknown`, `server.unknown`: no such agent or server."),
 ))]
 pub(super) async fn suspend(
     In(project): In,
@@ -142,7 +142,7 @@ pub(super) async fn suspend(
 
 /// Resumes what was suspended, with the grants it had. Succeeds for what is not suspended.
 #[utoipa::path(delete, path = "/api/v1/suspensions", tag = "suspensions", params(Resumed), responses(
-    (status = 204, description = "It is not suspended any more."),
+    (status = 204, description = "The suspension was lifted."),
 ))]
 pub(super) async fn resume(
     In(project): In,

@@ -117,7 +117,7 @@ fn known_server(
 /// administrator. With `server`, a lazy server that was never listed is started.
 #[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsAsked), responses(
     (status = 200, description = "The tools.", body = Page<ToolView>),
-    (status = 404, description = "`server.unknown`, `agent.unknown`: there is none of that name."),
+    (status = 404, description = "`server.unknown`, `agent.unknown`: no such server or agent."),
 ))]
 pub(super) async fn list(
     State(api): State<Api>,

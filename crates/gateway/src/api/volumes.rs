@@ -65,7 +65,7 @@ pub(super) async fn list(In(project): In) -> Result<Response, Problem> {
 /// either state.
 #[utoipa::path(get, path = "/api/v1/volumes/backup", tag = "volumes", params(Volume), responses(
     (status = 200, description = "The archive.", body = String, content_type = "application/x-tar"),
-    (status = 404, description = "`volume.unknown`: there is none."),
+    (status = 404, description = "`volume.unknown`: no such volume."),
 ))]
 pub(super) async fn back_up(
     In(project): In,
@@ -78,7 +78,7 @@ pub(super) async fn back_up(
 /// Removes a volume that no instance uses, with everything in it.
 #[utoipa::path(delete, path = "/api/v1/volumes", tag = "volumes", params(Volume), responses(
     (status = 204, description = "It was removed."),
-    (status = 404, description = "`volume.unknown`: there is none."),
+    (status = 404, description = "`volume.unknown`: no such volume."),
     (status = 409, description = "`volume.in_use`: its server runs."),
 ))]
 pub(super) async fn remove(

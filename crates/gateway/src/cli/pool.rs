@@ -31,7 +31,7 @@ const READY: Duration = Duration::from_millis(100);
 const IDLE: usize = 32;
 
 /// What a 503 without a body means.
-pub(super) const NO_ROOM: &str = "the gateway has no room for another connection";
+pub(super) const NO_ROOM: &str = "the gateway accepts no more connections";
 /// The deadline of a response has passed.
 pub(super) const NO_ANSWER: &str = "no response in time";
 

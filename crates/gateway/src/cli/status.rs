@@ -173,7 +173,7 @@ fn configuration(health: &Value, screen: &Screen) {
 /// Shows how many calls are recorded, their size and retention.
 pub(super) fn kept(health: &Value) -> String {
     let Some(calls) = number(health, "/audit/calls") else {
-        return "the database does not say".to_owned();
+        return "unknown: the database did not answer".to_owned();
     };
     let since = number(health, "/audit/oldest_ms");
     let since = since.map_or_else(String::new, |ms| format!(" since {}", time(ms)));

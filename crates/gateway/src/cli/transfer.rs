@@ -82,7 +82,7 @@ impl Transfer {
                     }
                 }
                 Some(Err(error)) => {
-                    let message = "the gateway cut the answer off";
+                    let message = "the response of the gateway was cut off";
                     return Err(Failure::plain(Exit::Failed, message, &error));
                 }
             }
@@ -109,6 +109,6 @@ impl Transfer {
 }
 
 fn silent() -> Failure {
-    let message = format!("the gateway said nothing for {} s", SILENCE.as_secs());
+    let message = format!("no data from the gateway for {} s", SILENCE.as_secs());
     Failure::new(Exit::Failed, message)
 }

@@ -223,7 +223,7 @@ impl DockerRun {
             "--tmpfs" => {
                 let path = value.split(':').next().unwrap_or_default();
                 if path != "/tmp" && path != "/run" {
-                    let note = format!("`{path}` was memory, and is on disk now");
+                    let note = format!("`{path}` was held in memory (tmpfs), and is on disk now");
                     self.notes.push(note);
                 }
             }

@@ -318,7 +318,7 @@ fn tell(told: oneshot::Sender<Response>, answer: Answer) {
 fn no_stream() -> Problem {
     Problem::new("session.unknown")
         .with_detail("unknown or expired stream")
-        .with_hint("open another where it was opened")
+        .with_hint("open a new stream with GET on the path of the first")
 }
 
 fn busy() -> Problem {

@@ -32,7 +32,9 @@ pub(super) fn program() -> Vec<u8> {
     put(JUMP_IF_EQUAL, 1, 0, ARCHITECTURE_ID);
     put(RETURN, 0, 0, KILL_PROCESS);
     put(LOAD, 0, 0, NUMBER);
-    for (first, last) in ranges(&numbers::ALLOWED) {
+    let mut allowed: Vec<u32> = numbers::allowed().collect();
+    allowed.sort_unstable();
+    for (first, last) in ranges(&allowed) {
         // Ranges ascend: between this one and the previous one nothing is allowed.
         put(JUMP_IF_NOT_LESS, 1, 0, first);
         put(RETURN, 0, 0, ERRNO | ENOSYS);
@@ -43,11 +45,10 @@ pub(super) fn program() -> Vec<u8> {
     program
 }
 
-/// Merges consecutive numbers into ranges.
-fn ranges(numbers: &[i64]) -> Vec<(u32, u32)> {
+/// Merges consecutive numbers, which ascend, into ranges.
+fn ranges(numbers: &[u32]) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        let number = u32::try_from(*number).expect("the number of a system call is small");
+    for &number in numbers {
         match ranges.last_mut() {
             Some((_, last)) if *last + 1 == number => *last = number,
             _ => ranges.push((number, number)),
@@ -61,19 +62,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_joined_and_the_list_ascends() {
+    fn neighbours_are_joined() {
         assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), [(0, 2), (5, 5), (7, 8)]);
-        assert!(numbers::ALLOWED.is_sorted_by(|one, next| one < next));
     }
 
     #[test]
     fn nothing_that_is_refused_to_hosted_trees_is_let_pass() {
-        let refused = [&numbers::MACHINE[..], &numbers::OTHERS, &numbers::ABSENT].concat();
+        let refused = [numbers::MACHINE, numbers::OTHERS, numbers::ABSENT].concat();
         let passing: Vec<_> = refused
             .iter()
             .chain([&numbers::CLONE3, &numbers::UNSHARE])
-            .filter(|call| numbers::ALLOWED.contains(call))
+            .filter(|call| numbers::allowed().any(|allowed| allowed == **call))
             .collect();
-        assert_eq!(passing, Vec::<&i64>::new());
+        assert_eq!(passing, Vec::<&u32>::new());
     }
 }

@@ -77,7 +77,7 @@ pub(in crate::api) async fn list(In(project): In) -> Result<Response, Problem> {
 #[utoipa::path(put, path = "/api/v1/images/logins/{registry}", tag = "images", request_body = Login,
     params(("registry" = String, Path, description = "The registry, such as `ghcr.io`.")), responses(
     (status = 200, description = "They are kept.", body = LoginView),
-    (status = 422, description = "`image.login`: it is not a registry, or they cannot be sent."),
+    (status = 422, description = "`image.login`: not the name of a registry, or credentials that cannot be sent."),
 ))]
 pub(in crate::api) async fn log_in(
     In(project): In,
@@ -101,8 +101,8 @@ pub(in crate::api) async fn log_in(
 /// Forgets the credentials of a registry.
 #[utoipa::path(delete, path = "/api/v1/images/logins/{registry}", tag = "images",
     params(("registry" = String, Path, description = "The registry, such as `ghcr.io`.")), responses(
-    (status = 204, description = "There are none any more."),
-    (status = 404, description = "`image.login_unknown`: there were none."),
+    (status = 204, description = "The credentials were removed."),
+    (status = 404, description = "`image.login_unknown`: there are no credentials for this registry."),
 ))]
 pub(in crate::api) async fn log_out(
     In(project): In,

@@ -47,8 +47,8 @@ pub(in crate::api) struct CallAsked {
 #[utoipa::path(post, path = "/api/v1/tools/call", tag = "tools", params(CallAsked,
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
     (status = 200, description = "`Answered`, or the answers in the shape of the calls.", body = serde_json::Value),
-    (status = 202, description = "With `Prefer: respond-async`: it runs, `Location` says where to ask.",
-        body = Accepted, headers(("Location" = String, description = "Where its outcome will be."),
+    (status = 202, description = "With `Prefer: respond-async`: accepted; `Location` is the URL of its outcome.",
+        body = Accepted, headers(("Location" = String, description = "The URL of its outcome."),
             ("Preference-Applied" = String, description = "`respond-async`."))),
 ))]
 pub(in crate::api) async fn call(

@@ -208,7 +208,7 @@ pub(in crate::api) struct VersionsAsked {
 /// Lists the versions of a tool, prompt or template that are remembered, the newest first.
 #[utoipa::path(get, path = "/api/v1/tools/versions", tag = "tools", params(VersionsAsked), responses(
     (status = 200, description = "The versions.", body = Page<ToolVersionView>),
-    (status = 404, description = "`server.unknown`, `tool.version_unknown`: there is none."),
+    (status = 404, description = "`server.unknown`, `tool.version_unknown`: no such server or version."),
 ))]
 pub(in crate::api) async fn versions(
     In(project): In,
@@ -268,7 +268,7 @@ pub(in crate::api) struct DecidedItem {
 /// Approves versions that servers list now: from then on they are offered.
 #[utoipa::path(post, path = "/api/v1/tools/approve", tag = "tools", request_body = DecisionBody, responses(
     (status = 200, description = "They are approved.", body = DecidedView),
-    (status = 404, description = "`server.unknown`, `tool.version_unknown`: there is none."),
+    (status = 404, description = "`server.unknown`, `tool.version_unknown`: no such server or version."),
     (status = 409, description = "`tool.version_changed`: its server lists another version now."),
 ))]
 pub(in crate::api) async fn approve(
@@ -282,7 +282,7 @@ pub(in crate::api) async fn approve(
 /// Refuses versions that servers list now: whatever the project's settings, they are not offered.
 #[utoipa::path(post, path = "/api/v1/tools/refuse", tag = "tools", request_body = DecisionBody, responses(
     (status = 200, description = "They are refused.", body = DecidedView),
-    (status = 404, description = "`server.unknown`, `tool.version_unknown`: there is none."),
+    (status = 404, description = "`server.unknown`, `tool.version_unknown`: no such server or version."),
     (status = 409, description = "`tool.version_changed`: its server lists another version now."),
 ))]
 pub(in crate::api) async fn refuse(

@@ -152,7 +152,7 @@ impl Attached {
         let finding = self.tasks.spawn(async move { attached.find_now().await });
         match finding.await {
             Ok(found) => found,
-            Err(_) => Err("the search for it failed".to_owned()),
+            Err(_) => Err("the search for a running gateway failed".to_owned()),
         }
     }
 
@@ -227,7 +227,7 @@ async fn enter(folder: &Path, deadline: Instant) -> Result<File, Failure> {
                 return Err(Failure::new(
                     Exit::Failed,
                     format!(
-                        "the gateway in `{}` is stopping and does not end",
+                        "the gateway in `{}` is stopping, but has not ended",
                         folder.display()
                     ),
                 ));

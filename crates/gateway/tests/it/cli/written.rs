@@ -184,7 +184,7 @@ fn without_room_for_a_connection_the_verbs_say_so() {
         let told = run(&gantry, words);
         assert_eq!(
             told,
-            "--- stderr\nerror: the gateway has no room for another connection\nhint: try again in \
+            "--- stderr\nerror: the gateway accepts no more connections\nhint: try again in \
              5 s, or end clients that are not needed; one address may hold \
              `connections_per_address` of `[gateway]`\n--- exit 1",
             "{words:?}"
@@ -194,10 +194,7 @@ fn without_room_for_a_connection_the_verbs_say_so() {
     let mut client = super::stdio::Client::start(&gantry.data(), &[]);
     let full = client.stateless(json!(1), "tools/list", json!({}));
     let message = full["error"]["message"].as_str().unwrap();
-    assert!(
-        message.contains("no room for another connection"),
-        "{full:#}"
-    );
+    assert!(message.contains("accepts no more connections"), "{full:#}");
     let hello = client.initialize("2025-11-25");
     assert_eq!(hello["error"]["data"]["code"], "stdio.down", "{hello:#}");
     drop(holding);

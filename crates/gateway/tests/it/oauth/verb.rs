@@ -119,7 +119,7 @@ fn a_server_that_is_not_there_or_takes_no_sign_in_is_refused() {
             insta::allow_duplicates! {
                 assert_snapshot!(run(&gantry, words), @"
                 --- stderr
-                error: server `here` takes no sign-in: it is not remote, or has an `Authorization` header of its own
+                error: server `here` does not support sign-in: it is not remote, or has an `Authorization` header of its own
                   because: code `sign_in.not_taken`
                 --- exit 1
                 ");
