@@ -67,7 +67,7 @@ impl Via {
 }
 
 impl Actor {
-    /// Tells whether it acts with this key.
+    /// Returns whether it acts with this key.
     pub fn acts_with(&self, key: KeyId) -> bool {
         self.key == Some(key)
     }

@@ -39,7 +39,7 @@ use crate::server::profiles::InstanceOwner;
 const MOST_VIEWS: usize = 256;
 /// The most native tools.
 const MOST_NATIVE: usize = 1024;
-/// The most warnings that are remembered as logged.
+/// The maximum number of warnings that are remembered as logged.
 const MOST_TOLD: usize = 1024;
 
 /// The lists that are served from memory.

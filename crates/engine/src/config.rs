@@ -117,9 +117,9 @@ pub struct EngineLimits {
     pub line_bytes: usize,
     /// The deepest nesting of a message.
     pub depth: usize,
-    /// The most tools of one server, and the most prompts, resources and templates.
+    /// The maximum number of tools of one server, and the most prompts, resources and templates.
     pub tools: usize,
-    /// The most pages of one listing; exceeded only for pages with many items.
+    /// The maximum number of pages of one listing; exceeded only for pages with many items.
     pub pages: usize,
     /// The longest definition of a tool, in bytes.
     pub definition_bytes: usize,

@@ -41,7 +41,7 @@ const LONGEST: usize = 256 << 10;
 const INLINE_BYTES: usize = 512 << 10;
 /// Values of at most this many bytes count as short; their parts are not counted.
 const SHORT_BYTES: usize = 16 << 10;
-/// The most parts of a longer value that is still checked on the caller's own thread.
+/// The maximum number of parts of a longer value that is still checked on the caller's own thread.
 const INLINE_PARTS: usize = 4 << 10;
 
 /// How many parts the library rejects are removed, one after the other, before giving up.

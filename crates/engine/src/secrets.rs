@@ -24,7 +24,7 @@ use crate::credentials::Vault;
 
 /// The longest value: that of an environment variable, in bytes.
 const LONGEST: usize = 64 << 10;
-/// The most servers that one secret is bound to.
+/// The maximum number of servers that one secret is bound to.
 const MOST_BINDINGS: usize = 256;
 /// How often a change is retried after a concurrent one.
 const TRIES: usize = 4;

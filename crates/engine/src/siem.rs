@@ -246,7 +246,7 @@ impl Siem {
         }
     }
 
-    /// Notes a failure; returns the pause that was asked for.
+    /// Records a failure; returns the pause that the receiver requested.
     fn failed(&self, failure: Failure) -> Option<Duration> {
         match failure {
             Failure::Store(error) => {
@@ -372,7 +372,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Has everything sent again that may not have arrived.
+    /// Makes everything that may not have arrived be sent again.
     fn cut(&mut self, why: String, pause: Option<Duration>) -> Failure {
         if !self.unconfirmed.is_empty() {
             self.unconfirmed.clear();

@@ -104,7 +104,7 @@ pub(crate) struct GatewayMetrics {
     journal_bytes: Gauge,
 }
 
-/// How the gateway is when its metrics are asked for.
+/// The state of the gateway when its metrics are read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GatewayFigures {
     /// Calls can be recorded, and hence are accepted.

@@ -23,7 +23,7 @@ use crate::server::status::ServerStatus;
 use crate::server::usage_history::UsageSample;
 use crate::telemetry::ExportHealth;
 
-/// The most tools of one server that are reported as having lost their names.
+/// The maximum number of tools of one server that are reported as having lost their names.
 const MOST_NAMELESS: usize = 100;
 
 /// One server, desired and observed.

@@ -60,7 +60,7 @@ impl AddressRange {
         Some(Self { first, bits })
     }
 
-    /// Tells whether an address is in the range.
+    /// Returns whether an address is in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4()

@@ -36,7 +36,7 @@ impl Removed {
         self.controls + self.invisible
     }
 
-    /// Returns the rule that speaks of it.
+    /// Returns the rule that a finding about it names.
     pub(crate) fn rule(&self) -> &'static str {
         match self.invisible {
             0 => "control_characters",
@@ -148,12 +148,12 @@ fn clean_strings(json: &str, texts_only: bool) -> Option<(String, Removed)> {
     Some((clean, removed))
 }
 
-/// Tells whether there may be something hidden in JSON text: it is not ASCII, or has `\u` escapes.
+/// Returns whether there may be something hidden in JSON text: it is not ASCII, or has `\u` escapes.
 pub fn may_hide(json: &[u8]) -> bool {
     !json.is_ascii() || memmem::find(json, b"\\u").is_some()
 }
 
-/// Tells whether a text has a control character or the first bytes of a character that may have to go.
+/// Returns whether a text has a control character or the first bytes of a character that may have to go.
 fn is_suspect(text: &[u8]) -> bool {
     let next = |at: usize| text.get(at).copied().unwrap_or(0);
     text.iter().enumerate().any(|(at, byte)| match byte {
@@ -264,7 +264,7 @@ fn is_joiner(character: char) -> bool {
         '\u{200c}'..='\u{200f}' | '\u{61c}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// Tells whether a joiner is where it belongs: a variation selector behind any character, the others
+/// Returns whether a joiner is where it belongs: a variation selector behind any character, the others
 /// beside one that is not ASCII.
 fn is_joined(joiner: char, before: Option<char>, next: Option<char>) -> bool {
     match joiner {

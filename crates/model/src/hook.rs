@@ -15,7 +15,7 @@ use crate::secret::REDACTED;
 use crate::settings::Patterns;
 use crate::spec::{ProcessLaunch, Profile, RemoteLaunch, ServerSpec, period};
 
-/// The most hooks of a project.
+/// The maximum number of hooks of a project.
 pub const MOST_HOOKS: usize = 16;
 /// The longest a hook may take.
 pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -109,7 +109,7 @@ impl Hook {
         }
     }
 
-    /// Tells whether it is asked for calls of that kind.
+    /// Returns whether it runs for calls of that kind.
     pub fn sees(&self, point: HookPoint, server: &str, item: &str) -> bool {
         self.on == point
             && (self.tools.is_empty() || self.tools.match_text(&format!("{server}:{item}")))
@@ -218,7 +218,7 @@ impl From<Hooks> for BTreeMap<String, Hook> {
 }
 
 impl Hooks {
-    /// Tells whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

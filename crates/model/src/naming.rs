@@ -139,7 +139,7 @@ impl Target {
         }
     }
 
-    /// Tells whether the target accepts this name.
+    /// Returns whether the target accepts this name.
     pub fn accepts(self, name: &str) -> bool {
         (1..=self.limit()).contains(&name.len())
             && name.chars().all(|c| self.allows(c))
@@ -205,7 +205,7 @@ impl Form {
         self.longest.clamp(SUFFIX + 1, self.target.limit())
     }
 
-    /// Tells whether a name needs no change.
+    /// Returns whether a name needs no change.
     pub fn accepts(self, name: &str) -> bool {
         name.len() <= self.limit() && self.target.accepts(name)
     }

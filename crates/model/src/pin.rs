@@ -88,8 +88,8 @@ impl PinState {
 }
 
 impl PinPolicy {
-    /// Decides about a newly listed version. Text that tries to instruct a model is never accepted
-    /// by class: only by a person, or if every change is accepted.
+    /// Decides about a newly listed version. One with findings, such as text that instructs a model,
+    /// is not accepted for the class of its change: only by a person, or if all changes are accepted.
     pub fn judge(&self, change: ChangeClass, has_findings: bool) -> PinState {
         let is_accepted = match change {
             ChangeClass::Same => true,

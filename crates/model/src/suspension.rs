@@ -130,7 +130,7 @@ impl Suspensions {
         self.0.iter()
     }
 
-    /// Tells whether nothing is suspended.
+    /// Returns whether nothing is suspended.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -18,9 +18,9 @@ use crate::sql::copy as sql;
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
 
-/// The most rows that are read and written at once.
+/// The maximum number of rows that are read and written at once.
 const ROWS: usize = 500;
-/// The most values of one statement, in both databases.
+/// The maximum number of values of one statement, in both databases.
 const VALUES: usize = 30_000;
 /// Time limit of each statement.
 const LONGEST: Duration = Duration::from_secs(600);

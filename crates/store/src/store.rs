@@ -163,7 +163,7 @@ impl Store {
         }
     }
 
-    /// Writes a file anew, so that no page has anything left that an earlier release removed or replaced;
+    /// Rewrites the database file, so that no page has anything left that an earlier release removed or replaced;
     /// false if the file is too large for that, or there is none.
     pub async fn rewrite(&self) -> Result<bool, StoreError> {
         match self.database() {

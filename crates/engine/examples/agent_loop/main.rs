@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-/// The most turns before the loop gives up.
+/// The maximum number of turns before the loop gives up.
 const MOST_TURNS: usize = 8;
 
 #[tokio::main]

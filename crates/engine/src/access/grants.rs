@@ -189,7 +189,7 @@ impl Access {
         ServerGroup::of(name, servers.iter().chain([&native]))
     }
 
-    /// Tells whether there are agents, and none of them may use a server.
+    /// Returns whether there are agents, and none of them may use a server.
     pub(crate) fn is_granted_to_nobody(&self, server: &ServerName) -> bool {
         let shows = |set: &GrantSet| set.shows(MethodClass::Lifecycle, server, None);
         let (agents, keys) = (self.agents.load(), self.keys.load());

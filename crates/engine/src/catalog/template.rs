@@ -4,7 +4,7 @@
 //! Only finds the server of a URI; the server itself validates it. Matching takes time linear in
 //! the URI for each part of the template.
 
-/// The most parts of a supported template.
+/// The maximum number of parts of a supported template.
 const MOST_PARTS: usize = 64;
 /// The longest URI that is matched.
 const LONGEST_URI: usize = 4096;

@@ -91,7 +91,7 @@ impl Vault {
         }
     }
 
-    /// Tells whether a row is the answer to an input of this project.
+    /// Returns whether a row is the answer to an input of this project.
     pub(crate) fn is_input(&self, row: &SealedRow) -> bool {
         row.scope == INPUTS && row.project == self.project
     }
@@ -182,8 +182,8 @@ impl Vault {
     }
 
     /// Returns a keyed hash of a secret that a server of this name was given, by which its values
-    /// can be compared without showing them. It tells nothing about secrets elsewhere: otherwise
-    /// they could be guessed by giving guesses to another server.
+    /// can be compared without showing them. The server's name is part of the hash: equal secrets of
+    /// two servers differ, so that nobody can guess one by giving guesses to another server.
     pub(crate) fn fingerprint(&self, server: &str, secret: &str) -> Result<String, VaultError> {
         let place = self.bound_to(&["fingerprint", server]);
         Ok(self.key()?.fingerprint(&place, secret))

@@ -12,7 +12,7 @@ use super::Engine;
 use crate::project::Project;
 
 impl Engine {
-    /// Has every call that is stored from now on broadcast to the listeners of its project, and exported;
+    /// Broadcasts every call that is stored from now on to the listeners of its project, and exports it;
     /// returns those that were stored before.
     pub(super) async fn feed_stored_calls(&self) -> Vec<CallRow> {
         // Weak: the engine holds the audit.

@@ -53,13 +53,13 @@ pub enum AdminError {
     /// No such hold, or it was released.
     #[error("no hold `{id}` is in force")]
     UnknownHold {
-        /// The id as asked for.
+        /// The id in the request.
         id: String,
     },
     /// No such registration.
     #[error("no registration `{id}`")]
     UnknownRegistration {
-        /// The id as asked for.
+        /// The id in the request.
         id: String,
     },
     /// The requester of a change cannot approve it.
@@ -91,7 +91,7 @@ pub enum AdminError {
     /// No such key, or it has ended.
     #[error("no key `{id}`")]
     UnknownKey {
-        /// The id as asked for.
+        /// The id in the request.
         id: String,
     },
     /// The key was replaced by another already.
@@ -111,7 +111,7 @@ pub enum AdminError {
     /// No such call waits for an approver.
     #[error("no call `{id}` waits for an approver")]
     UnknownApproval {
-        /// The id as asked for.
+        /// The id in the request.
         id: String,
     },
     /// The call is made at another gateway of the same store.
@@ -131,7 +131,7 @@ pub enum AdminError {
     /// No such hook.
     #[error("no hook `{name}`")]
     UnknownHook {
-        /// The name as asked for.
+        /// The name in the request.
         name: String,
     },
     /// No version of it is known.
@@ -151,7 +151,7 @@ pub enum AdminError {
     /// No such product.
     #[error("no product `{name}` is installed")]
     UnknownProduct {
-        /// The name as asked for.
+        /// The name in the request.
         name: String,
     },
     /// The installed product differs from the one the plan was made for.
@@ -171,7 +171,7 @@ pub enum AdminError {
     /// No such grant.
     #[error("no grant `{id}`")]
     UnknownGrant {
-        /// The id as asked for.
+        /// The id in the request.
         id: String,
     },
     /// The project has the maximum number of grants.
@@ -183,7 +183,7 @@ pub enum AdminError {
     /// No such group of servers.
     #[error("no group `{name}`")]
     UnknownGroup {
-        /// The name as asked for.
+        /// The name in the request.
         name: String,
     },
     /// A group of that name exists.
@@ -210,7 +210,7 @@ pub enum AdminError {
     /// No such project.
     #[error("no project `{name}`")]
     UnknownProject {
-        /// The name as asked for.
+        /// The name in the request.
         name: String,
     },
     /// A project of that name exists.

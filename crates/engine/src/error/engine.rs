@@ -91,7 +91,7 @@ pub enum EngineError {
     /// No such server.
     #[error("no server `{name}`")]
     UnknownServer {
-        /// The name or id as asked for.
+        /// The name or id in the request.
         name: String,
     },
     /// The server is a file's to change.
@@ -117,7 +117,7 @@ pub enum EngineError {
     /// No such agent.
     #[error("no agent `{name}`")]
     UnknownAgent {
-        /// The name as asked for.
+        /// The name in the request.
         name: String,
     },
     /// Nobody could administer the gateway any more.

@@ -34,7 +34,7 @@ pub(super) enum CaFileError {
     Silent,
     #[error(transparent)]
     Wrong(#[from] reqwest::Error),
-    #[error("it holds no certificate")]
+    #[error("it contains no certificate")]
     Empty,
 }
 

@@ -58,7 +58,7 @@ impl Project {
         Ok(())
     }
 
-    /// Applies the project's hooks, and how long calls are held, as they are now.
+    /// Applies the current settings for hooks and for how long calls wait for an approver.
     pub(super) fn follow_hooks(&self) {
         let settings = self.settings();
         self.router.hooks.follow(&settings.hooks);

@@ -128,7 +128,7 @@ impl Project {
     }
 
     /// Refuses a group of all servers that needs a second person: a grant on it would be on everything.
-    /// It does not wait for one: whoever manages the installation makes it.
+    /// It is not held for approval: an administrator of the installation makes it.
     pub(super) fn policed_group(&self, by: &Actor, group: &ServerGroup) -> Result<(), EngineError> {
         let is_free = by.role() == Some(Role::Installation);
         self.policed_all(by, !is_free && group.members().any(is_any))
@@ -304,18 +304,18 @@ impl Project {
     }
 }
 
-/// Tells whether a grant opens every tool of every server, however it is spelled.
+/// Returns whether a grant opens every tool of every server, however it is spelled.
 fn is_everything(grant: &Grant) -> bool {
     is_any(grant.server()) && is_all_items(grant)
 }
 
-/// Tells whether a grant opens every tool of the servers that it is for.
+/// Returns whether a grant opens every tool of the servers that it is for.
 fn is_all_items(grant: &Grant) -> bool {
     let item = grant.item();
     grant.effect() != Effect::Deny && is_any(item.strip_prefix("tool:").unwrap_or(item))
 }
 
-/// Tells whether a pattern stands for every name.
+/// Returns whether a pattern stands for every name.
 fn is_any(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|letter| letter == b'*')
 }

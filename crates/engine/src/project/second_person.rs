@@ -105,7 +105,7 @@ impl Project {
     }
 }
 
-/// Tells whether an act made a key that manages the installation.
+/// Returns whether an act made a key that manages the installation.
 fn is_of_installation(making: &ActRow) -> bool {
     let made: Option<Value> = making
         .after

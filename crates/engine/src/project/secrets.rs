@@ -167,7 +167,7 @@ impl Project {
         .await
     }
 
-    /// Has the secrets of a server follow its change or removal (`None`), before it happens. fault K4
+    /// Adapts the bindings of secrets to a change of their server or its removal (`None`), before it happens. fault K4
     pub(super) async fn secrets_follow(
         &self,
         by: &Actor,

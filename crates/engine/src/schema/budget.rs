@@ -30,7 +30,7 @@ const BYTES_PER_UNIT: usize = 32;
 const SCHEMAS_PER_UNIT: u64 = 64;
 /// Pattern states times text bytes that are matched for one unit.
 const MATCHES_PER_UNIT: u64 = 16;
-/// The most states times bytes that are matched in one step, which cannot be interrupted.
+/// The maximum number of states times bytes that are matched in one step, which cannot be interrupted.
 pub(super) const MATCHES_AT_ONCE: u64 = 4 << 20;
 
 /// Properties of a schema that make each access to a value more expensive.

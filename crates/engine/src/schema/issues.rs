@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use crate::error::Issue;
 
-/// The most issues that are reported.
+/// The maximum number of issues that are reported.
 const MOST: usize = 32;
 /// The longest message.
 const LONGEST: usize = 300;
 /// The longest part of the schema, such as a constant, that a message quotes.
 const LONGEST_PART: usize = 200;
-/// The most alternatives whose own issues are examined.
+/// The maximum number of alternatives whose own issues are examined.
 const MOST_ALTERNATIVES: usize = 16;
-/// The most issues that are told of the closest alternative.
+/// The maximum number of issues reported for the closest alternative.
 const MOST_OF_ONE: usize = 3;
-/// The most names of fields that a message lists.
+/// The maximum number of names of fields that a message lists.
 const MOST_NAMES: usize = 8;
 
 /// Lists the issues of a value; only the first ones if there are many. The value itself is needed for its

@@ -27,7 +27,7 @@ fn reserved_lanes(lanes: u32, others: u32, others_active: u32) -> u32 {
     others.saturating_sub(others_active).min(most)
 }
 
-/// Tells whether an agent may take one of the free lanes: one without a lane always, another if enough
+/// Returns whether an agent may take one of the free lanes: one without a lane always, another if enough
 /// of them stay for agents that have none. `active` agents hold a lane, `others` may call beside it.
 pub(crate) fn may_take(lanes: u32, free: u32, held: u32, (others, active): (u32, u32)) -> bool {
     let others_active = active.saturating_sub(u32::from(held > 0));

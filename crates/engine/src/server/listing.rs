@@ -29,9 +29,9 @@ use crate::config::EngineLimits;
 use crate::pins::PinKind;
 use crate::tool::{Item, Tool, shown_name};
 
-/// The most bytes of one list, all its pages together.
+/// The maximum number of bytes of one list, all its pages together.
 const MOST_BYTES: usize = 16 << 20;
-/// The most bytes of definitions that are kept per list.
+/// The maximum number of bytes of definitions that are kept per list.
 const MOST_KEPT_BYTES: usize = 16 << 20;
 /// The most omitted items that are reported.
 const MOST_EXCLUDED: usize = 100;
@@ -45,7 +45,7 @@ const MOST_COMPILED: usize = 1024;
 const ITEMS_PER_PAGE: usize = 8;
 /// The factor by which [`EngineLimits::pages`] may be exceeded then.
 const MORE_PAGES: usize = 16;
-/// The most characters of a server's own message that are shown.
+/// The maximum number of characters of a server's own message that are shown.
 const LONGEST_MESSAGE: usize = 200;
 
 /// Checks the definition of a tool.

@@ -18,9 +18,9 @@ pub(crate) use resubscribe::keep;
 
 /// The most subscribed resources of one server; the first [`ALWAYS`] of each agent do not count.
 const MOST: usize = 10_000;
-/// The most subscriptions of one agent on one server.
+/// The maximum number of subscriptions of one agent on one server.
 const PER_AGENT: usize = 1_000;
-/// The most bytes of their URIs: a stateless server gets all of them in one message.
+/// The maximum size of the URIs that an agent subscribes to, in bytes: a stateless server gets all of them in one message.
 const PER_AGENT_BYTES: usize = 256 << 10;
 /// Subscriptions that an agent gets regardless of others.
 const ALWAYS: usize = 100;

@@ -28,7 +28,7 @@ impl Supervisor {
         Ok(opened)
     }
 
-    /// Takes what was stored in clear out of the pages that it was removed from, too.
+    /// Overwrites the freed pages of values that were stored in clear.
     async fn clean(&self) {
         match self.store.rewrite().await {
             Ok(true) => info!("rewrote the database without values in clear"),

@@ -33,7 +33,7 @@ pub(crate) trait Replies: Clone + Send + Sync + 'static {
     /// Fails a call that will get no response.
     fn fail(&self, call: u64, failure: Failure);
 
-    /// Tells whether a call still waits for its response.
+    /// Returns whether a call still waits for its response.
     fn waits(&self, call: u64) -> bool;
 
     /// Returns the maximum size of a call's response.

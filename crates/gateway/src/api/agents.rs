@@ -349,7 +349,7 @@ pub(super) async fn change(
 #[utoipa::path(delete, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), responses(
     (status = 204, description = "The agent was removed."),
-    (status = 409, description = "`key.last_admin`: it holds the last admin key."),
+    (status = 409, description = "`key.last_admin`: it owns the last admin key."),
 ))]
 pub(super) async fn remove(
     In(project): In,

@@ -85,7 +85,7 @@ impl ApprovalView {
 #[derive(Deserialize, ToSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ApprovalBody {
-    /// Why; told to the agent if the call is refused.
+    /// Why; the agent receives it if the call is refused.
     #[serde(default)]
     #[schema(max_length = 128)]
     reason: String,
@@ -136,7 +136,7 @@ pub(super) async fn allow(
     decide(project, by, id, body, true).await
 }
 
-/// Refuses a call: its agent is told so.
+/// Refuses a call; its agent receives an error.
 #[utoipa::path(post, path = "/api/v1/approvals/{call}/refuse", tag = "approvals", request_body(content = Option<ApprovalBody>, description = "May be left out."),
     params(("call" = String, Path, description = "The call's id.")), responses(
     (status = 200, description = "It is refused.", body = ApprovalView),

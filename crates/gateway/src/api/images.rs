@@ -205,7 +205,7 @@ fn shown(project: &Arc<Project>, records: &[ImageRecord]) -> Vec<ImageView> {
         .collect()
 }
 
-/// Returns whether a server runs an image; one that runs nothing is told by the name alone.
+/// Returns whether a server runs an image; while it is not running, its reference decides.
 fn runs(server: &ServerView, named: &ImageReference, record: &ImageRecord) -> bool {
     let hosting = server.status.hosting.as_deref();
     let running = hosting.and_then(|hosting| hosting.image.as_ref());

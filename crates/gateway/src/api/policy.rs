@@ -87,7 +87,7 @@ pub(super) struct TestedCallView {
     recorded: &'static str,
     /// What would be decided: `allow`, `ask`, `deny` or `undecided`.
     decision: &'static str,
-    /// The grant that would decide, or why nothing can be told.
+    /// The grant that would decide, or why that is unknown.
     why: String,
 }
 

@@ -144,10 +144,10 @@ pub(super) struct PlannedServer {
 pub(super) struct ChangedServer {
     /// Its name.
     name: String,
-    /// All its options, now.
+    /// All its options before the change.
     #[schema(value_type = Object)]
     before: SpecView,
-    /// All its options, then.
+    /// All its options after the change.
     #[schema(value_type = Object)]
     after: SpecView,
 }

@@ -110,7 +110,7 @@ async fn known(api: &Api, caller: &Caller, project: &str) -> Result<Known, Probl
     }
 }
 
-/// Lists the projects: all of them for whoever manages the installation, for others their own.
+/// Lists the projects: all for an administrator of the installation, otherwise the own project.
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", params(Paging), responses(
     (status = 200, description = "The projects, by name.", body = Page<ProjectView>),
 ))]

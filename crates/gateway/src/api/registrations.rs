@@ -49,7 +49,7 @@ pub(super) struct RegistrationView {
     act: String,
     /// To what.
     target: String,
-    /// All that is asked for, without secrets.
+    /// The request, without secrets.
     asked: Value,
     /// Why a second person is asked: `local`, `allow_shell`, `allow_env`, `all_grants`.
     reasons: Vec<String>,
@@ -237,7 +237,7 @@ async fn carry_out(
     Ok(())
 }
 
-/// Refuses a registration, or takes one's own back. What was asked for is forgotten.
+/// Refuses a registration, or withdraws one's own. The stored request is deleted.
 #[utoipa::path(post, path = "/api/v1/registrations/{registration}/refuse", tag = "registrations",
     params(("registration" = String, Path, description = "Its id.")), responses(
     (status = 200, description = "It is refused.", body = RegistrationView),

@@ -64,7 +64,7 @@ struct Add {
     /// Forbid it; wins over everything that allows it
     #[arg(long, conflicts_with = "ask")]
     deny: bool,
-    /// Have an approver asked before each call
+    /// Ask an approver before each call
     #[arg(long)]
     ask: bool,
     /// A condition on the arguments, such as `/path prefix /srv/`; may be given several times, and all

@@ -108,7 +108,7 @@ impl McpRegistry {
         let answer = self.ask(&format!("servers{query}")).await?;
         let answer = answer.ok_or_else(|| {
             self.failed("it does not have the API of an MCP registry")
-                .hint("the URL is the one below which `/v0.1/servers` is")
+                .hint("give the URL without `/v0.1/servers`")
         })?;
         let servers = answer.get("servers").and_then(Value::as_array);
         let servers =

@@ -46,7 +46,7 @@ struct Test {
     /// Forbid what a pattern names; may be given several times
     #[arg(long, value_name = "PATTERN")]
     deny: Vec<String>,
-    /// Have an approver asked for what a pattern names; may be given several times
+    /// Ask an approver for calls that match a pattern; may be given several times
     #[arg(long, value_name = "PATTERN")]
     ask: Vec<String>,
     /// Leave out a grant, by its id; may be given several times

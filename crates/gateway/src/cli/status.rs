@@ -255,7 +255,7 @@ fn one(server: &Value, screen: &Screen) {
     );
     field("process", text(server, "/pid"));
     field(
-        "speaks",
+        "protocol",
         joined(
             [
                 text(server, "/protocol_version"),

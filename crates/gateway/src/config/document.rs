@@ -191,7 +191,7 @@ pub fn read_text(path: &Path) -> Result<Vec<u8>, Diagnostic> {
         let most = LONGEST_BYTES >> 20;
         return Err(Diagnostic::of_file(path, Kind::TooLong)
             .say(format!("the configuration file is longer than {most} MiB"))
-            .help("name a file that holds servers and little else"));
+            .help("name a file that contains servers and little else"));
     }
     Ok(text)
 }

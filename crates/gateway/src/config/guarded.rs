@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gantry_model::spec::{Guarded, GuardedPath, Launch, ServerSpec, SpecError};
 
-/// The most bytes read of the user list.
+/// The maximum number of bytes read of the user list.
 const LONGEST_LIST: u64 = 1 << 20;
 
 /// Returns the guarded paths: the data folder, the configuration files, whether or not they exist,

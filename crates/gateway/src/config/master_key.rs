@@ -19,7 +19,7 @@ use super::env::Environment;
 
 /// Time limit of a command.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most bytes that are read; more than any key needs.
+/// The maximum number of bytes that are read; more than any key needs.
 const LONGEST: u64 = 1024;
 
 /// The source of the master key.

@@ -273,11 +273,11 @@ impl OtlpChoice {
                 "http/protobuf" => {}
                 "http/json" => target.encoding = OtlpEncoding::Json,
                 _ if self.endpoint.is_some() => {
-                    left_out(&name, "only `http/protobuf` and `http/json` are spoken");
+                    left_out(&name, "only `http/protobuf` and `http/json` are supported");
                 }
                 _ => {
                     let why =
-                        "only `http/protobuf` and `http/json` are spoken: nothing is exported";
+                        "only `http/protobuf` and `http/json` are supported: nothing is exported";
                     left_out(&name, why);
                     return Ok(None);
                 }
@@ -331,7 +331,7 @@ fn resource(environment: &Environment) -> (Option<String>, Headers) {
     (service, attributes)
 }
 
-/// Tells whether the variables turn a signal off.
+/// Returns whether the variables turn a signal off.
 fn is_off(signal: &str, environment: &Environment) -> bool {
     let is_disabled = environment.filled(env::OTEL_SDK_DISABLED);
     let exporter = environment

@@ -14,7 +14,7 @@ use super::file::repeated;
 
 /// The longest manifest, in bytes.
 pub(crate) const LONGEST: usize = 1 << 20;
-/// The most servers of a product.
+/// The maximum number of servers of a product.
 const MOST_SERVERS: usize = 100;
 /// The member of a manifest that is read; others belong to other parts of the product.
 const MCP: &str = "mcp";

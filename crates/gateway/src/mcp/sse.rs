@@ -323,7 +323,9 @@ fn no_stream() -> Problem {
 
 fn busy() -> Problem {
     Problem::new("listen.too_many")
-        .with_detail(format!("{AT_A_TIME} messages of this stream wait already"))
+        .with_detail(format!(
+            "{AT_A_TIME} messages of this stream are waiting already"
+        ))
         .with_retry_after(Duration::from_secs(1))
 }
 

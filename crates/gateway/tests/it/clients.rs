@@ -148,7 +148,7 @@ fn text(output: &Output) -> String {
     text
 }
 
-/// Tells whether a text shows a key.
+/// Returns whether a text shows a key.
 fn has_key(text: &str) -> bool {
     let mut after = text.split("gantry_agent_").skip(1);
     after.any(|rest| rest.starts_with(|letter: char| letter.is_ascii_alphanumeric()))

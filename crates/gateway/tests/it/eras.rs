@@ -165,7 +165,7 @@ impl Events {
         }
     }
 
-    /// Tells whether nothing comes for this long.
+    /// Returns whether nothing comes for this long.
     pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
         assert_eq!(self.text, "");
         self.connection

@@ -222,7 +222,7 @@ pub(crate) fn ended_rows(gantry: &Gantry, query: &str) -> Vec<Value> {
     rows
 }
 
-/// Tells whether a row is of a call by which [`Rig::neighbour_holds`] sees that the neighbour is well.
+/// Returns whether a row is of a call by which [`Rig::neighbour_holds`] sees that the neighbour is well.
 fn is_neighbours(row: &Value) -> bool {
     row["server"] == NEAR && row["tool"] == "echo" && row["status"] == "ok"
 }

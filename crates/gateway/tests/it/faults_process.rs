@@ -131,7 +131,7 @@ fn fails_about(answer: &Value, code: i64, message: &str, name: &str) {
     fails(answer, code, told, name);
 }
 
-/// Tells whether a text is as wanted; each `#` in that stands for any number.
+/// Returns whether a text is as wanted; each `#` in that stands for any number.
 fn reads(told: &str, wanted: &str) -> bool {
     let mut parts = wanted.split('#');
     let mut rest = parts.next().and_then(|first| told.strip_prefix(first));

@@ -114,7 +114,7 @@ impl Upstream {
         }
     }
 
-    /// Tells whether it can ask clients of a generation at all.
+    /// Returns whether it can ask clients of a generation at all.
     fn asks_any(self, client: Generation) -> bool {
         self.asks() == Asks::Everywhere || client != Generation::Stateless
     }

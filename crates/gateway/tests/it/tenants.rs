@@ -53,7 +53,7 @@ impl Route {
         (!OUTSIDE.contains(&noun)).then_some(rest)
     }
 
-    /// Tells whether it names something that other projects have, too.
+    /// Returns whether it names something that other projects have, too.
     fn names_an_object(&self) -> bool {
         let rest = self.below_a_project();
         rest.is_some_and(|rest| rest.contains('{') && !rest.contains("{registry}"))

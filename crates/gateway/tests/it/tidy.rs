@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most lines of code in one file, comments, blank lines and test modules not counted.
+/// The maximum number of lines of code in one file, comments, blank lines and test modules not counted.
 const LONGEST: usize = 500;
 
 fn root() -> PathBuf {

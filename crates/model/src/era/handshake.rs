@@ -37,7 +37,7 @@ pub enum HandshakeError {
         member: &'static str,
     },
     /// The server supports only versions that Gantry does not know.
-    #[error("the server speaks only protocol versions unknown to us: `{offered}`")]
+    #[error("the server supports only unknown protocol versions: `{offered}`")]
     NoCommonVersion {
         /// The versions it offered, separated by commas and truncated.
         offered: String,

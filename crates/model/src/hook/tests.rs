@@ -1,4 +1,4 @@
-//! What a hook may be, is told and may answer.
+//! The definition of a hook, its input and its answers.
 
 use serde_json::json;
 

@@ -90,7 +90,7 @@ fn write(raw: Raw<'_>, part: Part, out: &mut Vec<u8>) {
     }
 }
 
-/// Tells whether a member is text for people and models.
+/// Returns whether a member is text for people and models.
 fn is_text(part: Part, key: &str) -> bool {
     match part {
         Part::Everything | Part::NamedSchemas => false,

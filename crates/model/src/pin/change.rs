@@ -138,7 +138,7 @@ fn is_compatible(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     })
 }
 
-/// Tells whether a prompt still takes the arguments that it took.
+/// Returns whether a prompt still takes the arguments that it took.
 fn prompt_fits(old: &Value, new: &Value) -> bool {
     let (Some(old), Some(new)) = (old.as_array(), new.as_array()) else {
         return false;
@@ -206,7 +206,7 @@ fn properties_fit(old: Option<&Value>, new: Option<&Value>, side: Side) -> bool 
     })
 }
 
-/// Tells whether each of the first is among the second; a single value is a list of one.
+/// Returns whether each of the first is among the second; a single value is a list of one.
 fn is_subset(some: Option<&Value>, all: Option<&Value>) -> bool {
     let list = |value: Option<&Value>| match value {
         None => Vec::new(),
@@ -217,7 +217,7 @@ fn is_subset(some: Option<&Value>, all: Option<&Value>) -> bool {
     list(some).iter().all(|one| all.contains(one))
 }
 
-/// Tells whether a bound lets through what it let through; for results it must not let through more.
+/// Returns whether the new bound accepts all values that the old one accepted; for results the reverse.
 fn is_looser(old: Option<&Value>, new: Option<&Value>, side: Side, is_lower: bool) -> bool {
     let (tight, loose) = match side {
         Side::Arguments => (old, new),

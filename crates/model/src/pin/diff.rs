@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::jsonrpc::{Limits, Raw, RawKind, pointer_step, validate};
 use crate::naming::is_unprintable;
 
-/// The most differences that are told.
+/// The maximum number of reported differences.
 const MOST: usize = 200;
-/// The most bytes of a value that are shown.
+/// The maximum number of bytes of a value that are shown.
 const MOST_SHOWN: usize = 4096;
 
 /// One place in which two definitions differ.

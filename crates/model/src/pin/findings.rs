@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::hidden;
 use crate::jsonrpc::{Raw, RawKind, pointer_step};
 
-/// The most findings that are kept of one definition.
+/// The maximum number of findings that are kept of one definition.
 pub const MOST_FINDINGS: usize = 20;
 /// How many characters around a finding are shown.
 const SHOWN: usize = 80;
@@ -302,7 +302,7 @@ fn matches(text: &str) -> [Option<usize>; RULES.len()] {
     found
 }
 
-/// Tells whether a phrase that begins or ends with a letter is not part of a longer word.
+/// Returns whether a phrase that begins or ends with a letter is not part of a longer word.
 fn is_whole(text: &str, phrase: &str, at: usize) -> bool {
     let is_letter = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
     let begins_inside =

@@ -58,7 +58,7 @@ const SHORTEST_NOISE: usize = 24;
 const SHORTEST_RANDOM: usize = 16;
 /// The longest natural word.
 const LONGEST_WORD: usize = 20;
-/// The most digits at the end of a word, such as a year.
+/// The maximum number of digits at the end of a word, such as a year.
 const MOST_DIGITS: usize = 4;
 /// The shortest value that counts as a secret because of its name.
 const SHORTEST_NAMED: usize = 6;

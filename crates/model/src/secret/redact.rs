@@ -33,7 +33,7 @@ const FIRST_LOOK: usize = 8;
 
 /// How much of a text is decoded at once, which bounds the memory for it.
 const DECODED_AT_ONCE: usize = 256 << 10;
-/// The most characters that an escape takes for one, in JSON within JSON.
+/// The maximum number of characters that an escape takes for one, in JSON within JSON.
 const MOST_PER_CHARACTER: usize = 12;
 
 /// Up to this many prefixes, a full transition table is still small, and the fastest.

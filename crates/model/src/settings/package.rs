@@ -248,7 +248,7 @@ struct Runner {
     package: &'static [&'static str],
     /// Flags whose value is the version of an interpreter.
     versions: &'static [&'static str],
-    /// Those of `package` that replace the first argument, which is then a command of the package.
+    /// Flags of `package` after which the first argument is a command of the package, not a package.
     instead: &'static [&'static str],
 }
 

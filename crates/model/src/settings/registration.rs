@@ -17,7 +17,7 @@ use crate::spec::{Launch, Profile, Rung, ServerSpec};
 pub struct RegistrationPolicy {
     /// Commands, as they are written; a path that goes back is none that a `*` stands for.
     pub commands: Option<Patterns>,
-    /// Packages that `npx`, `uvx` and the like are told to run: by name, or with their version.
+    /// Packages that `npx`, `uvx` and similar programs run: by name, or with their version.
     pub packages: Option<Patterns>,
     /// References of images.
     pub images: Option<Patterns>,
@@ -87,12 +87,12 @@ impl Patterns {
         &self.0
     }
 
-    /// Tells whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Tells whether a text is meant.
+    /// Returns whether a text is meant.
     pub(crate) fn match_text(&self, text: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches(text))
     }

@@ -61,13 +61,13 @@ impl<'a> Block<'a> {
         read.unwrap_or(Self::Text(Cow::Borrowed(block.text())))
     }
 
-    /// Tells whether it is an image that models' APIs take.
+    /// Returns whether it is an image that models' APIs take.
     pub(super) fn is_image(&self) -> bool {
         let taken = ["image/png", "image/jpeg", "image/gif", "image/webp"];
         matches!(self, Self::Data { media_type, .. } if taken.contains(&&**media_type))
     }
 
-    /// Tells whether it is a PDF.
+    /// Returns whether it is a PDF.
     pub(super) fn is_pdf(&self) -> bool {
         matches!(self, Self::Data { media_type, .. } if media_type == "application/pdf")
     }

@@ -9,7 +9,7 @@ use super::Shape;
 use crate::diagnose::{Diagnose, Fault};
 use crate::jsonrpc::{self, Limits, Raw, RawBuf, RawKind};
 
-/// The most calls in one message.
+/// The maximum number of calls in one message.
 pub const MOST_CALLS: usize = 128;
 
 /// Why a value is not a tool call.

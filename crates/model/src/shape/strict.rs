@@ -7,7 +7,7 @@ use crate::jsonrpc::{Raw, RawKind};
 
 /// The deepest nesting that strict schemas may have.
 const DEEPEST: usize = 10;
-/// The most properties in all.
+/// The maximum number of properties in all.
 const MOST_PROPERTIES: usize = 5000;
 
 /// The keywords of a strict schema that need no further check.

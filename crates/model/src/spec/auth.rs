@@ -105,7 +105,7 @@ fn visible(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Tells whether a text can name an authorization server (RFC 8414, section 2).
+/// Returns whether a text can name an authorization server (RFC 8414, section 2).
 fn is_issuer(url: &str) -> bool {
     if !visible(url) || url.contains(['?', '#']) || check_url(url).is_err() {
         return false;

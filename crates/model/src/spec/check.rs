@@ -161,7 +161,7 @@ impl SpecError {
             Self::Remote { why, .. } => why.hint(),
             Self::Hosting { why, .. } => return why.hint(),
             Self::Writable { .. } => {
-                "leave `cwd` out for a folder of its own, or name a folder that holds the server's own \
+                "leave `cwd` out for a folder of its own, or name a folder that contains the server's own \
                  files alone"
                     .to_owned()
             }

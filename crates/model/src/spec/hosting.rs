@@ -284,7 +284,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
             "namespaces",
             "process",
         ]),
-        "Which isolation it runs in. `auto` takes the first that this host has: gVisor, Firecracker, E2B, \
+        "The isolation it runs in. `auto` takes the first that this host has: gVisor, Firecracker, E2B, \
          own namespaces; a command runs as a sandboxed `process`.",
         |spec| plain(&mut hosting(spec)?.provider),
     ),

@@ -16,7 +16,7 @@ pub enum UrlError {
     #[error("it has no host")]
     Host,
     /// A name or a password before the host.
-    #[error("it holds a user name or a password")]
+    #[error("it contains a user name or a password")]
     UserInfo,
     /// A part after `#`, which is never sent.
     #[error("it has a part after `#`")]

@@ -79,7 +79,7 @@ impl Entries {
         (0..self.len()).filter_map(|place| self.get(place))
     }
 
-    /// Blanks the salt of an entry; tells whether there was one.
+    /// Blanks the salt of an entry; returns whether there was one.
     pub fn blank(&mut self, place: u32) -> bool {
         let at = place as usize * ENTRY_BYTES + 48;
         let Some(salt) = self.0.get_mut(at..at + 16) else {

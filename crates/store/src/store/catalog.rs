@@ -40,10 +40,10 @@ const MOST_VERSIONS: i64 = 20;
 const MOST_COMPARED: usize = 32;
 
 impl Store {
-    /// Remembers a server's catalog as a whole and returns its rows with their versions.
+    /// Replaces the stored catalog of a server and returns its rows with their versions.
     ///
     /// The server must be registered. Of two rows with the same kind and name the first counts.
-    /// What is not among the rows is gone; if it comes back, its versions are counted on. Each new
+    /// An item that is not among the rows is removed; if it returns, its version numbers continue. Each new
     /// version of a tool, prompt or template is remembered, and judged by `pins`.
     pub async fn save_catalog(
         &self,
@@ -153,7 +153,7 @@ async fn save_items(
     Ok(saved)
 }
 
-/// Tells whether things of that kind are approved; resources come and go as data does.
+/// Returns whether things of that kind are approved; resources come and go as data does.
 fn is_pinned(kind: &str) -> bool {
     PINNED_KINDS.contains(&kind)
 }

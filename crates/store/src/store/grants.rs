@@ -43,7 +43,7 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Removes a grant; tells whether it was there.
+    /// Removes a grant; returns whether it existed.
     pub async fn remove_grant(
         &self,
         project: &ProjectName,
@@ -107,7 +107,7 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Gives a group other members; tells whether it was there.
+    /// Gives a group other members; returns whether it existed.
     pub async fn change_group(
         &self,
         project: &ProjectName,
@@ -123,7 +123,7 @@ impl Store {
         Ok(changed.await? > 0)
     }
 
-    /// Removes a group that no grant names; tells whether it was there. `Conflict` if a grant names it.
+    /// Removes a group that no grant names; returns whether it existed. `Conflict` if a grant names it.
     pub async fn remove_group(
         &self,
         project: &ProjectName,

@@ -4,9 +4,9 @@
 use super::{Collision, View};
 use crate::server::handshake::HandshakeInfo;
 
-/// The most bytes of one server's instructions.
+/// The maximum number of bytes of one server's instructions.
 const OF_ONE: usize = 4 << 10;
-/// The most bytes of all servers' instructions.
+/// The maximum number of bytes of all servers' instructions.
 const OF_ALL: usize = 32 << 10;
 
 impl View {

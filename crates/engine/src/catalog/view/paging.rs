@@ -15,7 +15,7 @@ use crate::error::CallError;
 use crate::request::Request;
 use crate::tool::Item;
 
-/// The most entries of a page. Clients that request only one page see no more.
+/// The maximum number of entries of a page. Clients that request only one page see no more.
 const ENTRIES: usize = 1024;
 
 /// The start of a page: the list, the number of entries before it, and the last of them.

@@ -7,7 +7,7 @@ use crate::schema::budget;
 
 /// Steps that are charged together.
 const STRIDE: u64 = 64;
-/// The most entries on the backtracking stack.
+/// The maximum number of entries on the backtracking stack.
 const MOST_UNDONE: usize = 1 << 18;
 /// Stands for no position.
 const NONE: usize = usize::MAX;

@@ -32,7 +32,7 @@ use crate::server::pending::Failure;
 use crate::transport::http::HttpError;
 use crate::transport::stdio::{End, LineReader, LineWriter, bridge, drain};
 
-/// The most bytes queued for writing to one server.
+/// The maximum number of bytes queued for writing to one server.
 const WRITE_QUEUE_BYTES: usize = 64 << 20;
 
 /// Why an instance for the handshake is stopped if the server is stateless.

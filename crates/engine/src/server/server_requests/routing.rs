@@ -21,7 +21,7 @@ use crate::request::{Client, SessionChannel};
 use crate::server::link::Link;
 use crate::server::pending::{CallOwner, ReachableCall, Recipient};
 
-/// The most requests to a session that are queued.
+/// The maximum number of requests to a session that are queued.
 const WAITING: usize = 16;
 /// The refusal of a request if the queue is full.
 const TOO_MUCH: &str = "the client is asked too much at once";

@@ -20,7 +20,7 @@ use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
 use crate::server::pending::CallOwner;
 
-/// The most requests of a session at once; others wait.
+/// The maximum number of requests of a session at once; others wait.
 const AT_ONCE: usize = 16;
 
 /// Forwards the requests of a link to the client of its session.

@@ -288,7 +288,7 @@ impl HttpError {
         }
     }
 
-    /// Tells whether nothing more can be sent without reconnecting to the server.
+    /// Returns whether nothing more can be sent without reconnecting to the server.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(
             self,
@@ -312,7 +312,7 @@ impl HttpError {
         )
     }
 
-    /// Tells whether the server may simply not support this request in this era.
+    /// Returns whether the server may simply not support this request in this era.
     pub(crate) fn is_unknowing(&self) -> bool {
         matches!(
             self,
@@ -320,12 +320,12 @@ impl HttpError {
         )
     }
 
-    /// Tells whether the server accepts no POST at this URL, so that it may offer SSE there.
+    /// Returns whether the server accepts no POST at this URL, so that it may offer SSE there.
     pub(crate) fn is_not_streamable(&self) -> bool {
         matches!(self, Self::Status { status, .. } if matches!(status, 400 | 404 | 405))
     }
 
-    /// Tells whether an idempotent call is worth retrying. fault H13
+    /// Returns whether an idempotent call is worth retrying. fault H13
     pub(crate) fn is_worth_a_retry(&self) -> bool {
         matches!(
             self,
@@ -381,7 +381,7 @@ fn innermost(error: &io::Error) -> &io::Error {
     }
 }
 
-/// Tells whether the peer closed the connection; with our request unread, that is a reset.
+/// Returns whether the peer closed the connection; with our request unread, that is a reset.
 fn is_end(kind: io::ErrorKind) -> bool {
     matches!(
         kind,

@@ -88,7 +88,7 @@ impl RateLimit {
     }
 }
 
-/// Tells whether a request is made for a caller, not by the gateway to connect, check health or
+/// Returns whether a request is made for a caller, not by the gateway to connect, check health or
 /// list.
 fn is_call(method: &str) -> bool {
     match class_of(method) {

@@ -174,7 +174,7 @@ impl<R: Replies> Session<R> {
     }
 }
 
-/// Tells whether a body answers a call: with its id, or with an error without an id.
+/// Returns whether a body answers a call: with its id, or with an error without an id.
 fn is_answer(body: &[u8], call: u64) -> bool {
     if let Some(Unaddressed::Error(_)) = salvage_unaddressed(body) {
         return true;
@@ -188,7 +188,7 @@ fn is_answer(body: &[u8], call: u64) -> bool {
     }
 }
 
-/// Tells whether a body is an error for this call other than an unknown session.
+/// Returns whether a body is an error for this call other than an unknown session.
 fn is_error_of(body: &[u8], call: u64) -> bool {
     let Ok(incoming) = jsonrpc::parse(body, &Limits::default()) else {
         return false;
@@ -207,7 +207,7 @@ fn is_error_of(body: &[u8], call: u64) -> bool {
     }
 }
 
-/// Tells whether a body reports an unknown method, which a lost session would not.
+/// Returns whether a body reports an unknown method, which a lost session would not.
 fn is_unknown_method(body: &[u8]) -> bool {
     let Ok(incoming) = jsonrpc::parse(body, &Limits::default()) else {
         return false;

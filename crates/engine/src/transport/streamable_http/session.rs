@@ -182,7 +182,7 @@ impl<R: Replies> Session<R> {
         let chosen =
             agreed(&answer).ok_or_else(|| gone("the server refuses a new `initialize`"))?;
         if Some(chosen) != version {
-            return Err(gone("the server speaks another version now"));
+            return Err(gone("the server uses another protocol version now"));
         }
         if let Some(greeted) = greeted {
             let mut asking = self.asking(&greeted);

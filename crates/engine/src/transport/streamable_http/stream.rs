@@ -239,7 +239,7 @@ impl<R: Replies> Session<R> {
     }
 }
 
-/// Tells whether a server that refused a stream still answers.
+/// Returns whether a server that refused a stream still answers.
 fn is_there(error: &HttpError) -> bool {
     matches!(
         error,

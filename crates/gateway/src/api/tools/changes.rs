@@ -192,7 +192,7 @@ pub(in crate::api) async fn changes(
     Ok(page.respond(ToolChangeView::of))
 }
 
-/// Whose versions are asked for.
+/// The tool, prompt or template whose versions are listed.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

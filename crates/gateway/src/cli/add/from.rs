@@ -260,7 +260,7 @@ fn choose<'m>(
     Err(passed.into_iter().fold(failure, Failure::cause))
 }
 
-/// Tells whether a program is in a folder of the `PATH`.
+/// Returns whether a program is in a folder of the `PATH`.
 fn has_program(environment: &Environment, program: &str) -> bool {
     let path = environment.get("PATH").unwrap_or_default();
     let mut folders = path.split(':').filter(|folder| folder.starts_with('/'));

@@ -51,7 +51,7 @@ pub(in crate::cli) struct Hosting {
     /// A port of 127.0.0.1 that leads there past grants and audit
     #[arg(long, value_name = "PORT", requires = "port")]
     publish: Option<u16>,
-    /// Which isolation it runs in
+    /// The isolation it runs in
     #[arg(long, value_name = "NAME", conflicts_with = "address")]
     provider: Option<String>,
     /// The weakest isolation in which it may run

@@ -69,7 +69,7 @@ pub(super) async fn run(asked: &Verify, context: &CliContext) -> Result<ExitCode
     Ok(show(asked, &report, screen))
 }
 
-/// Has the running gateway verify its own audit.
+/// Asks the running gateway to verify its audit.
 async fn of_gateway(context: &CliContext) -> Result<Value, Failure> {
     let client = context.client(Role::Admin)?;
     let path = "/api/v1/audit/verify";
@@ -147,7 +147,7 @@ fn show(asked: &Verify, report: &Value, screen: &Screen) -> ExitCode {
             if before > 0 {
                 let verb = if before == 1 { "is" } else { "are" };
                 screen.line(&format!(
-                    "{} {verb} of a release before the chain: not covered",
+                    "{} {verb} from releases before the audit chain: not covered",
                     several(before, what)
                 ));
             }

@@ -206,7 +206,7 @@ impl Report<'_> {
         }
         let target = self.target.display();
         screen.line(&format!(
-            "{} `{target}` holds the values of {} as the clients had them: keep it to yourself, or write `${{NAME}}` for what is secret",
+            "{} `{target}` contains the values of {} as the clients had them: keep it to yourself, or write `${{NAME}}` for what is secret",
             screen.doubtful("!"),
             Screen::safe(&names.join(", "))
         ));

@@ -109,7 +109,7 @@ impl Live {
             Err(mistakes) => {
                 project.set_notices(mistakes.iter().map(kept).collect());
                 for mistake in &mistakes {
-                    tracing::error!(error = %chain(mistake), "a configuration file is not applied, the last good state holds");
+                    tracing::error!(error = %chain(mistake), "a configuration file is not applied, the last valid configuration stays in effect");
                 }
                 return;
             }
@@ -213,7 +213,7 @@ pub(super) async fn note_approvals(
 
 fn kept(mistake: &Diagnostic) -> String {
     let what = chain(mistake);
-    format!("{NOTICE}not applied, the last good state holds: {what}")
+    format!("{NOTICE}not applied, the last valid configuration stays in effect: {what}")
 }
 
 /// Returns notices about the files for administrators; `shadowed` are unapproved servers whose

@@ -12,7 +12,7 @@ use crate::config::diagnostic::{Diagnostic, Kind};
 
 /// The deepest nesting that is accepted.
 const DEEPEST: usize = 32;
-/// The most values that are accepted.
+/// The maximum number of values that are accepted.
 const MOST: usize = 50_000;
 
 pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Diagnostic> {

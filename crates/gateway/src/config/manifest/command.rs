@@ -83,7 +83,7 @@ pub(super) fn check(kind: Kind, package: &Package, wrong: &mut Vec<Wrong>) {
     }
     if package.transport.kind != TransportKind::Stdio {
         let why = format!(
-            "is `{}`: a command is spoken to over its pipes; start it yourself and add its URL with `gantry \
+            "is `{}`: commands communicate over stdin and stdout; start it yourself and add its URL with `gantry \
              add NAME URL`",
             package.transport.kind.as_str()
         );

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// The longest text, in bytes.
 const LONGEST: usize = 4096;
-/// The most items of a list or table.
+/// The maximum number of items of a list or table.
 const MOST: usize = 200;
 
 /// An error in a manifest, and its position.

@@ -71,7 +71,7 @@ impl SuspendedCalls {
         })
     }
 
-    /// Tells whether a call still waits for responses of its client.
+    /// Returns whether a call still waits for responses of its client.
     fn waits(&self, number: u64) -> bool {
         let table = self.table.lock();
         table

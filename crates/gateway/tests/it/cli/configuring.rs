@@ -214,7 +214,7 @@ fn import() {
           ! `a b`: it is called `a-b` here
 
         `gantry.toml` is written
-        ! `gantry.toml` holds the values of KEY as the clients had them: keep it to yourself, or write `${NAME}` for what is secret
+        ! `gantry.toml` contains the values of KEY as the clients had them: keep it to yourself, or write `${NAME}` for what is secret
         Start the servers with `gantry up`.
         --- exit 0
         ");

@@ -47,7 +47,7 @@ fn status() {
         start  1 at [time]: runs
         profile  local, eager, from file
         process [pid]
-        speaks  2026-07-28, good
+        protocol  2026-07-28, good
         offers  19 tools, 2 prompts, 3 resources
         calls  0 in flight, concurrency 32 (0 paused), 0 of 256 waiting, 0 late responses
         restarts  0

@@ -72,7 +72,7 @@ fn what_is_taken_is_private_and_says_so() {
     home.has("claude-desktop");
     let told = home.told(&["import", "claude-desktop"]);
     assert!(
-        told.contains("holds the values of BRAVE_API_KEY, LANG"),
+        told.contains("contains the values of BRAVE_API_KEY, LANG"),
         "{told}"
     );
     assert!(home.own().contains(SECRET));

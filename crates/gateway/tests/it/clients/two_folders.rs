@@ -145,7 +145,7 @@ impl Drop for Person {
     }
 }
 
-/// Tells whether a key opens the gateway that an entry leads to.
+/// Returns whether a key opens the gateway that an entry leads to.
 fn opens(entry: &Value) -> bool {
     let url = entry["url"].as_str().unwrap();
     let authority = url.trim_start_matches("http://").trim_end_matches("/mcp");

@@ -52,7 +52,7 @@ fn a_file_of_a_hundred_megabytes_is_refused_without_being_read() {
     config.too_long
 
       × big.json: the configuration file is longer than 4 MiB
-      help: name a file that holds servers and little else
+      help: name a file that contains servers and little else
     ");
 }
 

@@ -73,12 +73,14 @@ fn a_broken_file_keeps_the_last_good_state_and_says_where() {
     let warnings = folder.warnings(|warnings| !warnings.is_empty());
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        warnings[0].starts_with("configuration: not applied, the last good state holds: a.json:2:"),
+        warnings[0].starts_with(
+            "configuration: not applied, the last valid configuration stays in effect: a.json:2:"
+        ),
         "{warnings:?}"
     );
     let shown = folder.told(&["status"]);
     assert!(
-        shown.contains("the last good state holds: a.json:2:"),
+        shown.contains("the last valid configuration stays in effect: a.json:2:"),
         "{shown}"
     );
     folder.wait_until("it is logged", || folder.log().contains("a.json:2:"));

@@ -46,7 +46,7 @@ fn others_are_answered(gantry: &Gantry, hostile: impl FnOnce() + Send) {
     });
 }
 
-/// Tells whether arguments were refused because checking them takes too long.
+/// Returns whether arguments were refused because checking them takes too long.
 fn is_too_slow(answer: &Value) -> bool {
     let text = answer["result"]["content"][0]["text"].as_str();
     text.is_some_and(|text| text.contains("takes too long; send something simpler"))

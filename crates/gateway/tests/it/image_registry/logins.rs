@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Pulled, SECOND};
 
-/// Tells whether any file below a folder has these bytes.
+/// Returns whether any file below a folder has these bytes.
 fn holds(folder: &Path, bytes: &[u8]) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| match entry.file_type() {

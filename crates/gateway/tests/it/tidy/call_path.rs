@@ -8,7 +8,7 @@ use std::fs;
 
 use super::root;
 
-/// The most functions that hand a call on, and that hand its answer back.
+/// The maximum number of functions that hand a call on, and that hand its answer back.
 const OUT: usize = 25;
 const BACK: usize = 12;
 /// Through how many functions a closure or a future may be passed before it is called.
@@ -36,7 +36,7 @@ impl Step {
         Self { name, file, body }
     }
 
-    /// Tells whether its body calls a function, or one that it holds under that name.
+    /// Returns whether its body calls a function, or one that it holds under that name.
     fn calls(&self, function: &str) -> bool {
         let function = last(function);
         let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';

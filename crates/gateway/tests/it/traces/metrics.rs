@@ -113,7 +113,7 @@ fn metrics_tell_of_servers_and_refusals_and_no_caller_adds_a_series() {
     assert!(codes.count() <= 6);
 }
 
-/// Tells whether a series has the name and the labels of another, in any order.
+/// Returns whether a series has the name and the labels of another, in any order.
 fn has_labels(series: &str, expected: &str) -> bool {
     let parts = |text: &str| {
         let (name, labels) = text.split_once('{').unwrap_or((text, ""));

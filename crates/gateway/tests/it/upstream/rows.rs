@@ -94,7 +94,7 @@ fn a_lazy_server_is_reached_once_for_all_who_wait_and_then_reused() {
     assert_eq!(far.asked("tools/call").len(), 9);
 }
 
-/// Tells whether a status says that nobody tries for now; its parts are looked at one after the other.
+/// Returns whether a status says that nobody tries for now; its parts are looked at one after the other.
 fn is_away(status: &Value) -> bool {
     status["state"] == "failed" && status["breaker"]["state"] == "open"
 }

@@ -44,7 +44,7 @@ fn probes_are_classified() {
         ),
         (
             r#""result":{"supportedVersions":["2027-01-01"],"capabilities":{}}"#,
-            "failed: the server speaks only protocol versions unknown to us: `2027-01-01`",
+            "failed: the server supports only unknown protocol versions: `2027-01-01`",
         ),
         (r#""result":{}"#, "initialize"),
         (r#""result":null"#, "initialize"),
@@ -64,7 +64,7 @@ fn probes_are_classified() {
         ),
         (
             r#""error":{"code":-32022,"message":"v","data":{"supported":["2027-01-01"]}}"#,
-            "failed: the server speaks only protocol versions unknown to us: `2027-01-01`",
+            "failed: the server supports only unknown protocol versions: `2027-01-01`",
         ),
         (
             r#""error":{"code":-32021,"message":"need roots"}"#,

@@ -7,9 +7,9 @@ use super::{Bridge, Hosting, NetworkGrant, Provider, volume_fits};
 use crate::spec::image::{ImageLaunch, check_reference};
 use crate::spec::process::{ProcessLaunch, Profile};
 
-/// The most volumes that one server can have.
+/// The maximum number of volumes that one server can have.
 const MOST_VOLUMES: usize = 16;
-/// The most destinations that one server can be given.
+/// The maximum number of destinations that one server can be given.
 const MOST_RULES: usize = 256;
 /// Paths inside that the isolation itself uses.
 const OWN_PATHS: [&str; 3] = ["/proc", "/sys", "/dev"];

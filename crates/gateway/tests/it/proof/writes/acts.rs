@@ -73,7 +73,7 @@ fn ask(gantry: &Gantry, method: &str, path: &str, body: &Value) -> Option<Answer
         .ok()
 }
 
-/// Tells whether an act was acknowledged; another answer than this status is a failure.
+/// Returns whether an act was acknowledged; another answer than this status is a failure.
 fn acknowledged(answer: Option<&Answer>, status: u16) -> bool {
     let Some(answer) = answer else { return false };
     // Its connection to the database may be gone a moment before it is.
