@@ -4,10 +4,13 @@
 //! values, shown as 32 hex digits after a short prefix.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::hex::put_hex;
 
 /// Why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,12 +89,69 @@ fn check(kind: &'static str, name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
+/// What tells the kinds of names apart.
+pub trait NameKind: Clone + Ord {
+    /// The kind, in messages.
+    const KIND: &'static str;
+    /// The type, for debugging.
+    const TYPE: &'static str;
+
+    /// Returns the rule that a well-formed name violates, if its kind has more rules.
+    fn violated(_name: &str) -> Option<&'static str> {
+        None
+    }
+}
+
+/// A name that a person chose.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name<K>(Arc<str>, PhantomData<K>);
+
+/// The kind of [`ServerName`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OfServer;
+
+/// The kind of [`AgentName`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OfAgent;
+
+/// The kind of [`ProjectName`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OfProject;
+
 /// The name a person gave a server: unique in its project, and safe in tool names and URLs.
 ///
 /// `__` separates server and tool in exposed names, so it cannot be part of a server's name;
 /// `native` is the pseudo-server of tools that run inside the gateway.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerName(Arc<str>);
+pub type ServerName = Name<OfServer>;
+
+/// The name of an agent, which keys belong to.
+pub type AgentName = Name<OfAgent>;
+
+/// The name of a project: the scope that owns servers, agents, keys and grants.
+pub type ProjectName = Name<OfProject>;
+
+impl NameKind for OfServer {
+    const KIND: &'static str = "server";
+    const TYPE: &'static str = "ServerName";
+
+    fn violated(name: &str) -> Option<&'static str> {
+        if name.contains("__") {
+            return Some("`__` separates server and tool in exposed names");
+        }
+        (name == ServerName::NATIVE)
+            .then_some("`native` stands for tools that run inside the gateway")
+    }
+}
+
+impl NameKind for OfAgent {
+    const KIND: &'static str = "agent";
+    const TYPE: &'static str = "AgentName";
+}
+
+impl NameKind for OfProject {
+    const KIND: &'static str = "project";
+    const TYPE: &'static str = "ProjectName";
+}
 
 impl ServerName {
     /// The pseudo-server under which native tools are registered.
@@ -99,79 +159,49 @@ impl ServerName {
 
     /// Returns the pseudo-server's name.
     pub fn native() -> Self {
-        Self(Arc::from(Self::NATIVE))
-    }
-
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
+        Self(Arc::from(Self::NATIVE), PhantomData)
     }
 }
-
-impl FromStr for ServerName {
-    type Err = NameError;
-
-    fn from_str(name: &str) -> Result<Self, NameError> {
-        check("server", name)?;
-        let refused = |why| NameError::Reserved {
-            kind: "server",
-            name: name.to_owned(),
-            why,
-        };
-        if name.contains("__") {
-            return Err(refused("`__` separates server and tool in exposed names"));
-        }
-        if name == Self::NATIVE {
-            return Err(refused(
-                "`native` stands for tools that run inside the gateway",
-            ));
-        }
-        Ok(Self(Arc::from(name)))
-    }
-}
-
-/// The name of an agent, which keys belong to.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AgentName(Arc<str>);
-
-impl AgentName {
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for AgentName {
-    type Err = NameError;
-
-    fn from_str(name: &str) -> Result<Self, NameError> {
-        check("agent", name)?;
-        Ok(Self(Arc::from(name)))
-    }
-}
-
-/// The name of a project: the scope that owns servers, agents, keys and grants.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProjectName(Arc<str>);
 
 impl ProjectName {
     /// Returns the project that a folder's own gateway uses.
     pub fn local() -> Self {
-        Self(Arc::from("local"))
+        Self(Arc::from("local"), PhantomData)
     }
+}
 
+impl<K> Name<K> {
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for ProjectName {
+impl<K: NameKind> FromStr for Name<K> {
     type Err = NameError;
 
     fn from_str(name: &str) -> Result<Self, NameError> {
-        check("project", name)?;
-        Ok(Self(Arc::from(name)))
+        check(K::KIND, name)?;
+        match K::violated(name) {
+            None => Ok(Self(Arc::from(name), PhantomData)),
+            Some(why) => Err(NameError::Reserved {
+                kind: K::KIND,
+                name: name.to_owned(),
+                why,
+            }),
+        }
+    }
+}
+
+impl<K> fmt::Display for Name<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<K: NameKind> fmt::Debug for Name<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({self})", K::TYPE)
     }
 }
 
@@ -201,60 +231,88 @@ fn parse_id(kind: &'static str, prefix: &'static str, text: &str) -> Result<u128
     u128::from_str_radix(digits, 16).map_err(|_| refused())
 }
 
-/// The id of one registration of a server; a new registration under an old name gets a new one.
+/// Room for the longest prefix.
+const LONGEST_PREFIX: usize = 8;
+
+/// What tells the kinds of ids apart.
+pub trait IdKind {
+    /// The kind, in messages.
+    const KIND: &'static str;
+    /// What an id begins with, as text.
+    const PREFIX: &'static str;
+}
+
+/// An id of 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerId(u128);
+pub struct Id<K>(u128, PhantomData<K>);
+
+/// The kind of [`GatewayId`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OfGateway;
+
+/// The kind of [`KeyId`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OfKey;
+
+/// The kind of [`GrantId`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OfGrant;
+
+/// The kind of [`CallId`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OfCall;
+
+/// The id of one registration of a server; a new registration under an old name gets a new one.
+pub type ServerId = Id<OfServer>;
 
 /// The id of a gateway: stored in its data folder, the same at every start.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GatewayId(u128);
+pub type GatewayId = Id<OfGateway>;
 
 /// The id of a key, which may be shown; the key itself never is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KeyId(u128);
+pub type KeyId = Id<OfKey>;
 
 /// The identity of a grant, by which a record names the one that decided.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GrantId(u128);
+pub type GrantId = Id<OfGrant>;
 
 /// The id of one call: ordered by time, so that the audit is in order.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallId(u128);
+pub type CallId = Id<OfCall>;
 
-impl ServerId {
+impl IdKind for OfServer {
+    const KIND: &'static str = "server";
+    const PREFIX: &'static str = "srv_";
+}
+
+impl IdKind for OfGateway {
+    const KIND: &'static str = "gateway";
+    const PREFIX: &'static str = "gw_";
+}
+
+impl IdKind for OfKey {
+    const KIND: &'static str = "key";
+    const PREFIX: &'static str = "key_";
+}
+
+impl IdKind for OfGrant {
+    const KIND: &'static str = "grant";
+    const PREFIX: &'static str = "grant_";
+}
+
+impl IdKind for OfCall {
+    const KIND: &'static str = "call";
+    const PREFIX: &'static str = "call_";
+}
+
+impl<K> Id<K> {
     /// Makes an id of random bits that the caller brings.
     pub const fn from_random(bits: u128) -> Self {
-        Self(bits)
+        Self(bits, PhantomData)
     }
 
     /// Returns the bits, for the journal.
-    pub const fn to_bits(self) -> u128 {
-        self.0
-    }
-}
-
-impl GatewayId {
-    /// Makes an id of random bits that the caller brings.
-    pub const fn from_random(bits: u128) -> Self {
-        Self(bits)
-    }
-}
-
-impl KeyId {
-    /// Makes an id of random bits that the caller brings.
-    pub const fn from_random(bits: u128) -> Self {
-        Self(bits)
-    }
-}
-
-impl GrantId {
-    /// Makes an id of random bits that the caller brings.
-    pub const fn from_random(bits: u128) -> Self {
-        Self(bits)
-    }
-
-    /// Returns the bits, for the journal.
-    pub const fn to_bits(self) -> u128 {
+    pub const fn to_bits(self) -> u128
+    where
+        K: Copy,
+    {
         self.0
     }
 }
@@ -262,7 +320,7 @@ impl GrantId {
 impl CallId {
     /// Joins milliseconds since 1970 (48 bits) with 80 bits that make it unique.
     pub const fn new(unix_ms: u64, unique: u128) -> Self {
-        Self(((unix_ms as u128) << 80) | (unique & ((1 << 80) - 1)))
+        Self::from_bits(((unix_ms as u128) << 80) | (unique & ((1 << 80) - 1)))
     }
 
     /// Returns its time, in milliseconds since 1970.
@@ -270,150 +328,36 @@ impl CallId {
         (self.0 >> 80) as u64
     }
 
-    /// Returns the bits, for the journal.
-    pub const fn to_bits(self) -> u128 {
-        self.0
-    }
-
     /// Restores an id from `to_bits`.
     pub const fn from_bits(bits: u128) -> Self {
-        Self(bits)
+        Self(bits, PhantomData)
     }
 }
 
-impl fmt::Display for ServerId {
+impl<K: IdKind> fmt::Display for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "srv_{:032x}", self.0)
+        // Every call writes several: in one piece, so that a string is allocated once.
+        let mut text = [0; LONGEST_PREFIX + 32];
+        let (prefix, rest) = text.split_at_mut(K::PREFIX.len());
+        prefix.copy_from_slice(K::PREFIX.as_bytes());
+        put_hex(&mut rest[..16], (self.0 >> 64) as u64);
+        put_hex(&mut rest[16..32], self.0 as u64);
+        let text = &text[..K::PREFIX.len() + 32];
+        f.write_str(std::str::from_utf8(text).expect("a prefix and digits"))
     }
 }
 
-impl fmt::Display for GatewayId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "gw_{:032x}", self.0)
-    }
-}
-
-impl fmt::Display for KeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key_{:032x}", self.0)
-    }
-}
-
-impl fmt::Display for GrantId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "grant_{:032x}", self.0)
-    }
-}
-
-impl fmt::Display for CallId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call_{:032x}", self.0)
-    }
-}
-
-impl FromStr for ServerId {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        parse_id("server", "srv_", text).map(Self)
-    }
-}
-
-impl FromStr for GatewayId {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        parse_id("gateway", "gw_", text).map(Self)
-    }
-}
-
-impl FromStr for KeyId {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        parse_id("key", "key_", text).map(Self)
-    }
-}
-
-impl FromStr for GrantId {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        parse_id("grant", "grant_", text).map(Self)
-    }
-}
-
-impl FromStr for CallId {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        parse_id("call", "call_", text).map(Self)
-    }
-}
-
-impl fmt::Display for ServerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for AgentName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for ProjectName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for ServerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ServerName({self})")
-    }
-}
-
-impl fmt::Debug for AgentName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AgentName({self})")
-    }
-}
-
-impl fmt::Debug for ProjectName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ProjectName({self})")
-    }
-}
-
-impl fmt::Debug for ServerId {
+impl<K: IdKind> fmt::Debug for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl fmt::Debug for GatewayId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+impl<K: IdKind> FromStr for Id<K> {
+    type Err = IdError;
 
-impl fmt::Debug for KeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Debug for GrantId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Debug for CallId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse_id(K::KIND, K::PREFIX, text).map(Self::from_random)
     }
 }
 
@@ -461,6 +405,9 @@ mod tests {
     fn ids_survive_their_text() {
         let id = CallId::new(1_789_000_000_000, 42);
         assert_eq!(id.to_string().parse::<CallId>().unwrap(), id);
+        let grant = GrantId::from_random(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210);
+        assert_eq!(grant.to_string(), "grant_0123456789abcdeffedcba9876543210");
+        assert_eq!(ServerId::from_random(7).to_string(), format!("srv_{:032x}", 7));
         assert!("call_1".parse::<CallId>().is_err());
         assert!(id.to_string().parse::<KeyId>().is_err());
     }
