@@ -89,8 +89,6 @@ pub struct CallResult<'a> {
     pub is_error: bool,
     /// The structured content, any JSON value.
     pub structured_content: Option<Raw<'a>>,
-    /// The content blocks.
-    pub content: Option<Raw<'a>>,
 }
 
 impl<'a> CallResult<'a> {
@@ -103,7 +101,6 @@ impl<'a> CallResult<'a> {
             result_type: ResultType::Complete,
             is_error: false,
             structured_content: None,
-            content: None,
         };
         for member in result.members() {
             let value = member.value;
@@ -115,8 +112,6 @@ impl<'a> CallResult<'a> {
                 view.is_error = value.boolean().ok_or(wrong)?;
             } else if member.is("structuredContent") {
                 view.structured_content = Some(value);
-            } else if member.is("content") {
-                view.content = Some(value);
             } else if member.is("resultType") {
                 let kind = super::text("resultType", value)?;
                 view.result_type = match kind.as_ref() {
@@ -127,14 +122,5 @@ impl<'a> CallResult<'a> {
             }
         }
         Ok(view)
-    }
-
-    /// Returns the text of the first text block, for messages.
-    pub fn first_text(&self) -> Option<Cow<'a, str>> {
-        let mut blocks = self.content?.items();
-        blocks
-            .find(|block| block.get("type").is_some_and(|kind| kind.is_string("text")))?
-            .get("text")?
-            .string()
     }
 }
