@@ -86,12 +86,9 @@ impl ServerSpec {
         let mut spec = self.clone();
         spec.calls.concurrency = Some(self.concurrency());
         spec.lifecycle.when_unresponsive = Some(self.when_unresponsive());
+        spec.launch.mask(|_| String::new());
         match &mut spec.launch {
             Launch::Process(process) => {
-                process.command = process.shown_command();
-                process.args = process.shown_args();
-                process.cwd = process.shown_cwd().map(Into::into);
-                process.env.values_mut().for_each(String::clear);
                 process.limits = process.limits_in_force();
                 process.hosting.show(match process.profile {
                     Profile::Local => NetworkGrant::Full,
@@ -99,19 +96,12 @@ impl ServerSpec {
                 });
             }
             Launch::Image(image) => {
-                image.args = image.shown_args();
-                image.env.values_mut().for_each(String::clear);
                 image.limits = image.limits_in_force();
                 image.hosting.show(NetworkGrant::None);
             }
             Launch::Remote(remote) => {
-                remote.url = remote.shown_url();
-                remote.proxy = remote.shown_proxy();
-                remote.headers.values_mut().for_each(String::clear);
-                let secret = remote.auth.client_secret.as_mut();
-                secret
-                    .into_iter()
-                    .for_each(|secret| REDACTED.clone_into(secret));
+                let secret = remote.auth.client_secret.iter_mut();
+                secret.for_each(|secret| REDACTED.clone_into(secret));
             }
         }
         spec
