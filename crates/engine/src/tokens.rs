@@ -128,18 +128,9 @@ impl Diagnose for TokenError {
     }
 
     fn fault(&self) -> Fault {
-        match self {
-            Self::NoKeys { .. } | Self::TooMany => Fault::Gateway,
-            Self::Malformed { .. }
-            | Self::Issuer
-            | Self::Algorithm
-            | Self::Key
-            | Self::Signature
-            | Self::Audience
-            | Self::Expired
-            | Self::NotYet
-            | Self::Agent { .. }
-            | Self::NoAgent => Fault::Client,
+        match matches!(self, Self::NoKeys { .. } | Self::TooMany) {
+            true => Fault::Gateway,
+            false => Fault::Client,
         }
     }
 

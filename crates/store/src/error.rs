@@ -122,7 +122,7 @@ pub enum StoreError {
         source: sqlx::Error,
     },
     /// The schema `kb` contains tables of another program.
-    #[error("the schema `kb` of the database `{database}` holds tables that are not Gantry's")]
+    #[error("the schema `kb` of the database `{database}` contains tables that are not Gantry's")]
     Foreign {
         /// Which server.
         database: String,
@@ -184,7 +184,7 @@ impl StoreError {
         }
     }
 
-    /// Tells whether SQLite reported that the disk did not confirm what was written: an `fsync` of a file
+    /// Returns whether SQLite reported that the disk did not confirm what was written: an `fsync` of a file
     /// or its folder failed.
     pub(crate) fn is_unconfirmed(source: &sqlx::Error) -> bool {
         let code = source.as_database_error().and_then(|error| error.code());
@@ -260,27 +260,17 @@ impl StoreError {
 
     /// Returns whether the same request may succeed later.
     pub const fn is_passing(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Locked { .. }
-            | Self::Full { .. }
-            | Self::Disk { .. }
-            | Self::Gone { .. }
-            | Self::Unreachable { .. }
-            | Self::Timeout { .. }
-            | Self::ReadOnly { .. }
-            | Self::Busy { .. } => true,
-            Self::Open { .. }
-            | Self::Newer { .. }
-            | Self::Corrupt { .. }
-            | Self::Refused { .. }
-            | Self::Foreign { .. }
-            | Self::NotEmpty { .. }
-            | Self::InUse { .. }
-            | Self::Copy { .. }
-            | Self::Query { .. }
-            | Self::Conflict { .. }
-            | Self::NotFound { .. } => false,
-        }
+                | Self::Full { .. }
+                | Self::Disk { .. }
+                | Self::Gone { .. }
+                | Self::Unreachable { .. }
+                | Self::Timeout { .. }
+                | Self::ReadOnly { .. }
+                | Self::Busy { .. }
+        )
     }
 
     /// Returns whether the server is temporarily unavailable.
@@ -323,26 +313,17 @@ impl Diagnose for StoreError {
     }
 
     fn fault(&self) -> Fault {
-        match self {
+        let is_of_the_request = matches!(
+            self,
             Self::Conflict { .. }
-            | Self::NotFound { .. }
-            | Self::NotEmpty { .. }
-            | Self::InUse { .. }
-            | Self::Copy { .. } => Fault::Client,
-            Self::Open { .. }
-            | Self::Locked { .. }
-            | Self::Newer { .. }
-            | Self::Corrupt { .. }
-            | Self::Full { .. }
-            | Self::Disk { .. }
-            | Self::Gone { .. }
-            | Self::Busy { .. }
-            | Self::Unreachable { .. }
-            | Self::Timeout { .. }
-            | Self::ReadOnly { .. }
-            | Self::Refused { .. }
-            | Self::Foreign { .. }
-            | Self::Query { .. } => Fault::Gateway,
+                | Self::NotFound { .. }
+                | Self::NotEmpty { .. }
+                | Self::InUse { .. }
+                | Self::Copy { .. }
+        );
+        match is_of_the_request {
+            true => Fault::Client,
+            false => Fault::Gateway,
         }
     }
 
