@@ -8,10 +8,11 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{CallFilter, CallRow, Check, EngineError, Project, UserSource};
+use gantry_engine::{CallFilter, CallRow, EngineError, Project};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{CallsAsked, ErrorKind, Status};
@@ -177,7 +178,7 @@ impl Writing {
                         .expect("views are always JSON");
                     text.push(b'\n');
                 }
-                Format::Csv => write_row(&mut text, &row),
+                Format::Csv => write_row(&mut text, row),
             }
         }
         Ok(Some(text))
@@ -228,70 +229,20 @@ const COLUMNS: [&str; 41] = [
     "user_source",
 ];
 
-fn write_row(text: &mut Vec<u8>, row: &CallRow) {
-    let number = |number: Option<u64>| number.map(|n| n.to_string()).unwrap_or_default();
-    let (id, started) = (row.id.to_string(), row.started_ms.to_string());
-    let (ended, duration) = (number(row.ended_ms), number(row.duration_us));
-    let repeats = row.repeats.to_string();
-    let or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
-    let details = &row.details;
-    let server_id = row.server_id.map(|id| id.to_string()).unwrap_or_default();
-    let (input_bytes, output_bytes) = (row.input_bytes.to_string(), row.output_bytes.to_string());
-    let attempts = number(details.attempts.map(u64::from));
-    let phases = details.phases.in_order();
-    let [auth, grant, schema, queue, server, output] =
-        phases.map(|(_, us)| number(us.map(u64::from)));
-    let revision = number(details.policy_revision);
-    let cells: [&str; 41] = [
-        &id,
-        &started,
-        &ended,
-        &duration,
-        row.status.as_str(),
-        &or_empty(&row.code),
-        &or_empty(&row.error),
-        &row.project,
-        &row.agent,
-        &row.key,
-        &row.surface,
-        &row.server,
-        &row.method,
-        &row.tool,
-        &or_empty(&row.user),
-        row.user.as_ref().map_or("", |_| row.user_trust.as_str()),
-        &or_empty(&row.session),
-        &or_empty(&row.run),
-        &or_empty(&row.step),
-        &or_empty(&row.trace),
-        &or_empty(&row.input),
-        &or_empty(&row.output),
-        &repeats,
-        &server_id,
-        &or_empty(&row.schema_version),
-        &input_bytes,
-        &output_bytes,
-        &attempts,
-        &auth,
-        &grant,
-        &schema,
-        &queue,
-        &server,
-        &output,
-        details.input_check.map_or("", Check::as_str),
-        details.output_check.map_or("", Check::as_str),
-        details
-            .error_kind
-            .map_or("", gantry_engine::ErrorKind::as_str),
-        &revision,
-        &or_empty(&details.grant),
-        &or_empty(&details.parent),
-        details.user_source.map_or("", UserSource::as_str),
-    ];
-    for (place, cell) in cells.iter().enumerate() {
+/// Writes the members of a call that are columns; each phase is a column of its own.
+fn write_row(text: &mut Vec<u8>, row: CallRow) {
+    let server_id = row.server_id.map(|id| id.to_string());
+    let mut call = serde_json::to_value(CallView::of(row)).expect("views are always JSON");
+    call["server_id"] = server_id.into();
+    for (place, column) in COLUMNS.into_iter().enumerate() {
         if place > 0 {
             text.push(b',');
         }
-        write_cell(text, cell);
+        match call.get(column).or_else(|| call["phases"].get(column)) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(cell)) => write_cell(text, cell),
+            Some(cell) => write_cell(text, &cell.to_string()),
+        }
     }
     text.extend_from_slice(b"\r\n");
 }
