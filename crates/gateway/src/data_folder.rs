@@ -6,7 +6,7 @@
 //! atomically. Entry point: [`DataFolder::open`].
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -383,16 +383,16 @@ fn write(path: &Path, content: &[u8]) -> Result<(), DataError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io("replace")(error)),
         Ok(()) | Err(_) => {}
     }
-    // `create_new` never follows a link.
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)
-        .map_err(io("write"))?;
+    let mut file = create_private(&draft).map_err(io("write"))?;
     file.write_all(content).map_err(io("write"))?;
     drop(file);
     fs::rename(&draft, path).map_err(io("write"))
+}
+
+/// Creates a file that only its owner can read; one that is there, or a link, is not touched.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {

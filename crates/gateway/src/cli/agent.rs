@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use super::CliContext;
 use super::as_json::AsJson;
 use super::client::segment;
-use super::failure::{Exit, Failure};
+use super::failure::Failure;
 use super::find::Role;
 use super::format::{list, number, text, time, words};
-use super::limits::{self, LimitFlags};
+use super::limits::{self, LimitChange, LimitFlags};
 
 /// Arguments of `gantry agent`.
 #[derive(Debug, Args)]
@@ -90,10 +90,7 @@ struct Set {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     trusted_user_ids: Option<bool>,
     #[command(flatten)]
-    limits: LimitFlags,
-    /// Limit nothing
-    #[arg(long, conflicts_with_all = ["rate", "bytes", "concurrency"])]
-    no_limits: bool,
+    limits: LimitChange,
     #[command(flatten)]
     shown: AsJson,
 }
@@ -169,15 +166,7 @@ fn patch(set: &Set) -> Result<Value, Failure> {
     if let Some(trusted) = set.trusted_user_ids {
         body.insert("trusted_user_ids".to_owned(), trusted.into());
     }
-    let limits = set.limits.body()?;
-    if let Some(limits) = limits.or_else(|| set.no_limits.then(|| json!({}))) {
-        body.insert("limits".to_owned(), limits);
-    }
-    match body.is_empty() {
-        false => Ok(Value::Object(body)),
-        true => Err(Failure::new(Exit::Usage, "nothing to change was named")
-            .hint("`gantry agent set --help` shows what can be changed")),
-    }
+    set.limits.put_into(body, "agent set")
 }
 
 /// Returns an agent's grants as a phrase.

@@ -14,6 +14,15 @@ pub(super) struct AsJson {
     json: bool,
 }
 
+/// One thing, by its name.
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    /// Its name
+    pub(super) name: String,
+    #[command(flatten)]
+    pub(super) shown: AsJson,
+}
+
 impl AsJson {
     /// Prints a list as JSON, or as a table.
     pub(super) fn list(

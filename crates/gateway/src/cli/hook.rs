@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::CliContext;
-use super::as_json::AsJson;
+use super::as_json::{AsJson, Named};
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
@@ -27,12 +27,7 @@ enum Action {
     /// Set a hook: a command after `--`, or a URL
     Set(Definition),
     /// Remove a hook
-    Rm {
-        /// Its name
-        name: String,
-        #[command(flatten)]
-        shown: AsJson,
-    },
+    Rm(Named),
 }
 
 #[derive(Debug, Args)]
@@ -97,7 +92,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             };
             wanted.shown.done(screen, &answer, &said);
         }
-        Action::Rm { name, shown } => {
+        Action::Rm(Named { name, shown }) => {
             client.delete(&place(name)).await?;
             let value = json!({ "removed": name });
             shown.done(screen, &value, &format!("removed hook {name}"));

@@ -135,7 +135,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let path = format!("/api/v1/images?image={}", segment(image));
             let freed = client.delete(&path).await?;
             let line = format!("removed {image}{}", freed_shown(&freed, "layer"));
-            screen.outcome(shown.is_wanted(), &freed, &line);
+            shown.done(screen, &freed, &line);
         }
         Action::Prune(shown) => {
             let freed = client.post("/api/v1/images/prune", None).await?;
@@ -146,7 +146,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
                 1 => format!("removed 1 image{layers}"),
                 count => format!("removed {count} images{layers}"),
             };
-            screen.outcome(shown.is_wanted(), &freed, &line);
+            shown.done(screen, &freed, &line);
         }
         Action::Check(shown) => {
             let answer = client.post("/api/v1/images/check", None).await?;

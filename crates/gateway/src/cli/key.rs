@@ -2,9 +2,7 @@
 //!
 //! A key's text is shown once, or written to a file that only its owner can read.
 
-use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,8 +15,9 @@ use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, pretty, text, time, words};
-use super::limits::{self, LimitFlags};
+use super::limits::{self, LimitChange, LimitFlags};
 use super::screen::Screen;
+use crate::data_folder::create_private;
 
 /// Arguments of `gantry key`.
 #[derive(Debug, Args)]
@@ -88,10 +87,7 @@ struct Set {
     #[arg(long, value_name = "RANGE")]
     from: Vec<String>,
     #[command(flatten)]
-    limits: LimitFlags,
-    /// Limit nothing
-    #[arg(long, conflicts_with_all = ["rate", "bytes", "concurrency"])]
-    no_limits: bool,
+    limits: LimitChange,
     #[command(flatten)]
     shown: AsJson,
 }
@@ -249,15 +245,7 @@ fn patch(set: &Set) -> Result<Value, Failure> {
         ["anywhere"] => drop(body.insert("sources".to_owned(), json!([]))),
         _ => drop(body.insert("sources".to_owned(), json!(set.from))),
     }
-    let limits = set.limits.body()?;
-    if let Some(limits) = limits.or_else(|| set.no_limits.then(|| json!({}))) {
-        body.insert("limits".to_owned(), limits);
-    }
-    match body.is_empty() {
-        false => Ok(Value::Object(body)),
-        true => Err(Failure::new(Exit::Usage, "nothing to change was named")
-            .hint("`gantry key set --help` shows what can be changed")),
-    }
+    set.limits.put_into(body, "key set")
 }
 
 /// Returns whether a key would make its agent.
@@ -315,12 +303,7 @@ fn may_use(key: &Value) -> String {
 
 /// Creates the file before the key, so that no key is lost.
 fn create(path: &Path) -> Result<std::fs::File, Failure> {
-    let opened = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path);
-    opened.map_err(|error| unwritable(path, &error))
+    create_private(path).map_err(|error| unwritable(path, &error))
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {

@@ -43,6 +43,36 @@ impl LimitFlags {
     }
 }
 
+/// The limits in a change.
+#[derive(Debug, Args)]
+pub(super) struct LimitChange {
+    #[command(flatten)]
+    limits: LimitFlags,
+    /// Limit nothing
+    #[arg(long, conflicts_with_all = ["rate", "bytes", "concurrency"])]
+    no_limits: bool,
+}
+
+impl LimitChange {
+    /// Returns the body of a change with these limits; a change of nothing is an error, which names the
+    /// `verb` that shows what can be changed.
+    pub(super) fn put_into(
+        &self,
+        mut body: Map<String, Value>,
+        verb: &str,
+    ) -> Result<Value, Failure> {
+        let limits = self.limits.body()?;
+        if let Some(limits) = limits.or_else(|| self.no_limits.then(|| Map::new().into())) {
+            body.insert("limits".to_owned(), limits);
+        }
+        match body.is_empty() {
+            false => Ok(Value::Object(body)),
+            true => Err(Failure::new(Exit::Usage, "nothing to change was named")
+                .hint(format!("`gantry {verb} --help` shows what can be changed"))),
+        }
+    }
+}
+
 fn split<'a>(text: &'a str, flag: &str, example: &str) -> Result<(&'a str, &'static str), Failure> {
     let (number, period) = text
         .split_once('/')

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::CliContext;
-use super::as_json::AsJson;
+use super::as_json::{AsJson, Named};
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
@@ -46,12 +46,7 @@ enum Action {
     /// List the installed products
     Ls(AsJson),
     /// Remove a product with its servers; their volumes stay
-    Uninstall {
-        /// Its name
-        name: String,
-        #[command(flatten)]
-        shown: AsJson,
-    },
+    Uninstall(Named),
 }
 
 #[derive(Debug, Args)]
@@ -100,7 +95,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
                 row,
             );
         }
-        Action::Uninstall { name, shown } => {
+        Action::Uninstall(Named { name, shown }) => {
             let path = format!("/api/v1/products/{}", segment(name));
             client.delete(&path).await?;
             let said = format!("uninstalled {name} with its servers");

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::CliContext;
-use super::as_json::AsJson;
+use super::as_json::{AsJson, Named};
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
@@ -38,9 +38,9 @@ enum Action {
         shown: AsJson,
     },
     /// Start the servers of a project again
-    Load(One),
+    Load(Named),
     /// End the calls of a project and stop its servers, also over restarts of the gateway
-    Unload(One),
+    Unload(Named),
     /// Delete a project with its servers, volumes, agents, keys, grants, secrets and settings; its
     /// record of calls and acts is kept
     Rm {
@@ -70,14 +70,6 @@ enum Action {
         #[command(flatten)]
         shown: AsJson,
     },
-}
-
-#[derive(Debug, Args)]
-struct One {
-    /// The project
-    name: String,
-    #[command(flatten)]
-    shown: AsJson,
 }
 
 /// Shows or changes projects.

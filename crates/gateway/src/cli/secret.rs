@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::CliContext;
-use super::as_json::AsJson;
+use super::as_json::{AsJson, Named};
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
@@ -50,12 +50,7 @@ enum Action {
     /// List the secrets, their versions and which servers may be given them
     Ls(AsJson),
     /// Give a secret another value, and restart the servers that use it
-    Rotate {
-        /// Its name
-        name: String,
-        #[command(flatten)]
-        shown: AsJson,
-    },
+    Rotate(Named),
     /// Let a server as it is now be given a secret, without its value; for approvers
     Bind {
         /// Its name
@@ -80,12 +75,7 @@ enum Action {
         shown: AsJson,
     },
     /// Remove a secret
-    Rm {
-        /// Its name
-        name: String,
-        #[command(flatten)]
-        shown: AsJson,
-    },
+    Rm(Named),
     /// Encrypt everything with another master key; the gateway must be stopped
     Rekey(Rekey),
 }
@@ -139,7 +129,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let heading = ["secret", "version", "servers", "last used", "fingerprint"];
             shown.list(screen, &answer, &heading, row);
         }
-        Action::Rotate { name, shown } => {
+        Action::Rotate(Named { name, shown }) => {
             // An unknown name is an error, so that a typo creates no secret.
             client.get(&path(name)).await?;
             let value = value(name)?;
@@ -168,11 +158,11 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             let bound = client.delete(&binding(name, server)).await?;
             said(*shown, screen, &bound, "unbound");
         }
-        Action::Rm { name, shown } => {
+        Action::Rm(Named { name, shown }) => {
             client.get(&path(name)).await?;
             client.delete(&path(name)).await?;
             let line = format!("removed {name}");
-            screen.outcome(shown.is_wanted(), &json!({"removed": name}), &line);
+            shown.done(screen, &json!({"removed": name}), &line);
         }
         Action::Rekey(_) => {}
     }
@@ -229,7 +219,7 @@ fn said(shown: AsJson, screen: &Screen, secret: &Value, what: &str) {
     if secret["redacted"] == false {
         line.push_str("; too short or too regular to be redacted from what servers send");
     }
-    screen.outcome(shown.is_wanted(), secret, &Screen::safe(&line));
+    shown.done(screen, secret, &line);
 }
 
 fn row(secret: &Value) -> Vec<String> {
@@ -277,7 +267,7 @@ async fn change_key(asked: &Rekey, context: &CliContext) -> Result<ExitCode, Fai
             "removed {gone} secrets and tokens; set them again, and register the servers again that were \
              given values"
         );
-        screen.outcome(asked.shown.is_wanted(), &json!({"removed": gone}), &line);
+        asked.shown.done(screen, &json!({"removed": gone}), &line);
         return Ok(ExitCode::SUCCESS);
     }
     let new = asked.new_key.as_ref().map(read).transpose()?;
@@ -289,6 +279,6 @@ async fn change_key(asked: &Rekey, context: &CliContext) -> Result<ExitCode, Fai
         done.values, done.servers, done.key_id
     );
     let value = json!({"values": done.values, "servers": done.servers, "key_id": done.key_id});
-    screen.outcome(asked.shown.is_wanted(), &value, &line);
+    asked.shown.done(screen, &value, &line);
     Ok(ExitCode::SUCCESS)
 }

@@ -2,9 +2,7 @@
 //!
 //! Removing asks for confirmation. Entry point: [`run`].
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,6 +20,7 @@ use super::images::freed_shown;
 use super::prompt;
 use super::screen::Screen;
 use super::transfer::Transfer;
+use crate::data_folder::create_private;
 
 /// What `gantry volumes` takes.
 #[derive(Debug, Args)]
@@ -132,7 +131,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
             client.delete(&path).await?;
             let value = json!({"removed": {"server": volume.server, "path": volume.path}});
             let line = format!("removed {} of {}", volume.path, volume.server);
-            screen.outcome(shown.is_wanted(), &value, &line);
+            shown.done(screen, &value, &line);
         }
         Action::Prune { yes, shown } => {
             let answer = client.get("/api/v1/volumes").await?;
@@ -149,7 +148,7 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
                 Some(0) | None => "nothing to remove".to_owned(),
                 Some(_) => format!("pruned{}", freed_shown(&freed, "volume")),
             };
-            screen.outcome(shown.is_wanted(), &freed, &line);
+            shown.done(screen, &freed, &line);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -157,14 +156,11 @@ pub(super) async fn run(options: &Options, context: &CliContext) -> Result<ExitC
 
 /// Asks for confirmation, unless `--yes` was given. fault C13
 fn agree(yes: bool, shown: &AsJson, question: &str) -> Result<(), Failure> {
-    if yes {
-        return Ok(());
-    }
-    if shown.is_wanted() || !prompt::is_possible() {
+    if !yes && (shown.is_wanted() || !prompt::is_possible()) {
         let message = "not a terminal: pass `--yes`";
         return Err(Failure::new(Exit::Failed, message));
     }
-    match prompt::yes(question) {
+    match yes || prompt::yes(question) {
         true => Ok(()),
         false => Err(Failure::new(Exit::Failed, "nothing was removed")),
     }
@@ -191,7 +187,7 @@ async fn back_up(client: &Client, volume: &Volume, output: &Path) -> Result<u64,
     };
     let mut file = match output.as_os_str() == "-" {
         true => None,
-        false => Some(create(output).map_err(failed)?),
+        false => Some(create_private(output).map_err(failed)?),
     };
     let mut written = 0;
     let copied = loop {
@@ -218,11 +214,6 @@ async fn back_up(client: &Client, volume: &Volume, output: &Path) -> Result<u64,
         return kept.map(|()| written);
     }
     copied.map(|()| written)
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn used(volume: &Value) -> &'static str {

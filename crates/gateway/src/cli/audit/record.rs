@@ -1,8 +1,6 @@
 //! `gantry audit export | hold | holds`: the record of calls as a whole.
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -16,6 +14,7 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::format::{moment, number, text, time};
 use crate::cli::screen::Screen;
 use crate::cli::transfer::Transfer;
+use crate::data_folder::create_private;
 
 const HEADING: [&str; 6] = ["hold", "since", "by", "what", "reason", "released"];
 
@@ -61,12 +60,7 @@ pub(super) async fn export(
         let message = format!("cannot write `{}`", file.display());
         Failure::plain(Exit::Failed, message, &error)
     };
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file);
-    let mut made = made.map_err(failed)?;
+    let mut made = create_private(file).map_err(failed)?;
     let mut bytes = 0;
     while let Some(piece) = transfer.piece().await? {
         made.write_all(&piece).map_err(failed)?;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::app::users;
-use crate::data_folder::DataFolder;
+use crate::data_folder::{DataFolder, create_private};
 
 use super::super::CliContext;
 use super::super::failure::{Exit, Failure};
@@ -315,11 +315,7 @@ fn start(folder: &DataFolder, working: &Path, context: &CliContext) -> std::io::
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let log = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
+    let log = create_private(&path)?;
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["up", "--while-used", "--log", "warn", "--data"])

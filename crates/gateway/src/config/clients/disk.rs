@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use gantry_model::secret::Redactor;
 
 use super::ClientError;
+use crate::data_folder::create_private;
 
 /// Maximum size of a file.
 const LONGEST_BYTES: u64 = 64 << 20;
@@ -167,13 +168,8 @@ impl Opened {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
             Ok(()) | Err(_) => {}
         }
-        // `create_new` never follows a link; the file is private until it gets its mode.
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(draft)
-            .map_err(failed())?;
+        // The file is private until it gets its mode.
+        let mut file = create_private(draft).map_err(failed())?;
         file.write_all(text.as_bytes()).map_err(failed())?;
         if let Some(before) = &self.before {
             let made = file.metadata().map_err(failed())?;
