@@ -13,10 +13,10 @@ use crate::config::document::{Document, Node, Span, Syntax, Value};
 pub const HIDDEN: &str = "…";
 
 /// Members whose values are private.
-pub(in crate::config) const PRIVATE: [&str; 5] = ["env", "environment", "headers", "auth", "oauth"];
+const PRIVATE: [&str; 5] = ["env", "environment", "headers", "auth", "oauth"];
 
 /// Members with URLs that may contain credentials.
-pub(in crate::config) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+const ADDRESSES: [&str; 4] = ["url", "httpUrl", "serverUrl", "proxy"];
 
 /// Hides values in JSON with comments; an invalid text is hidden entirely.
 pub fn json(text: &str) -> String {
@@ -68,8 +68,8 @@ pub fn url(url: &str) -> String {
 }
 
 /// How texts at a path are shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Visibility {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Visibility {
     Shown,
     Hidden,
     Arguments,
@@ -77,7 +77,8 @@ enum Visibility {
 }
 
 impl Visibility {
-    fn under(self, name: &str) -> Self {
+    /// Returns how the texts of a member are shown.
+    pub(in crate::config) fn under(self, name: &str) -> Self {
         if self == Self::Hidden || PRIVATE.contains(&name) || is_credential(name) {
             Self::Hidden
         } else if name == "args" {

@@ -4,10 +4,10 @@
 //! Equal values stay equal and different ones different: the whole hash is kept, and no plain text
 //! can look like one. Users see the first digits. Entry points: [`hide`], [`short`].
 
-use gantry_model::secret::{hide_arguments, is_credential, looks_secret};
+use gantry_model::secret::{hide_arguments, looks_secret};
 
 use crate::config::approval::Digest;
-use crate::config::clients::hide::{ADDRESSES, HIDDEN, PRIVATE, url};
+use crate::config::clients::hide::{HIDDEN, Visibility, url};
 use crate::config::document::{Member, Node, Table, Value};
 use crate::config::expand::{Reference, references};
 
@@ -20,35 +20,15 @@ const DIGITS: usize = 64;
 /// How many digits are shown.
 const SHOWN: usize = 16;
 
-/// How texts at a path are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Secrecy {
-    Plain,
-    Private,
-    Address,
-}
-
-impl Secrecy {
-    fn under(self, name: &str) -> Self {
-        if self == Self::Private || PRIVATE.contains(&name) || is_credential(name) {
-            Self::Private
-        } else if ADDRESSES.contains(&name) || name == "proxy" {
-            Self::Address
-        } else {
-            Self::Plain
-        }
-    }
-}
-
 /// Returns a copy of a value without secrets.
 pub(super) fn hide(node: &Node) -> Node {
-    hidden(node, Secrecy::Plain)
+    hidden(node, Visibility::Shown)
 }
 
-fn hidden(node: &Node, place: Secrecy) -> Node {
+fn hidden(node: &Node, place: Visibility) -> Node {
     let value = match &node.value {
         Value::Text(text) => Value::Text(hidden_text(text, place)),
-        Value::Number(text) if place == Secrecy::Private => {
+        Value::Number(text) if place == Visibility::Hidden => {
             Value::Text(stand_in(&format!("number\0{text}")))
         }
         Value::List(list) => {
@@ -56,7 +36,7 @@ fn hidden(node: &Node, place: Secrecy) -> Node {
                 .iter()
                 .map(|node| node.as_text().map(str::to_owned))
                 .collect();
-            let list = match words.filter(|_| place == Secrecy::Plain) {
+            let list = match words.filter(|_| is_plain(place)) {
                 Some(words) => hidden_words(list, &words),
                 None => list.iter().map(|inner| hidden(inner, place)).collect(),
             };
@@ -77,7 +57,12 @@ fn hidden(node: &Node, place: Secrecy) -> Node {
     }
 }
 
-fn below(member: &Member, place: Secrecy) -> Member {
+/// Returns whether only what looks secret is replaced.
+fn is_plain(place: Visibility) -> bool {
+    matches!(place, Visibility::Shown | Visibility::Arguments)
+}
+
+fn below(member: &Member, place: Visibility) -> Member {
     Member {
         key: member.key.clone(),
         key_span: member.key_span.clone(),
@@ -95,7 +80,7 @@ fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
             value: Value::Text(match shown == *word {
                 // A variable's default may be a secret.
                 true if word.contains("${") && word.contains(":-") => stand_in(word),
-                true => hidden_text(word, Secrecy::Plain),
+                true => hidden_text(word, Visibility::Shown),
                 false if word.contains(HIDDEN) => stand_in(word),
                 false => format!("{}{}", shown.trim_end_matches(HIDDEN), stand_in(word)),
             }),
@@ -103,19 +88,25 @@ fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
         .collect()
 }
 
-fn hidden_text(text: &str, place: Secrecy) -> String {
+fn hidden_text(text: &str, place: Visibility) -> String {
     match place {
         // A plain reference reveals nothing.
-        Secrecy::Private if is_only_references(text) && !looks_secret(text) => text.to_owned(),
-        Secrecy::Private => stand_in(text),
+        Visibility::Hidden if is_only_references(text) && !looks_secret(text) => text.to_owned(),
+        Visibility::Hidden => stand_in(text),
         // A text that looks hidden must not pass as hidden.
-        Secrecy::Address | Secrecy::Plain if text.contains(HIDDEN) => stand_in(text),
-        Secrecy::Address => match url(text) {
+        Visibility::Address | Visibility::Shown | Visibility::Arguments
+            if text.contains(HIDDEN) =>
+        {
+            stand_in(text)
+        }
+        Visibility::Address => match url(text) {
             shown if shown == text => text.to_owned(),
             shown => format!("{shown} {}", stand_in(text)),
         },
-        Secrecy::Plain if text.len() > LONGEST || looks_secret(text) => stand_in(text),
-        Secrecy::Plain => text.to_owned(),
+        Visibility::Shown | Visibility::Arguments if text.len() > LONGEST || looks_secret(text) => {
+            stand_in(text)
+        }
+        Visibility::Shown | Visibility::Arguments => text.to_owned(),
     }
 }
 
