@@ -7,12 +7,11 @@ mod content;
 
 use std::io::{self, BufRead as _, Write as _};
 
+use gantry_model::era::{ProtocolVersion, negotiate};
 use serde_json::{Value, json};
 
 use content::Refusal;
 
-const MODERN: &str = "2026-07-28";
-const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 const META: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// Serves until stdin ends.
@@ -69,19 +68,15 @@ fn dispatch(method: &str, params: &Value) -> Result<Value, Refusal> {
                 .get("protocolVersion")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            let version = LEGACY
-                .into_iter()
-                .find(|known| *known == wanted)
-                .unwrap_or(LEGACY[0]);
             Ok(json!({
-                "protocolVersion": version,
+                "protocolVersion": negotiate(wanted).as_str(),
                 "capabilities": content::capabilities(),
                 "serverInfo": content::about(),
                 "instructions": content::INSTRUCTIONS,
             }))
         }
         "server/discover" => Ok(json!({
-            "supportedVersions": [MODERN],
+            "supportedVersions": ProtocolVersion::STATELESS.map(ProtocolVersion::as_str),
             "capabilities": content::capabilities(),
             "serverInfo": content::about(),
             "instructions": content::INSTRUCTIONS,
