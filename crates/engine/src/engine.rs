@@ -8,25 +8,23 @@ mod projects;
 mod record;
 pub(crate) mod rekey;
 mod sampling;
+mod stop;
 mod stored_calls;
 mod tag_checks;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures_util::future::join_all;
 use gantry_model::caller::{Caller, KeyEnd};
 use gantry_model::event::EventKind;
 use gantry_model::id::{AgentName, ProjectName, ServerName};
 use gantry_store::{CallFilter, ProjectRow, Store, StoreConfig};
 use tokio::sync::{Mutex, oneshot, watch};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::info;
 
 pub use self::projects::ProjectView;
 
@@ -62,7 +60,7 @@ use crate::view::HealthStatus;
 /// Who embeds it starts it, gives a [`Project`] of it servers ([`Project::apply`]) and native tools
 /// ([`Project::native`]), makes a caller of an agent ([`Project::caller`]), shows a model its tools
 /// ([`Engine::tools_in`]), answers the model's calls ([`Engine::call_from`]), and drains it. A caller
-/// carries its project, so that whatever is asked for it is answered by that project alone.
+/// carries its project, so that only that project answers its requests.
 ///
 /// ```no_run
 /// use gantry_engine::model::{grant::GrantSet, shape::Shape};
@@ -326,91 +324,6 @@ impl Engine {
         self.inner.machine.folder.path()
     }
 
-    // ---- stopping ----
-
-    /// Stops: refuses new requests, waits a while for running ones, then stops every server; the
-    /// audit is complete.
-    pub async fn drain(&self) {
-        let machine = &self.inner.machine;
-        if machine.draining.is_cancelled() {
-            machine.tracker.wait().await;
-            return;
-        }
-        info!("stopping");
-        let policy = machine.config.stop;
-        let kill_at = Instant::now() + policy.kill_after;
-        machine.kill_at.send_replace(Some(kill_at));
-        // At once, however long the store takes to record the stop.
-        machine.draining.cancel();
-        machine.requests.close();
-        let waiting = tokio::time::timeout(policy.drain, machine.requests.wait());
-        let (stop, waited) = tokio::join!(self.begin_stop(), waiting);
-        if waited.is_err() {
-            warn!(
-                calls = machine.requests.len(),
-                "calls are still under way and will be cut off"
-            );
-            machine.audit.cut_off();
-        }
-        self.stop_all().await;
-        stop.end(&Ok::<_, EngineError>(())).await;
-        self.close().await;
-        info!("stopped");
-    }
-
-    /// Records calls that are dropped from now on as cut off, with an unknown outcome: the process
-    /// is about to end.
-    pub fn cut_off(&self) {
-        self.inner.machine.audit.cut_off();
-    }
-
-    /// Stops every server and every task, and closes the store.
-    async fn finish(&self) {
-        self.stop_all().await;
-        self.close().await;
-    }
-
-    /// Stops every server and every task.
-    async fn stop_all(&self) {
-        let machine = &self.inner.machine;
-        // A project that is being opened is among them by then, and none is opened afterwards.
-        let _last = self.inner.opening.lock().await;
-        let projects = self.inner.projects.load_full();
-        let stopping = projects
-            .values()
-            .map(|project| project.supervisor.stop_all());
-        join_all(stopping).await;
-        // Changes end with the servers that they wait for, and are recorded before the rest ends.
-        machine.changes.close();
-        drop(tokio::time::timeout(LAST_TASKS, machine.changes.wait()).await);
-        machine.stop_tasks.cancel();
-        machine.tracker.close();
-        drop(tokio::time::timeout(LAST_TASKS, machine.tracker.wait()).await);
-    }
-
-    async fn close(&self) {
-        if let Some(traces) = &self.inner.machine.traces {
-            // The audit is whole by now, and every call has its span.
-            traces.finish(LAST_SPANS).await;
-        }
-        for project in self.inner.projects.load_full().values() {
-            project.acts.settle().await;
-            project.write_key_uses().await;
-        }
-        if let Some(siem) = &self.inner.machine.siem {
-            siem.finish(LAST_RECORDS).await;
-        }
-        let disks = self.inner.machine.hosted.disks().clone();
-        // The next start finds file systems that stay mounted.
-        drop(tokio::task::spawn_blocking(move || disks.close()).await);
-        if let Err(error) = self.inner.machine.store.close().await {
-            warn!(
-                error = &error as &dyn std::error::Error,
-                "the store did not close cleanly"
-            );
-        }
-    }
-
     // ---- the data path ----
 
     /// Answers one request. Dropping the future cancels the call: the server is notified, its lane
@@ -562,7 +475,7 @@ impl Engine {
         &self.inner.machine.answers
     }
 
-    /// Tells whether the engine is stopping.
+    /// Returns whether the engine is stopping.
     pub fn is_draining(&self) -> bool {
         self.inner.machine.draining.is_cancelled()
     }
@@ -577,13 +490,6 @@ impl Engine {
         self.inner.machine.drivers.host()
     }
 }
-
-/// How long to wait for idle tasks to end.
-const LAST_TASKS: Duration = Duration::from_secs(5);
-/// How long the last spans may take.
-const LAST_SPANS: Duration = Duration::from_secs(3);
-/// How long the end waits for the last audit records to be pushed.
-const LAST_RECORDS: Duration = Duration::from_secs(3);
 
 /// A failure of a request that is not on record.
 fn not_recorded(error: CallError) -> CallFailure {
