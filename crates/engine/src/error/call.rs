@@ -35,13 +35,13 @@ pub enum CallError {
     UnknownItem {
         /// `prompt`, `resource` or `resource template`.
         kind: &'static str,
-        /// The name as asked for.
+        /// The name in the request.
         name: String,
     },
     /// No server of that name in the caller's project.
     #[error("no server `{name}`")]
     UnknownServer {
-        /// The name as asked for.
+        /// The name in the request.
         name: String,
     },
     /// A method that is not served here.
@@ -57,7 +57,7 @@ pub enum CallError {
         agent: String,
         /// Whose it is.
         server: ServerName,
-        /// What was asked for.
+        /// The requested item.
         item: String,
     },
     /// A grant refuses it.
@@ -67,7 +67,7 @@ pub enum CallError {
         agent: String,
         /// Whose it is.
         server: ServerName,
-        /// What was asked for.
+        /// The requested item.
         item: String,
         /// What the grant says.
         why: Forbidden,
@@ -115,7 +115,7 @@ pub enum CallError {
     ApprovalRefused {
         /// Whose it is.
         server: ServerName,
-        /// What was asked for.
+        /// The requested item.
         item: String,
         /// Who refused it.
         by: String,
@@ -127,7 +127,7 @@ pub enum CallError {
     ApprovalExpired {
         /// Whose it is.
         server: ServerName,
-        /// What was asked for.
+        /// The requested item.
         item: String,
         /// How long it was held.
         after: Duration,
@@ -137,7 +137,7 @@ pub enum CallError {
     ApprovalStale {
         /// Whose it is.
         server: ServerName,
-        /// What was asked for.
+        /// The requested item.
         item: String,
     },
     /// So many calls wait for an approver that no further one can.
@@ -430,10 +430,9 @@ impl CallError {
             Self::Cancelled => (CallStatus::Cancelled, ErrorKind::Caller),
             Self::Unanswered { .. } => (CallStatus::Timeout, ErrorKind::Caller),
             Self::Declined { .. } => (CallStatus::Error, ErrorKind::Caller),
-            Self::Undelivered { .. }
-            | Self::Audit(_)
-            | Self::Stopping
-            | Self::Panicked => (CallStatus::Error, ErrorKind::Gateway),
+            Self::Undelivered { .. } | Self::Audit(_) | Self::Stopping | Self::Panicked => {
+                (CallStatus::Error, ErrorKind::Gateway)
+            }
         }
     }
 }
