@@ -1,11 +1,20 @@
 //! Bytes as hexadecimal digits.
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// Returns two digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits =
         |byte: &u8| [byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)]));
     bytes.iter().flat_map(digits).collect()
+}
+
+/// Writes a number as digits that fill the place.
+pub(crate) fn put_hex(place: &mut [u8], mut number: u64) {
+    for digit in place.iter_mut().rev() {
+        *digit = DIGITS[(number & 15) as usize];
+        number >>= 4;
+    }
 }
 
 /// Returns the bytes of such digits, of either case; nothing if there is anything else.

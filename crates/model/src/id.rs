@@ -407,7 +407,8 @@ mod tests {
         assert_eq!(id.to_string().parse::<CallId>().unwrap(), id);
         let grant = GrantId::from_random(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210);
         assert_eq!(grant.to_string(), "grant_0123456789abcdeffedcba9876543210");
-        assert_eq!(ServerId::from_random(7).to_string(), format!("srv_{:032x}", 7));
+        let server = ServerId::from_random(7);
+        assert_eq!(server.to_string(), format!("srv_{:032x}", 7));
         assert!("call_1".parse::<CallId>().is_err());
         assert!(id.to_string().parse::<KeyId>().is_err());
     }

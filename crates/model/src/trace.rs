@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::hex::put_hex;
 use crate::id::CallId;
 
 /// How long a `traceparent` is in characters.
@@ -15,7 +16,7 @@ pub const TRACEPARENT_LENGTH: usize = 55;
 const SAMPLED: u8 = 1;
 /// The longest `tracestate` that is passed on.
 const LONGEST_STATE: usize = 512;
-/// The most entries of a `tracestate`.
+/// The maximum number of entries of a `tracestate`.
 const MOST_ENTRIES: usize = 32;
 
 /// A place in a trace: the trace, one span of it, and the flags.
@@ -97,15 +98,6 @@ impl TraceText {
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("digits and dashes")
-    }
-}
-
-/// Writes a number as hexadecimal digits that fill the place.
-fn put_hex(place: &mut [u8], mut number: u64) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for digit in place.iter_mut().rev() {
-        *digit = DIGITS[(number & 15) as usize];
-        number >>= 4;
     }
 }
 
