@@ -19,7 +19,7 @@ pub struct WorkspaceRow {
     pub server: ServerId,
     /// Its name.
     pub name: ServerName,
-    /// `ready` when it is ready.
+    /// `ready`, or the state in which the server is instead.
     pub status: String,
     /// The isolation provider of its instance, once there was one.
     pub provider: Option<String>,

@@ -1,5 +1,5 @@
 //! What the two HTTP transports share: the classes of failure, and the messages that wait to be
-//! sent. Follows no redirect to another origin, and keeps no more of an answer than its bound. Entry
+//! sent. Follows no redirect to another origin, and reads a response up to a limit only. Entry
 //! point: [`Remote`].
 
 mod body;

@@ -1,6 +1,6 @@
 //! Quota of suspended calls: number and bytes per agent, bytes per project and in total, including
-//! what servers ask and what was answered so far. A call counts while a request to its client is
-//! open; its own bytes from the first such request to its end.
+//! what servers ask and what was answered so far. A call counts towards the number while a
+//! request to its client is open. Its own bytes count from the first such request until the call ends.
 //!
 //! A suspended call does not use the body budget, so that calls waiting for a human do not block
 //! others. Never waits. Entry points: [`SuspendedQuota::call`] and [`CallPermit::suspend`].

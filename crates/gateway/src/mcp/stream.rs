@@ -318,8 +318,8 @@ impl CallServices {
         self.answers.of(&call.project)
     }
 
-    /// Returns the event of the response and its permit; without room it becomes an error. The
-    /// response to a call already has its permit, the copy of a list does not.
+    /// Returns the event with the response, and its permit of the response budget; an error if the budget
+    /// is used up. The response to a call has its permit already, the copy of a list does not.
     fn last(
         &self,
         call: &CallInfo,
