@@ -22,17 +22,20 @@ use crate::steps::Step;
 
 /// The devices of every root.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// The covered parts of `/proc`: Docker's list, and the kernel's command line.
-const MASKED: [&str; 13] = [
+/// The covered parts of `/proc`: Docker's list, the kernel's command line, and the machine's disks
+/// (one per server).
+const MASKED: [&str; 15] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/cmdline",
+    "/proc/diskstats",
     "/proc/interrupts",
     "/proc/kallsyms",
     "/proc/kcore",
     "/proc/keys",
     "/proc/latency_stats",
     "/proc/modules",
+    "/proc/partitions",
     "/proc/sched_debug",
     "/proc/scsi",
     "/proc/timer_list",

@@ -121,6 +121,7 @@ pub(crate) fn filters(
         numbers::OTHERS
             .iter()
             .for_each(|call| forbidden.always(*call));
+        numbers::SHARED.iter().for_each(|call| absent.always(*call));
         // A filter cannot follow the pointer to its arguments.
         absent.always(numbers::CLONE3);
         for flag in NEW_NAMESPACES {

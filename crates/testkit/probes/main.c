@@ -1,8 +1,9 @@
-/* Attacks from inside: eighty and more things that a server in a sandbox must not be able to do.
+/* Attacks from inside: two hundred and more things that a server in a sandbox must not be able to do.
  *
  *   probes [key=value ...] [NAME ...]     runs the named probes, or all
  *   probes [key=value ...] -NAME ...      runs all but those
  *   probes hold key=value ...             is what they attack; see hold.c
+ *   probes flood                          fills the queues of connections; see flood.c
  *
  * Each runs in a process of its own and prints one line: its name, then `done` with what worked,
  * `refused` with the errno, or how it was ended. Keys say what there is to be attacked: `port`, `secret`,
@@ -118,10 +119,12 @@ static int wanted(const char *name) {
 }
 
 int main(int count, char **values) {
-    const struct probe *all[] = {network_probes, file_probes, process_probes, kernel_probes, escape_probes};
+    const struct probe *all[] = {network_probes, file_probes, process_probes, kernel_probes, escape_probes, shared_probes};
     arguments = values + (count > 0);
     if (*arguments && !strcmp(*arguments, "hold"))
         return hold();
+    if (*arguments && !strcmp(*arguments, "flood"))
+        return flood();
     setvbuf(stdout, NULL, _IONBF, 0);
     for (size_t group = 0; group < sizeof all / sizeof *all; group++)
         for (const struct probe *probe = all[group]; probe->name; probe++)

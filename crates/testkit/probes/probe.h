@@ -19,10 +19,13 @@ struct probe {
     void (*run)(void);
 };
 
-extern const struct probe network_probes[], file_probes[], process_probes[], kernel_probes[], escape_probes[];
+extern const struct probe network_probes[], file_probes[], process_probes[], kernel_probes[], escape_probes[],
+    shared_probes[];
 
 /* Is attacked: see hold.c. */
 int hold(void);
+/* Fills the queues of connections: see flood.c. */
+int flood(void);
 
 /* The value of `key=value` among the arguments; NULL if it was not given. */
 const char *given(const char *key);

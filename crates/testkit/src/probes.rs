@@ -15,15 +15,17 @@ mod world;
 pub use verdict::{Kernel, Seen, read, table};
 pub use world::World;
 
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 10] = [
     ("probe.h", include_str!("../probes/probe.h")),
     ("main.c", include_str!("../probes/main.c")),
     ("hold.c", include_str!("../probes/hold.c")),
+    ("flood.c", include_str!("../probes/flood.c")),
     ("network.c", include_str!("../probes/network.c")),
     ("files.c", include_str!("../probes/files.c")),
     ("processes.c", include_str!("../probes/processes.c")),
     ("kernel.c", include_str!("../probes/kernel.c")),
     ("escape.c", include_str!("../probes/escape.c")),
+    ("shared.c", include_str!("../probes/shared.c")),
 ];
 
 /// Compiles the program into a folder; returns its path.

@@ -68,7 +68,13 @@ mod tests {
 
     #[test]
     fn nothing_that_is_refused_to_hosted_trees_is_let_pass() {
-        let refused = [numbers::MACHINE, numbers::OTHERS, numbers::ABSENT].concat();
+        let refused = [
+            numbers::MACHINE,
+            numbers::OTHERS,
+            numbers::ABSENT,
+            numbers::SHARED,
+        ]
+        .concat();
         let passing: Vec<_> = refused
             .iter()
             .chain([&numbers::CLONE3, &numbers::UNSHARE])

@@ -68,6 +68,17 @@ pub(crate) const ABSENT: &[u32] = &[
     nr::__NR_io_uring_register,
 ];
 
+/// Reported as not implemented to hosted trees as well: the kernel has one limit of contexts for
+/// all processes of the machine (`fs.aio-max-nr`), which a single tree could use up.
+pub(crate) const SHARED: &[u32] = &[
+    nr::__NR_io_setup,
+    nr::__NR_io_destroy,
+    nr::__NR_io_submit,
+    nr::__NR_io_cancel,
+    nr::__NR_io_getevents,
+    nr::__NR_io_pgetevents,
+];
+
 pub(crate) const CLONE: u32 = nr::__NR_clone;
 pub(crate) const CLONE3: u32 = nr::__NR_clone3;
 pub(crate) const IOCTL: u32 = nr::__NR_ioctl;
@@ -166,12 +177,6 @@ const ALLOWED: &[u32] = &[
     nr::__NR_inotify_add_watch,
     nr::__NR_inotify_init1,
     nr::__NR_inotify_rm_watch,
-    nr::__NR_io_cancel,
-    nr::__NR_io_destroy,
-    nr::__NR_io_getevents,
-    nr::__NR_io_pgetevents,
-    nr::__NR_io_setup,
-    nr::__NR_io_submit,
     nr::__NR_ioctl,
     nr::__NR_ioprio_get,
     nr::__NR_ioprio_set,
@@ -368,7 +373,6 @@ const OLDER: &[u32] = &[
     nr::__NR_map_shadow_stack,
     nr::__NR_mkdir,
     nr::__NR_mknod,
-    nr::__NR_modify_ldt,
     nr::__NR_open,
     nr::__NR_pause,
     nr::__NR_pipe,

@@ -96,6 +96,7 @@ for name, number, arguments, expected in [
     ("userfaultfd", 323 if x86 else 282, (99,), 1),
     ("perf_event_open", 298 if x86 else 241, (0, 0, 0, 0, 0), 1),
     ("io_uring_setup", 425, (1, 0), 38),
+    ("io_setup", 206 if x86 else 0, (1, 0), 38),
     ("clone3", 435, (0, 0), 38),
     ("unshare", 272 if x86 else 97, (0,), 1),
     ("setns", 308 if x86 else 268, (-1, 0), 1),

@@ -1,0 +1,43 @@
+/* `probes flood`: connections to itself that nobody accepts, each with all that fits into its queue. At most
+ * a few hundred MiB; holds them until it is ended. */
+#include "probe.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#define PROCESSES 2
+#define LISTENERS 2
+#define CONNECTIONS 16
+
+static void fill(const struct sockaddr_in *to) {
+    static char bytes[1 << 20];
+    int socket_ = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), most = 64 << 20;
+    setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &most, sizeof most);
+    connect(socket_, (const struct sockaddr *)to, sizeof *to);
+    for (int turn = 0; turn < 5; turn++) {
+        while (write(socket_, bytes, sizeof bytes) > 0)
+            ;
+        usleep(1000);
+    }
+    /* What was written stays with the other end, which nobody has. */
+    close(socket_);
+}
+
+int flood(void) {
+    for (int process = 1; process < PROCESSES; process++)
+        if (!fork())
+            break;
+    for (int listener = 0; listener < LISTENERS; listener++) {
+        int socket_ = socket(AF_INET, SOCK_STREAM, 0), most = 64 << 20;
+        struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t length = sizeof own;
+        setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &most, sizeof most);
+        if (bind(socket_, (struct sockaddr *)&own, length) || listen(socket_, CONNECTIONS))
+            return 1;
+        getsockname(socket_, (struct sockaddr *)&own, &length);
+        for (int count = 0; count < CONNECTIONS; count++)
+            fill(&own);
+    }
+    sleep(60);
+    return 0;
+}
