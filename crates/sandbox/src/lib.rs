@@ -66,6 +66,8 @@ mod promises;
 #[path = "../init/protocol.rs"]
 mod protocol;
 #[cfg(gantry_init)]
+mod queues;
+#[cfg(gantry_init)]
 mod reaper;
 #[cfg(gantry_init)]
 mod sandbox;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cgroup::Group;
 use crate::exit::Usage;
 use crate::procfs;
+use crate::queues;
 use crate::reaper::Init;
 
 /// Reads the usage of one tree while it runs.
@@ -40,6 +41,15 @@ impl Meter {
             true => 0,
             false => procfs::memory(self.init.pid),
         })
+    }
+
+    /// Estimates the memory of the TCP and UDP sockets in the tree's own network; beyond `most` it may
+    /// be more. Blocks.
+    pub fn socket_bytes(&self, most: u64) -> u64 {
+        match self.init.ended().borrow().is_some() {
+            true => 0,
+            false => queues::bytes(self.init.pid, most),
+        }
     }
 
     /// Returns how many bytes and files the tree holds on these devices without a name: deleted,

@@ -54,6 +54,16 @@ impl Meter {
         Usage::default()
     }
 
+    /// Returns zero: not supported on this platform.
+    pub fn memory_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Returns zero: not supported on this platform.
+    pub fn socket_bytes(&self, _most: u64) -> u64 {
+        0
+    }
+
     /// Returns zeros: not supported on this platform.
     pub fn unnamed_files(&self, _devices: &[u64]) -> (u64, u64) {
         (0, 0)

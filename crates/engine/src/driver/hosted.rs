@@ -11,6 +11,7 @@ mod gvisor;
 mod memory;
 mod rungs;
 mod shown;
+mod sockets;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -292,6 +293,12 @@ impl Hosted {
         if let Some(limit) = watched_memory(&isolation, &start) {
             let place = Arc::downgrade(&start.place);
             tasks.spawn(memory::watch(spawned.tree.meter(), limit, place));
+        }
+        // A network of its own; the host's cannot be told apart by server.
+        if command.network != Network::Full {
+            let place = Arc::downgrade(&start.place);
+            let memory = start.limits.memory_bytes;
+            tasks.spawn(sockets::watch(spawned.tree.meter(), memory, place));
         }
         let limits = limit_reports(&isolation, &start);
         let hosting = HostingReport {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use gantry_testkit::image::Archive;
+use gantry_testkit::probes;
 use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};
 
@@ -239,5 +240,25 @@ fn where_the_disk_cannot_be_bounded_the_server_over_its_limit_is_stopped_with_th
             reason.contains("on disk")
         });
         assert!(stopped.is_some(), "{rung}: {reason}");
+    }
+}
+
+// row 1.17, fault P9: the memory that the kernel has for the connections of the whole machine
+#[test]
+fn a_server_whose_connections_nobody_reads_is_stopped_with_the_reason() {
+    let built = tempfile::tempdir().unwrap();
+    let program = std::fs::read(probes::build(built.path())).unwrap();
+    let image = Archive::peer(IMAGE).file("probes", &program, 0o755);
+    for user in USERS {
+        let rig = Rig::with(user, &image);
+        rig.server("flood", "namespaces", &json!({}));
+        rig.call("flood", "shell", json!({"script": "/probes flood"}));
+        let again = |now: &Value| now["restart_count"] == 1 && now["state"] == "ready";
+        let status = rig.gantry.wait_status("flood", 20 * SECOND, again);
+        let how = status["attempts"][0]["how"].as_str().unwrap();
+        assert!(
+            how.contains("its network connections hold more than 64 MiB"),
+            "{how}"
+        );
     }
 }
