@@ -16,6 +16,12 @@ pub(crate) enum FloorError {
         best: &'static str,
         why: String,
     },
+    /// The requested provider is below the required isolation.
+    #[error("isolation_floor: `{floor}` is required, and `provider` asks for `{asked}`")]
+    AsksForLess {
+        floor: &'static str,
+        asked: &'static str,
+    },
     /// A protection that belongs to the isolation is not enforced.
     #[error("isolation_floor: `{provider}` is incomplete on this host: {missing}")]
     NotWhole {
@@ -64,6 +70,10 @@ pub(crate) fn choose(
         None => ladder(rungs)?,
     };
     match floor.filter(|floor| rung < *floor) {
+        Some(floor) if provider.rung().is_some() => Err(FloorError::AsksForLess {
+            floor: floor.as_str(),
+            asked: rung.as_str(),
+        }),
         Some(floor) => Err(FloorError::Below {
             floor: floor.as_str(),
             best: rung.as_str(),
@@ -181,7 +191,8 @@ mod tests {
         let below = choose(Provider::Auto, floor, &rungs(false, true)).unwrap_err();
         assert!(matches!(below, FloorError::Below { .. }), "{below}");
         assert!(choose(Provider::Auto, floor, &rungs(true, true)).is_ok());
-        let asked = choose(Provider::Namespaces, floor, &rungs(true, true));
-        assert!(asked.is_err(), "asking for less does not lower the floor");
+        let asked = choose(Provider::Namespaces, floor, &rungs(true, true)).unwrap_err();
+        let asked = asked.to_string();
+        assert!(asked.ends_with("`provider` asks for `namespaces`"), "{asked}");
     }
 }
