@@ -14,6 +14,7 @@
 
 mod command;
 mod fill;
+mod holes;
 mod loop_image;
 mod measure;
 mod tree;

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::holes;
 use super::measure::Found;
 
 /// The deepest folder that is visited.
@@ -134,7 +135,7 @@ pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
         header.set_mtime(u64::try_from(stat.st_mtime).unwrap_or(0));
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let Some(opened) = beneath(fd, name, FOLDER) else {
+                let Some(opened) = beneath(fd, name, FOLDER, &inner)? else {
                     continue;
                 };
                 header.set_entry_type(tar::EntryType::Directory);
@@ -147,7 +148,7 @@ pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
             }
             FileType::RegularFile => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let Some(opened) = beneath(fd, name, flags) else {
+                let Some(opened) = beneath(fd, name, flags, &inner)? else {
                     continue;
                 };
                 // The metadata of the opened file: its name may already refer to another one.
@@ -156,10 +157,9 @@ pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
                     continue;
                 }
                 let size = u64::try_from(stat.st_size).unwrap_or(0);
-                header.set_size(size);
-                // Exactly as long as the header says, even if the file grows or shrinks meanwhile.
-                let content = File::from(opened).chain(io::repeat(0)).take(size);
-                archive.append_data(&mut header, &inner, content)?;
+                let on_disk = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+                let file = File::from(opened);
+                holes::append(&mut archive, &mut header, &inner, file, (size, on_disk))?;
             }
             FileType::Symlink => {
                 let Ok(target) = readlinkat(fd, name, Vec::new()) else {
@@ -180,13 +180,27 @@ pub(super) fn archive(root: &Path, to: impl Write) -> io::Result<()> {
     archive.into_inner()?.flush()
 }
 
-/// Opens an entry of a folder if it is not a link and is on the same file system.
-fn beneath(folder: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Option<OwnedFd> {
+/// Opens an entry of a folder if it is still there, is not a link and is on the same file system. What
+/// cannot be read is an error: an archive is not silently incomplete.
+fn beneath(
+    folder: BorrowedFd<'_>,
+    name: &CStr,
+    flags: OFlags,
+    path: &Path,
+) -> io::Result<Option<OwnedFd>> {
     let resolve = ResolveFlags::BENEATH
         | ResolveFlags::NO_SYMLINKS
         | ResolveFlags::NO_MAGICLINKS
         | ResolveFlags::NO_XDEV;
-    openat2(folder, name, flags, Mode::empty(), resolve).ok()
+    match openat2(folder, name, flags, Mode::empty(), resolve) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO) => Ok(None),
+        Err(error) => {
+            let why = io::Error::from(error);
+            let text = format!("its file {path:?} cannot be read: {why}");
+            Err(io::Error::new(why.kind(), text))
+        }
+    }
 }
 
 #[cfg(test)]

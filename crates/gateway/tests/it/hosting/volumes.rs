@@ -157,3 +157,28 @@ fn volumes_survive_crashes_restarts_and_removal() {
         );
     }
 }
+
+// row 1.19, fault P9
+#[test]
+fn a_backup_is_no_longer_than_the_volume_and_leaves_nothing_out() {
+    for user in USERS {
+        let rig = Rig::with(user, &Archive::peer(super::IMAGE));
+        rig.server("odd", "namespaces", &json!({"volumes": ["/data"]}));
+        let make =
+            "cd /data; echo kept > file; busybox mkfifo fifo; busybox ln -s /etc/shadow link;
+                    dd if=/dev/zero of=holes bs=1 count=1 seek=1000000000000 2>&1; ls";
+        let made = rig.shell("odd", make);
+        assert!(made.ends_with("fifo\nfile\nholes\nlink"), "{made}");
+        let path = "/api/v1/volumes/backup?server=odd&path=/data";
+        let backup = rig.gantry.rest("GET", path, None);
+        assert_eq!(backup.status, 200, "{}", backup.text());
+        let text = backup.text();
+        assert!(text.len() < 1 << 20, "{user:?}: {}", text.len());
+        assert!(text.contains("kept") && text.contains("holes"));
+        // Only what the gateway cannot read stops it: root reads everything.
+        rig.shell("odd", "chmod 0 /data/file");
+        let backup = rig.gantry.rest("GET", path, None);
+        let is_told = backup.status != 200 && backup.text().contains("file");
+        assert!(rig.is_root || is_told, "{}", backup.text());
+    }
+}
