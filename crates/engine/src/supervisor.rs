@@ -17,6 +17,8 @@ mod test_run;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream;
 use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerId, ServerName};
 use gantry_model::spec::{InactiveReason, ServerSpec, Source, Start};
@@ -44,6 +46,8 @@ pub(crate) use test_run::of_api;
 
 /// How much longer than the last kill to wait for processes that do not end.
 const AFTER_KILL: Duration = Duration::from_secs(2);
+/// How many registered servers are launched at once when the gateway starts.
+const BOOT_AT_ONCE: usize = 16;
 
 pub(crate) struct Supervisor {
     project: ProjectName,
@@ -106,13 +110,18 @@ impl Supervisor {
     /// Starts the runners of all registered servers.
     pub(crate) async fn boot(&self) -> Result<(), EngineError> {
         let _one = self.changing.lock().await;
-        for row in self.opened_rows().await? {
-            // Servers of files and built-in ones are loaded from their files again.
-            if row.enabled && row.spec.source == Source::Api {
-                let handle = self.launch(row.id, row.spec, row.created_ms, None).await;
-                self.servers.lock().push(handle);
-            }
+        // Servers of files and built-in ones are loaded from their files again.
+        let rows = self.opened_rows().await?.into_iter();
+        let rows = rows.filter(|row| row.enabled && row.spec.source == Source::Api);
+        // Side by side: no server waits until the catalog of another is recalled.
+        let launches: Vec<_> = rows
+            .map(|row| self.launch(row.id, row.spec, row.created_ms, None))
+            .collect();
+        let mut launches = stream::iter(launches).buffered(BOOT_AT_ONCE);
+        while let Some(handle) = launches.next().await {
+            self.servers.lock().push(handle);
         }
+        drop(launches);
         self.publish();
         Ok(())
     }
