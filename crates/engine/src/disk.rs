@@ -125,8 +125,9 @@ struct Inner {
     why_measured: Mutex<Option<String>>,
     /// Whether loop devices are never used.
     is_measured: bool,
-    /// The places in use; an unused one stays mounted until the gateway stops.
-    used: Mutex<HashMap<Owner, Weak<Place>>>,
+    /// The places in use, one for each instance of a server; an unused one stays mounted until the
+    /// gateway stops.
+    used: Mutex<Vec<Weak<Place>>>,
     /// The currently mounted file systems.
     mounted: Mutex<HashMap<Owner, PathBuf>>,
     /// Places that are being backed up.
@@ -137,10 +138,12 @@ struct Inner {
     turns: Turns,
 }
 
-/// The place of one server, while it is used.
+/// The place of one server, while an instance of it uses it.
 pub(crate) struct Place {
     owner: Owner,
     root: PathBuf,
+    /// The scratch space of this instance.
+    scratch: PathBuf,
     /// The image file of its separate file system, if it has one.
     image: Option<PathBuf>,
     limit: u64,
@@ -268,9 +271,7 @@ impl Disks {
             detail =
                 format!("{detail}; `{path}` lies on the gateway's own disk and is only measured");
         }
-        let scratch = root.join(SCRATCH);
-        tree::remove(&scratch).map_err(|source| folder_error(&scratch, source))?;
-        open_to_all(&scratch, 0o1777)?;
+        let scratch = self.empty_scratch(&request.owner, &root.join(SCRATCH))?;
         open_to_all(&root.join(WORK), 0o777)?;
         make(&root.join(VOLUMES), 0o755)?;
         for volume in request.volumes {
@@ -279,6 +280,7 @@ impl Disks {
         let place = Arc::new(Place {
             owner: request.owner.clone(),
             root,
+            scratch,
             image,
             limit,
             detail,
@@ -299,9 +301,29 @@ impl Disks {
                 });
             }
         }
-        let mut used = self.inner.used.lock();
-        used.insert(request.owner.clone(), Arc::downgrade(&place));
+        self.inner.used.lock().push(Arc::downgrade(&place));
         Ok(place)
+    }
+
+    /// Creates scratch space for an instance, and removes that of instances which have ended.
+    fn empty_scratch(&self, owner: &Owner, folder: &Path) -> Result<PathBuf, DiskError> {
+        let kept: Vec<PathBuf> = self.places_of(owner).map(|at| at.scratch.clone()).collect();
+        let failed = |source| folder_error(folder, source);
+        if kept.is_empty() {
+            tree::remove(folder).map_err(failed)?;
+        }
+        make(folder, 0o755)?;
+        for entry in std::fs::read_dir(folder).map_err(failed)? {
+            let found = entry.map_err(failed)?.path();
+            if !kept.contains(&found) {
+                tree::remove(&found).map_err(failed)?;
+            }
+        }
+        let mut names = (0..=kept.len()).map(|number| folder.join(number.to_string()));
+        let scratch = names.find(|name| !kept.contains(name));
+        let scratch = scratch.ok_or_else(|| failed(io::ErrorKind::AlreadyExists.into()))?;
+        open_to_all(&scratch, 0o1777)?;
+        Ok(scratch)
     }
 
     /// Unmounts everything; all servers have ended. Blocks.
@@ -330,8 +352,14 @@ impl Disks {
 
     fn places(&self) -> Vec<Arc<Place>> {
         let mut used = self.inner.used.lock();
-        used.retain(|_, place| place.strong_count() > 0);
-        used.values().filter_map(Weak::upgrade).collect()
+        used.retain(|place| place.strong_count() > 0);
+        used.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns the places of the instances of a server.
+    fn places_of(&self, owner: &Owner) -> impl Iterator<Item = Arc<Place>> {
+        let all = self.places().into_iter();
+        all.filter(move |place| place.owner == *owner)
     }
 }
 
@@ -361,7 +389,7 @@ pub(crate) struct PlaceRequest<'a> {
 impl Place {
     /// Returns the folder that is emptied at every start.
     pub(crate) fn scratch(&self) -> PathBuf {
-        self.root.join(SCRATCH)
+        self.scratch.clone()
     }
 
     /// Returns the persistent working folder of a command.

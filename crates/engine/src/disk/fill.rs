@@ -1,11 +1,11 @@
 //! The first content of a volume, as a whole or not at all. Entry point: [`Place::fill`].
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use super::{OPEN, Place, tree};
+use super::{OPEN, Place, VOLUMES, tree};
 
 /// Where the first content of a volume is put together, in its place.
 const FILLING: &str = "filling";
@@ -20,6 +20,9 @@ impl Place {
         copy: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<(), E> {
         let (folder, volume) = (self.root.join(FILLING), self.volume(volume));
+        // Clients may have instances of their own, which start at once: one fills, the others wait.
+        let turn = File::open(self.root.join(VOLUMES))?;
+        turn.lock()?;
         tree::remove(&folder)?;
         if !is_empty(&volume)? {
             return Ok(());

@@ -53,6 +53,64 @@ fn a_place_that_is_being_changed_keeps_only_its_own_server_waiting() {
     disks.close();
 }
 
+// fault P9: a client with capabilities has an instance of its own.
+#[test]
+fn another_instance_takes_nothing_from_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = measured(folder.path());
+    let place = prepare(&disks, "a", 16 << 20).unwrap();
+    let held = place.hold();
+    std::fs::write(place.scratch().join("kept"), "1").unwrap();
+    let other = prepare(&disks, "a", 16 << 20).unwrap();
+    std::fs::write(other.scratch().join("gone"), "1").unwrap();
+    assert!(place.scratch().join("kept").is_file());
+    assert!(!other.scratch().join("kept").exists());
+    let gone = other.scratch();
+    drop(other);
+    // The first is still used, and watched.
+    let in_use = disks.remove_volume(&owner("a"), Path::new("/data"));
+    assert!(matches!(in_use, Err(VolumeError::InUse { .. })));
+    assert!(
+        disks
+            .places()
+            .iter()
+            .any(|known| Arc::ptr_eq(known, &place))
+    );
+    let other = prepare(&disks, "a", 16 << 20).unwrap();
+    assert_eq!(other.scratch(), gone);
+    assert!(!gone.join("gone").exists());
+    assert!(place.scratch().join("kept").is_file());
+    drop((held, place, other));
+    let next = prepare(&disks, "a", 16 << 20).unwrap();
+    assert!(!next.scratch().join("kept").exists());
+    disks.close();
+}
+
+// row 1.19: instances of one server start at once.
+#[test]
+fn a_volume_is_filled_by_one_instance_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = measured(folder.path());
+    let place = prepare(&disks, "a", 16 << 20).unwrap();
+    let same = prepare(&disks, "a", 16 << 20).unwrap();
+    let data = Path::new("/data");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut other = None;
+    let filled = place.fill(data, None, |folder| {
+        other = Some(std::thread::spawn(move || {
+            same.fill(data, None, |_| sender.send(()).map_err(io::Error::other))
+        }));
+        let brief = std::time::Duration::from_millis(100);
+        assert!(receiver.recv_timeout(brief).is_err(), "it waits");
+        std::fs::write(folder.join("first"), "1")
+    });
+    filled.unwrap();
+    other.unwrap().join().unwrap().unwrap();
+    assert!(receiver.recv().is_err(), "it is filled already");
+    assert!(place.volume(data).join("first").is_file());
+    disks.close();
+}
+
 // rows 1.19 and 1.20
 #[test]
 fn volumes_stay_and_scratch_goes_on_whatever_disk() {

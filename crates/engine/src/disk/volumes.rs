@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::{ProjectName, ServerName};
@@ -239,9 +239,9 @@ impl Disks {
             .get(owner)
             .map_or(0, Arc::strong_count)
             > 1;
-        let place = self.inner.used.lock().get(owner).and_then(Weak::upgrade);
         // A reader of usage figures holds a place without using it.
-        is_read || place.is_some_and(|place| Arc::strong_count(&place.uses) > 1)
+        let mut places = self.places_of(owner);
+        is_read || places.any(|place| Arc::strong_count(&place.uses) > 1)
     }
 
     fn find(&self, owner: &Owner, path: &Path) -> Result<PathBuf, VolumeError> {

@@ -28,7 +28,8 @@ const SHARE: u32 = 20;
 impl Disks {
     /// Watches until stopped.
     pub(crate) async fn watch(self, stop: CancellationToken) {
-        let mut due: HashMap<Owner, Instant> = HashMap::new();
+        // By place: each instance of a server has its own, and its own deleted files.
+        let mut due: HashMap<usize, Instant> = HashMap::new();
         let mut before: HashMap<Owner, u64> = HashMap::new();
         let (mut pause, mut is_scarce) = (EVERY, false);
         loop {
@@ -41,12 +42,14 @@ impl Disks {
             if places.is_empty() {
                 continue;
             }
+            due.retain(|key, _| places.iter().any(|place| Arc::as_ptr(place).addr() == *key));
             for place in places.iter().filter(|place| !place.loose.is_empty()) {
                 let now = Instant::now();
-                if is_scarce || due.get(&place.owner).is_none_or(|due| *due <= now) {
+                let key = Arc::as_ptr(place).addr();
+                if is_scarce || due.get(&key).is_none_or(|due| *due <= now) {
                     let (walked, took) = walk(place).await;
                     place.judge(walked);
-                    due.insert(place.owner.clone(), now + (took * SHARE).max(EVERY));
+                    due.insert(key, now + (took * SHARE).max(EVERY));
                 }
             }
             let disks = self.clone();
@@ -80,11 +83,14 @@ impl Disks {
 
     /// Describes the servers that use most of the disk.
     pub(super) fn most_used(&self) -> String {
-        let mut used: Vec<(u64, String)> = self
-            .places()
+        let places = self.places();
+        let by_owner: HashMap<&Owner, u64> = places
             .iter()
-            .map(|place| (place.on_disk(), place.owner.server.to_string()))
+            .map(|place| (&place.owner, place.on_disk()))
             .collect();
+        let used = by_owner.into_iter();
+        let used = used.map(|(owner, bytes)| (bytes, owner.server.to_string()));
+        let mut used: Vec<(u64, String)> = used.collect();
         used.sort_unstable_by(|one, other| other.cmp(one));
         let most = used.iter().take(3);
         let most: Vec<String> = most
