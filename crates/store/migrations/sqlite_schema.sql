@@ -385,9 +385,7 @@ CREATE TABLE kb.mcp_audit_heads (
 CREATE TABLE kb.mcp_audit_keys (
     id         TEXT NOT NULL PRIMARY KEY,
     gateway    INTEGER NOT NULL REFERENCES mcp_gateways (number),
-    public     BLOB NOT NULL,
-    created_at INTEGER NOT NULL
-) STRICT;
+    public     BLOB NOT NULL) STRICT;
 CREATE TABLE kb.mcp_audit_holds (
     id          TEXT NOT NULL PRIMARY KEY,
     project_id  TEXT NOT NULL,

@@ -183,8 +183,6 @@ pub struct AuditKey {
     pub gateway: i64,
     /// The 32 bytes of an Ed25519 key.
     pub public: Vec<u8>,
-    /// When it was first used.
-    pub created_ms: u64,
 }
 
 #[cfg(test)]

@@ -290,6 +290,11 @@ impl<'a> Lent<'a> {
 }
 
 impl Transaction<'_> {
+    /// Returns whether the database is SQLite.
+    pub(crate) const fn is_sqlite(&self) -> bool {
+        self.database.is_sqlite()
+    }
+
     /// Runs a statement and returns how many rows it affected.
     pub(crate) async fn execute(&mut self, query: Query<'_>) -> Result<u64, StoreError> {
         let touched = self.lent().execute(&query).await;

@@ -236,7 +236,7 @@ impl ChainWriter {
         }
         let public = self.key.public();
         self.store
-            .put_audit_key(public.id(), public.bytes(), unix_ms())
+            .put_audit_key(public.id(), public.bytes())
             .await?;
         let nothing = || (Entries::default(), Removed::default());
         match self.store.chain_head().await? {

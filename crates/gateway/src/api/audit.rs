@@ -48,7 +48,7 @@ pub(crate) struct VerificationView {
     findings: Vec<AuditFindingView>,
     /// The end of each chain.
     heads: Vec<HeadView>,
-    /// Keys that only the database knows: who can change it can change these, too.
+    /// Keys that only the database contains: a person who can change it can change these, too.
     keys_from_store: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct VerificationView {
 #[derive(Serialize, ToSchema)]
 struct AuditFindingView {
     /// `changed`, `missing`, `inserted`, `block_changed`, `block_missing`, `bad_signature`, `cut_off`,
-    /// `head_changed` or `key_changed`.
+    /// `head_changed`, `key_changed` or `table_damaged`.
     kind: &'static str,
     /// The call, if it is one.
     call: Option<String>,

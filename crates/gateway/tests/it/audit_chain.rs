@@ -49,7 +49,7 @@ const TABLES: [&str; 5] = [
 ];
 
 /// How many kinds of alterations of calls, keys and the chain there are.
-const CALL_KINDS: usize = 35;
+const CALL_KINDS: usize = 36;
 /// How many kinds of alterations of administrative acts there are.
 const ACT_KINDS: usize = 23;
 const KINDS: usize = CALL_KINDS + ACT_KINDS;
@@ -294,6 +294,12 @@ fn alteration(number: usize, one: &str, other: &str, is_server: bool) -> (String
             "UPDATE kb.mcp_audit_heads SET number = number - 1".to_owned(),
             "head_changed",
         ),
+        34 => (
+            "UPDATE kb.mcp_audit_blocks SET signature = \
+             (SELECT signature FROM kb.mcp_audit_blocks WHERE number = 3) WHERE number = 2"
+                .to_owned(),
+            "bad_signature",
+        ),
         _ => match is_server {
             // A flag has two values there.
             true => (change(not_trusted), "changed"),
@@ -394,6 +400,52 @@ fn finds_alterations(place: &Place) {
             "{statements}: {report:#}"
         );
     }
+}
+
+// fault D2: what lists show follows from indexes, which no block covers.
+#[test]
+fn every_alteration_of_an_index_is_found() {
+    let place = Place::Folder;
+    let mut gantry = place.start();
+    for number in 0..8 {
+        call_as(&gantry, "ann", &number.to_string());
+    }
+    assert_eq!(gantry.audit_rows("tool=echo").len(), 8);
+    assert_eq!(gantry.stop(), Some(0));
+    let copy = Copy::of(&place, &gantry.data());
+    copy.restore(&place);
+    for index in index_pages(&copy.file) {
+        copy.restore(&place);
+        let mut bytes = fs::read(&copy.file).unwrap();
+        // In the first entry, which is at the end of the page.
+        bytes[index - 1] ^= 2;
+        fs::write(&copy.file, bytes).unwrap();
+        let (passes, report) = verified(&gantry, &copy.name());
+        assert!(!passes, "{index}");
+        let findings = report["findings"].as_array().unwrap();
+        let is_it = |finding: &Value| finding["kind"] == "table_damaged";
+        assert!(findings.iter().any(is_it), "{report:#}");
+    }
+}
+
+/// Returns where the pages of the calls' indexes end in a database that is so small that each has one.
+fn index_pages(file: &Path) -> Vec<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let options = SqliteConnectOptions::new().filename(file);
+    let pages: Vec<i64> = runtime.unwrap().block_on(async {
+        let mut connection = options.connect().await.unwrap();
+        let pages = "SELECT rootpage * (SELECT page_size FROM pragma_page_size) FROM sqlite_schema \
+             WHERE type = 'index' AND tbl_name = 'mcp_tool_call_log' AND name IN ( \
+             'mcp_tool_call_log_project', 'mcp_tool_call_log_agent', 'mcp_tool_call_log_tool', \
+             'mcp_tool_call_log_user')";
+        let pages = sqlx::query_scalar(pages).fetch_all(&mut connection).await;
+        connection.close().await.unwrap();
+        pages.unwrap()
+    });
+    assert_eq!(pages.len(), 4);
+    pages.into_iter().map(|end| usize::try_from(end).unwrap()).collect()
 }
 
 // fault D2

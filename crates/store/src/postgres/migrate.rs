@@ -84,6 +84,11 @@ pub(crate) const MIGRATIONS: &[Step] = &[
         "call indexes",
         include_str!("../../migrations/postgres/0027_call_indexes.sql"),
     ),
+    (
+        28,
+        "audit keys",
+        include_str!("../../migrations/postgres/0028_audit_keys.sql"),
+    ),
 ];
 
 /// Reads whether the schema exists, how many tables it has, and whether the migrations table is

@@ -20,10 +20,25 @@ pub(crate) const PUT_ACTS_SINCE: &str =
 
 pub(crate) const ACTS_SINCE: &str = "SELECT gateway, acts_since FROM kb.mcp_audit_heads WHERE acts_since IS NOT NULL ORDER BY gateway";
 
-pub(crate) const PUT_KEY: &str = "INSERT INTO kb.mcp_audit_keys (id, gateway, public, created_at) \
-     VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
+pub(crate) const PUT_KEY: &str = "INSERT INTO kb.mcp_audit_keys (id, gateway, public) \
+     VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING";
 
-pub(crate) const KEYS: &str = "SELECT id, gateway, public, created_at FROM kb.mcp_audit_keys ORDER BY gateway, created_at, id";
+pub(crate) const KEYS: &str =
+    "SELECT id, gateway, public FROM kb.mcp_audit_keys ORDER BY gateway, id";
+
+/// What is wrong in the tables of the audit and their indexes, at most a hundred things per table.
+pub(crate) const DAMAGED_SQLITE: &str = "SELECT integrity_check \
+     FROM pragma_integrity_check('mcp_tool_call_log', 'kb') WHERE integrity_check <> 'ok' \
+     UNION ALL SELECT integrity_check \
+     FROM pragma_integrity_check('mcp_admin_log', 'kb') WHERE integrity_check <> 'ok' \
+     UNION ALL SELECT integrity_check \
+     FROM pragma_integrity_check('mcp_audit_blocks', 'kb') WHERE integrity_check <> 'ok' \
+     UNION ALL SELECT integrity_check \
+     FROM pragma_integrity_check('mcp_audit_heads', 'kb') WHERE integrity_check <> 'ok' \
+     UNION ALL SELECT integrity_check \
+     FROM pragma_integrity_check('mcp_audit_keys', 'kb') WHERE integrity_check <> 'ok' \
+     UNION ALL SELECT integrity_check \
+     FROM pragma_integrity_check('mcp_audit_holds', 'kb') WHERE integrity_check <> 'ok'";
 
 /// The gateways that are known, and those that something is left of.
 pub(crate) const GATEWAYS: &str = "SELECT number FROM kb.mcp_gateways \

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Listed explicitly: the macro that reads the
 /// folder would compile SQLite a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 20] = [
+const MIGRATIONS: [(i64, &str, &str); 21] = [
     (
         1,
         "first",
@@ -122,6 +122,11 @@ const MIGRATIONS: [(i64, &str, &str); 20] = [
         27,
         "call indexes",
         include_str!("../../migrations/sqlite/0027_call_indexes.sql"),
+    ),
+    (
+        28,
+        "audit keys",
+        include_str!("../../migrations/sqlite/0028_audit_keys.sql"),
     ),
 ];
 

@@ -140,6 +140,7 @@ async fn every_statement_can_be_prepared() {
     let store = opened(&path).await.unwrap();
     let mut statements: Vec<String> = sql::all().iter().map(|s| (*s).to_owned()).collect();
     statements.push(sql::calls::USAGE_SQLITE.to_owned());
+    statements.push(sql::chain::DAMAGED_SQLITE.to_owned());
     statements.push(import::statement(1));
     statements.push(import::statement(import::MANY));
     statements.push(import::alike_statement(import::ALIKE));

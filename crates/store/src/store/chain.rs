@@ -135,18 +135,12 @@ impl Store {
     }
 
     /// Stores the public key of this gateway's signatures.
-    pub async fn put_audit_key(
-        &self,
-        id: &str,
-        public: &[u8],
-        created_ms: u64,
-    ) -> Result<(), StoreError> {
+    pub async fn put_audit_key(&self, id: &str, public: &[u8]) -> Result<(), StoreError> {
         const WHAT: &str = "make a key of the audit known";
         let put = query(sql::PUT_KEY)
             .bind(id)
             .bind(self.number())
-            .bind(public)
-            .bind(created_ms);
+            .bind(public);
         let put = self.database().execute(WHAT, Durability::Process, put);
         put.await.map(drop)
     }
@@ -281,10 +275,19 @@ impl<'a> AuditSnapshot<'a> {
                 id: column(row, 0)?,
                 gateway: column(row, 1)?,
                 public: column(row, 2)?,
-                created_ms: unsigned(row, 3)?,
             })
         });
         keys.await
+    }
+
+    /// Returns what is wrong in the tables of the audit and their indexes, in the database's words.
+    /// Only SQLite can tell.
+    pub async fn damaged_tables(&mut self) -> Result<Vec<String>, StoreError> {
+        if !self.transaction.is_sqlite() {
+            return Ok(Vec::new());
+        }
+        let all = query(sql::DAMAGED_SQLITE);
+        self.transaction.rows(all, |row| column(row, 0)).await
     }
 
     /// Returns blocks of a chain from a number on, in order; an unreadable block is `None`.

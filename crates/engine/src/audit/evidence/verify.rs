@@ -1,8 +1,9 @@
 //! Verifies the hash chains of an audit against its rows, and reports every mismatch.
 //!
 //! First the blocks of each gateway: numbers, links, hashes, signatures, and the end. Then every
-//! row against its block. Finally, rows that a block names but that are missing. Reads a few blocks
-//! and rows at a time and keeps one bit per row. Changes nothing. Entry point: [`verify`].
+//! row against its block. Then rows that a block names but that are missing. Finally the indexes,
+//! which decide what lists show. Reads a few blocks and rows at a time and keeps one bit per row.
+//! Changes nothing. Entry point: [`verify`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -71,6 +72,12 @@ pub async fn verify(
     checker.rows(audit).await?;
     checker.acts(audit).await?;
     checker.missing(audit).await?;
+    for detail in audit.damaged_tables().await? {
+        checker.add(Finding {
+            detail: Some(detail),
+            ..Finding::of(FindingKind::TableDamaged, 0, None)
+        });
+    }
     Ok(checker.report)
 }
 
@@ -95,14 +102,7 @@ struct Checker {
 
 impl Checker {
     fn find(&mut self, kind: FindingKind, (gateway, block): (i64, Option<u64>)) {
-        self.add(Finding {
-            kind,
-            call: None,
-            act: None,
-            project: None,
-            gateway,
-            block,
-        });
+        self.add(Finding::of(kind, gateway, block));
     }
 
     fn add(&mut self, finding: Finding) {
@@ -121,10 +121,7 @@ impl Checker {
         keys: &Keys,
     ) -> Result<(), StoreError> {
         let mut last: Option<(u64, Hash)> = None;
-        // Blocks signed by one key since the last checked one: the signature of the last covers
-        // them all.
-        let mut run: Vec<(u64, Hash, Vec<u8>)> = Vec::new();
-        let mut run_key = String::new();
+        let mut last_key = String::new();
         loop {
             let from = last.map_or(0, |(number, _)| number + 1);
             let blocks = audit.blocks(gateway, from, BLOCKS).await?;
@@ -156,41 +153,24 @@ impl Checker {
                 if !is_whole || (number == expected && !follows) {
                     self.find(FindingKind::BlockChanged, (gateway, Some(number)));
                 }
-                if signed.block.key_id != run_key {
-                    let key = signed.block.key_id.clone();
-                    self.signers.entry(key).or_default().insert(gateway);
-                    self.check_run(gateway, keys, &run_key, &run);
-                    run.clear();
-                    run_key.clone_from(&signed.block.key_id);
+                let key = &signed.block.key_id;
+                if *key != last_key {
+                    last_key.clone_from(key);
+                    let signers = self.signers.entry(key.clone()).or_default();
+                    signers.insert(gateway);
                 }
-                run.push((number, hash, signed.signature.clone()));
+                if !keys.has_signed(gateway, key, &hash, &signed.signature) {
+                    self.find(FindingKind::BadSignature, (gateway, Some(number)));
+                }
                 last = Some((number, signed.hash));
                 self.remember(gateway, signed);
             }
         }
-        self.check_run(gateway, keys, &run_key, &run);
-        self.check_head(gateway, head, last, keys, &run_key);
+        self.check_head(gateway, head, last, keys, &last_key);
         if let Some((number, hash)) = last {
             self.report.heads.push((gateway, number, hex(&hash)));
         }
         Ok(())
-    }
-
-    /// Checks the signature of the last block of a run by one key, which covers the earlier ones by
-    /// their hashes; if it is invalid, checks each of them.
-    fn check_run(&mut self, gateway: i64, keys: &Keys, key: &str, run: &[(u64, Hash, Vec<u8>)]) {
-        let Some((number, hash, signature)) = run.last() else {
-            return;
-        };
-        if keys.has_signed(gateway, key, hash, signature) {
-            return;
-        }
-        self.find(FindingKind::BadSignature, (gateway, Some(*number)));
-        for (number, hash, signature) in &run[..run.len() - 1] {
-            if !keys.has_signed(gateway, key, hash, signature) {
-                self.find(FindingKind::BadSignature, (gateway, Some(*number)));
-            }
-        }
     }
 
     fn check_head(
@@ -329,12 +309,8 @@ impl Checker {
                 match row {
                     FoundCall::Whole(stored) => self.row(audit, &stored, &mut buffer).await?,
                     FoundCall::Unreadable(id) => self.add(Finding {
-                        kind: FindingKind::Changed,
                         call: Some(id),
-                        act: None,
-                        project: None,
-                        gateway: 0,
-                        block: None,
+                        ..Finding::of(FindingKind::Changed, 0, None)
                     }),
                 }
             }
@@ -350,12 +326,9 @@ impl Checker {
         let gateway = stored.origin.gateway;
         let id = stored.row.id;
         let finding = |kind| Finding {
-            kind,
             call: Some(id.to_string()),
-            act: None,
             project: Some(stored.row.project.clone()),
-            gateway,
-            block: stored.block,
+            ..Finding::of(kind, gateway, stored.block)
         };
         let Some(number) = stored.block else {
             // Earlier releases wrote it, before the first chain began.
@@ -440,12 +413,9 @@ impl Checker {
                 };
                 let is_block = id.is_none();
                 self.add(Finding {
-                    kind,
                     call: id.filter(|_| !is_act).map(|id| id.to_string()),
                     act: id.filter(|_| is_act).map(|id| id.to_bits() as i64),
-                    project: None,
-                    gateway,
-                    block: Some(number),
+                    ..Finding::of(kind, gateway, Some(number))
                 });
                 if is_block {
                     break;

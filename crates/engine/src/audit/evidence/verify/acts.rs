@@ -27,12 +27,8 @@ impl Checker {
                         self.act(audit, &stored, former, &mut buffer).await?;
                     }
                     FoundAct::Unreadable(id) => self.add(Finding {
-                        kind: FindingKind::Changed,
-                        call: None,
                         act: Some(id),
-                        project: None,
-                        gateway: 0,
-                        block: None,
+                        ..Finding::of(FindingKind::Changed, 0, None)
                     }),
                 }
             }
@@ -48,12 +44,9 @@ impl Checker {
     ) -> Result<(), StoreError> {
         let id = i64::try_from(stored.row.id).unwrap_or(i64::MAX);
         let finding = |kind| Finding {
-            kind,
-            call: None,
             act: Some(id),
             project: Some(stored.row.project.clone()),
-            gateway: stored.gateway,
-            block: stored.block,
+            ..Finding::of(kind, stored.gateway, stored.block)
         };
         let Some(number) = stored.block else {
             match former.is_none_or(|newest| id <= newest) {

@@ -71,6 +71,8 @@ pub struct Finding {
     pub gateway: i64,
     /// The block, if it is known.
     pub block: Option<u64>,
+    /// What the database says, if it found the mismatch.
+    pub detail: Option<String>,
 }
 
 /// The kind of a mismatch.
@@ -94,6 +96,8 @@ pub enum FindingKind {
     HeadChanged,
     /// The stored key of a chain was changed or removed.
     KeyChanged,
+    /// A table of the audit and its indexes differ, so that lists may leave rows out.
+    TableDamaged,
 }
 
 impl FindingKind {
@@ -109,11 +113,25 @@ impl FindingKind {
             Self::CutOff => "cut_off",
             Self::HeadChanged => "head_changed",
             Self::KeyChanged => "key_changed",
+            Self::TableDamaged => "table_damaged",
         }
     }
 }
 
 impl Finding {
+    /// Returns a mismatch of which nothing else is known.
+    pub(super) fn of(kind: FindingKind, gateway: i64, block: Option<u64>) -> Self {
+        Self {
+            kind,
+            call: None,
+            act: None,
+            project: None,
+            gateway,
+            block,
+            detail: None,
+        }
+    }
+
     /// Describes the mismatch.
     pub fn text(&self) -> String {
         let of = match (&self.call, self.act) {
@@ -140,6 +158,10 @@ impl Finding {
                 "the stored key of the chain of gateway {} was changed or removed",
                 self.gateway
             ),
+            FindingKind::TableDamaged => {
+                let detail = self.detail.as_deref().unwrap_or_default();
+                format!("a table of the audit is damaged: {detail}")
+            }
         }
     }
 }
