@@ -38,6 +38,9 @@ pub fn verify_journal(path: &Path) -> io::Result<JournalCheck> {
                 if length < segment.size {
                     let text = format!("journal segment {id} was cut off");
                     check.findings.push(text);
+                } else if segment.has_damaged_header()? {
+                    let text = format!("a copy of the header of journal segment {id} was changed");
+                    check.findings.push(text);
                 }
                 present.push(ReadableSegment { id, usage });
                 readable.push(segment);

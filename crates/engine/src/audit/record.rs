@@ -226,6 +226,12 @@ pub(super) fn read(bytes: &[u8], salt: Salt, offset: u64) -> Found {
     }
 }
 
+/// Returns what lies between a record found by `read` and the next place for one.
+pub(super) fn padding(bytes: &[u8]) -> std::ops::Range<usize> {
+    let length = word(bytes, 4) as usize;
+    length..padded(length)
+}
+
 /// Decodes a record found by `read`; `None` if its fields are invalid.
 pub(super) fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     let record = bytes.get(..word(bytes, 4) as usize)?;

@@ -68,6 +68,7 @@ pub(super) fn records_in(segment: &Segment) -> io::Result<(u64, Vec<(u64, u64)>)
         let reached_end = chunk.read(segment, segment.end())?;
         records += chunk.marks.len() as u64;
         gaps.append(&mut chunk.gaps);
+        gaps.extend(chunk.used_padding());
         if reached_end || chunk.next.offset <= at.offset {
             return Ok((records, gaps));
         }
@@ -101,6 +102,17 @@ impl Chunk {
             segment: self.start.segment,
             offset: self.start.offset + u64::from(mark.at),
         }
+    }
+
+    /// Returns where something stands behind a record that must be empty.
+    fn used_padding(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.marks.iter().filter_map(|mark| {
+            let rest = &self.bytes[mark.at as usize..];
+            let padding = record::padding(rest);
+            let begin = self.start.offset + u64::from(mark.at);
+            let range = (begin + padding.start as u64, begin + padding.end as u64);
+            rest[padding].iter().any(|byte| *byte != 0).then_some(range)
+        })
     }
 
     /// Returns the segment of the chunk.

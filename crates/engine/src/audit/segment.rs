@@ -280,6 +280,18 @@ impl Segment {
         Ok(Opened::Unreadable)
     }
 
+    /// Returns whether one of the two copies of its header is damaged.
+    pub(super) fn has_damaged_header(&self) -> io::Result<bool> {
+        for at in [0, self.file.metadata()?.len().saturating_sub(HEADER)] {
+            let mut header = [0; HEADER as usize];
+            self.file.read_exact_at(&mut header, at)?;
+            if Header::parse(&header).is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Releases the space from `offset` on, as far as it is for records.
     pub(super) fn release_from(&self, offset: u64) -> io::Result<()> {
         let from = offset.next_multiple_of(PAGE);

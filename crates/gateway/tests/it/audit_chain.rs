@@ -445,7 +445,10 @@ fn index_pages(file: &Path) -> Vec<usize> {
         pages.unwrap()
     });
     assert_eq!(pages.len(), 4);
-    pages.into_iter().map(|end| usize::try_from(end).unwrap()).collect()
+    pages
+        .into_iter()
+        .map(|end| usize::try_from(end).unwrap())
+        .collect()
 }
 
 // fault D2
@@ -513,9 +516,15 @@ fn finds_damage(place: &Place) {
             })
             .unwrap();
         let mut bytes = fs::read(&used).unwrap();
-        match number % 4 {
+        match number % 5 {
             0 => fs::remove_file(&used).unwrap(),
             1 => fs::write(&used, &bytes[..1024]).unwrap(),
+            // One bit of the header's copy.
+            2 => {
+                let at = bytes.len() - 1 - number % 48;
+                bytes[at] ^= 1 << (number % 8);
+                fs::write(&used, &bytes).unwrap();
+            }
             _ => {
                 // Some 16 bytes of a record among the first thirty calls.
                 let at = 64 + (number * 37 % 500) * 16;
