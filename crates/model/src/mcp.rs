@@ -14,7 +14,9 @@ mod params;
 mod tool;
 
 pub use call::{CallParams, CallResult, ResultType};
-pub use client::{ClientCapabilities, LogLevel, UnknownLevel, asking_method, may_ask_back};
+pub use client::{
+    ClientCapabilities, LogLevel, UnknownLevel, asking_method, is_web_url, may_ask_back,
+};
 pub use cut::cut_result;
 pub use links::linked;
 pub use list::{ListKind, Page, next_cursor_params};

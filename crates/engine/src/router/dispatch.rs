@@ -26,7 +26,8 @@ use crate::server::link::{CallMessage, Deadline, InFlight, Link, LinkRefusal};
 use crate::server::pending::{Answer, LaneTime};
 use crate::server::profiles::{InstanceLease, InstanceOwner, InstanceRequest};
 use crate::server::server_requests::{
-    CallForwarder, CallerChannel, InputResponses, UrlVisits, input_required, resume, url_required,
+    CallForwarder, CallerChannel, InputResponses, UrlVisits, check_urls, input_required, resume,
+    url_required,
 };
 use crate::transport::http::TraceHeaders;
 
@@ -102,6 +103,9 @@ impl<'a> Dispatch<'a> {
                 self.call.request.identity.session(),
             );
             self.router.refreshes.note(agent, session, &route.link);
+            if let Answer::Error(error) = &answer {
+                check_urls(error, self.server)?;
+            }
             let Some(client) = self.client() else {
                 return Reply::read(answer, self.server, self.call.method, route.era);
             };

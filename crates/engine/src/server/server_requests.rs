@@ -28,7 +28,7 @@ pub(super) use self::routing::SessionRequests;
 pub(crate) use self::routing::{CallerChannel, IncomingRequest};
 pub(crate) use self::session::SessionForwarder;
 pub(super) use self::urls::Elicitations;
-pub(crate) use self::urls::{UrlVisits, url_required};
+pub(crate) use self::urls::{UrlVisits, check_urls, url_required};
 use super::handle::ServerHandle;
 use super::link::Link;
 use crate::error::CallError;

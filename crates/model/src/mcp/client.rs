@@ -73,7 +73,9 @@ impl ClientCapabilities {
             self.sample && (self.sample_with_tools || !needs_tools)
         } else if method == Method::ElicitationCreate {
             match member("mode") {
-                Some(mode) if mode.is_string("url") => self.elicit_url,
+                Some(mode) if mode.is_string("url") => {
+                    self.elicit_url && member("url").is_some_and(is_web_url)
+                }
                 Some(_) | None => self.elicit_form,
             }
         } else {
@@ -112,6 +114,18 @@ impl ClientCapabilities {
         }
         all.to_buf()
     }
+}
+
+/// Returns whether a value is the URL of a web page, and nothing that a client could execute or read
+/// from a disk. fault L7
+pub fn is_web_url(value: Raw<'_>) -> bool {
+    let Some(url) = value.string() else {
+        return false;
+    };
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http")
+    })
 }
 
 /// Returns the method if it is a request from a server to its client.
@@ -227,6 +241,28 @@ mod tests {
         assert!(!asked(Method::ElicitationCreate, r#"{"mode":"url"}"#));
         assert!(!asked(Method::RootsList, "{}"));
         assert!(!asked(Method::ToolsCall, "{}"));
+    }
+
+    // fault L7
+    #[test]
+    fn a_client_is_sent_to_web_pages_only() {
+        let can = read(r#"{"elicitation":{"url":{}}}"#);
+        let asked = |url: &'static str| {
+            can.may_be_asked(Method::ElicitationCreate, Some(Raw::trusted(url)))
+        };
+        assert!(asked(r#"{"mode":"url","url":"https://x.example/go"}"#));
+        assert!(asked(r#"{"mode":"url","url":"HTTP://127.0.0.1:8/go"}"#));
+        for odd in [
+            r#"{"mode":"url"}"#,
+            r#"{"mode":"url","url":1}"#,
+            r#"{"mode":"url","url":""}"#,
+            r#"{"mode":"url","url":"javascript:alert(1)//https://x"}"#,
+            r#"{"mode":"url","url":" https://x.example"}"#,
+            r#"{"mode":"url","url":"file:///etc/passwd"}"#,
+            r#"{"mode":"url","url":"data:text/html,x"}"#,
+        ] {
+            assert!(!asked(odd), "{odd}");
+        }
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl CallForwarder<'_> {
         };
         // Fault S15: a client never gets a request that it did not declare to support.
         if !requests.iter().all(capabilities) {
-            let undeclared = "it needs something that the client did not declare";
+            let undeclared = "it needs something that the client cannot do";
             return Err(broken(self.server, undeclared));
         }
         let answered = match requests.is_empty() {

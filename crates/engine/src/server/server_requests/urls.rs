@@ -13,12 +13,12 @@ use bytes::Bytes;
 use gantry_model::era::Era;
 use gantry_model::era::error::URL_ELICITATION_REQUIRED;
 use gantry_model::jsonrpc::{Edit, ErrorBody, Raw, RawBuf};
-use gantry_model::mcp::Method;
+use gantry_model::mcp::{Method, is_web_url};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::{CallForwarder, MOST_AT_ONCE, readable_params};
+use super::{CallForwarder, MOST_AT_ONCE, broken, readable_params};
 use crate::error::CallError;
 use crate::request::{CallEvent, Client, ServerRequest, SessionChannel};
 use crate::server::handle::ServerHandle;
@@ -163,6 +163,15 @@ pub(crate) struct RequiredUrl {
 #[derive(Default)]
 pub(crate) struct UrlVisits {
     accepted: Vec<Option<Box<str>>>,
+}
+
+/// Fails if an error sends a person to what is no web page. fault L7
+pub(crate) fn check_urls(error: &Bytes, server: &ServerHandle) -> Result<(), CallError> {
+    let is_page = |elicitation: Raw<'_>| elicitation.get("url").is_none_or(is_web_url);
+    if needed(trusted(error)).is_none_or(|all| all.items().all(is_page)) {
+        return Ok(());
+    }
+    Err(broken(server, "it sends a person to what is no web page"))
 }
 
 /// Returns the URLs that an error requires; `None` if it is another error.

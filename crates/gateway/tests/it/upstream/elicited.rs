@@ -25,9 +25,18 @@ struct Sending {
     streams: Streams,
 }
 
+/// Returns where a call has people sent.
+fn url(seen: &Seen) -> Value {
+    let asked = &seen.body["params"]["arguments"]["url"];
+    match asked.is_null() {
+        true => json!("https://x.example/go"),
+        false => asked.clone(),
+    }
+}
+
 /// Returns the error that says that a person must go somewhere first.
 fn required(seen: &Seen, id: &str) -> Reply {
-    let elicitation = json!({"mode": "url", "elicitationId": id, "url": "https://x.example/go",
+    let elicitation = json!({"mode": "url", "elicitationId": id, "url": url(seen),
         "message": "Sign in"});
     let error = json!({"code": -32042, "message": "a URL first",
         "data": {"elicitations": [elicitation]}});
@@ -86,9 +95,9 @@ fn sending() -> Sending {
 
 /// Asks on the stream of the call, says that the person is through, and answers.
 fn asking(seen: &Seen) -> Reply {
-    let id = seen.body["id"].clone();
+    let (id, url) = (seen.body["id"].clone(), url(seen));
     Reply::Events(Box::new(move |to: &mut dyn Write| {
-        let params = json!({"mode": "url", "elicitationId": "e-9", "url": "https://x.example/go",
+        let params = json!({"mode": "url", "elicitationId": "e-9", "url": url,
             "message": "Sign in"});
         let ask = json!({"jsonrpc": "2.0", "id": 77, "method": "elicitation/create",
             "params": params});
@@ -299,5 +308,35 @@ fn a_stateless_client_that_cannot_be_sent_to_a_url_is_told_what_it_lacks() {
         assert_eq!(error["code"], -32021, "{answer:#}");
         let needed = json!({"elicitation": {"url": {}}});
         assert_eq!(error["data"]["requiredCapabilities"], needed);
+    }
+}
+
+// fault L7
+#[test]
+fn nobody_is_sent_to_what_is_no_web_page() {
+    let sending = sending();
+    let session = sending.session();
+    let urls = [
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "data:text/html,x",
+    ];
+    for (number, url) in urls.into_iter().enumerate() {
+        let arguments =
+            |kind: &str| json!({"text": format!("{kind}-{number}"), "times": 1, "url": url});
+        let can = json!({"elicitation": {"url": {}}});
+        let stateless = sending.stateless(can, json!({"arguments": arguments("s")}));
+        let call = sending.call(&session, arguments("h"));
+        let handshake = { call }.answer().unwrap().message();
+        for answer in [&stateless, &handshake] {
+            assert!(answer.get("error").is_some(), "{answer:#}");
+            assert_ne!(answer["error"]["code"], -32042, "{answer:#}");
+            assert!(!answer.to_string().contains(url), "{answer:#}");
+        }
+        let call = sending.call(&session, json!({"asks": true, "url": url}));
+        let mut events = Events::of(call);
+        while let Some(message) = events.next() {
+            assert_ne!(message["method"], "elicitation/create", "{message:#}");
+        }
     }
 }
