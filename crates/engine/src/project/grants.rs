@@ -64,6 +64,7 @@ impl Project {
             None => None,
         };
         ToolFacts {
+            is_offered: true,
             hint: tool.hint(),
             issues,
         }
@@ -277,6 +278,8 @@ impl Project {
 /// The facts about a tool that decide about a call besides the grants.
 #[derive(Debug)]
 pub struct ToolFacts {
+    /// Whether its server offers it, though it may be suspended.
+    pub is_offered: bool,
     /// The tool's hint.
     pub hint: ReadOnlyHint,
     /// What is wrong with the arguments; `None` if they were not checked.
@@ -286,6 +289,7 @@ pub struct ToolFacts {
 impl Default for ToolFacts {
     fn default() -> Self {
         Self {
+            is_offered: false,
             hint: ReadOnlyHint::NotKnown,
             issues: None,
         }

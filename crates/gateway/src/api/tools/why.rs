@@ -131,7 +131,7 @@ pub(in crate::api) async fn why(
         tool: &tool,
         hint: facts.hint,
         arguments,
-        offer: offer(view.as_ref(), &tool, is_listed),
+        offer: offer(view.as_ref(), &tool, is_listed || facts.is_offered),
     };
     let mut judged = question.judge();
     let suspended = project.suspensions();
@@ -244,7 +244,7 @@ fn split(name: &str) -> Result<(ServerName, String), Problem> {
 }
 
 /// Returns how a server offers a tool; native tools have no server.
-fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Offer<'a> {
+fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_offered: bool) -> Offer<'a> {
     let Some(server) = server else {
         return Offer::Offered(ServerState::Ready);
     };
@@ -252,7 +252,7 @@ fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Off
     if let Some((_, reason)) = excluded.find(|(name, _)| name == tool) {
         return Offer::LeftOut(reason);
     }
-    if is_listed {
+    if is_offered {
         return Offer::Offered(state);
     }
     match state {

@@ -55,6 +55,11 @@ fn what_is_suspended_ends_at_once_and_its_grants_are_kept() {
     assert_eq!(call(&gantry, &agent, "a__echo").status, 200);
     let why = gantry.rest("GET", "/api/v1/tools/why?agent=default&tool=a:slow", None);
     assert!(why.text().contains("suspended"), "{}", why.text());
+    assert!(
+        why.text().contains("is ready and offers it"),
+        "{}",
+        why.text()
+    );
     // A server: its process stops, and its status says by whom and why.
     let pid = gantry.status("b")["pid"].clone();
     let running = calling(&gantry, &agent, "b__slow");
