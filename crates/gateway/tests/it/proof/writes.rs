@@ -1,7 +1,8 @@
 //! kill -9 at every write that an administrative act or the record of calls makes: after the next start the
-//! old or the new state is there, whole, and nothing that was acknowledged is lost. 200 kills in the profile
-//! `proof` on each store, fewer otherwise: `./test --profile proof proof::writes`. A call has one row if its
-//! server executed it, whatever the gateway lived to tell.
+//! old or the new state is there, whole, and nothing that was acknowledged is lost. In the profile `proof`
+//! every write of every act is visited, by 200 kills at least on each store, otherwise a few:
+//! `./test --profile proof proof::writes`. A call has one row if its server executed it, whatever the gateway
+//! lived to tell.
 //!
 //! Nothing in the gateway knows of it. On SQLite the writes are the system calls on the database and the
 //! journal, and the tracer kills at one of them; on PostgreSQL they are the messages to the server, and the
@@ -19,9 +20,22 @@ use self::acts::Acts;
 use self::points::Points;
 use crate::harness::{Builder, Gantry, LONG, needs_root};
 
+/// At least as many kills as this on each store.
+const KILLS: usize = 200;
+
+/// Returns which acts are killed, each as often as it has points, all in turn: the number of the act, and
+/// how often it was killed before.
+fn plan(points: &[usize]) -> Vec<(usize, usize)> {
+    let least = KILLS.div_ceil(points.len());
+    let visits = |number: usize| points[number].max(least);
+    let rounds = (0..points.len()).map(visits).max().unwrap_or_default();
+    let in_turn = (0..rounds).flat_map(|visit| (0..points.len()).map(move |act| (act, visit)));
+    let all = in_turn.filter(|(act, visit)| *visit < visits(*act));
+    all.take(proof::count(usize::MAX, 12)).collect()
+}
+
 /// Counts the writes of each act, then kills at one after the other, all acts in turn.
 fn kill_at_every_write(points: &Points, builder: Builder) {
-    let kills = proof::count(200, 12);
     let folder = tempfile::tempdir().unwrap();
     let executed = folder.path().join("executed");
     let gantry = acts::servers(builder, &executed).start();
@@ -39,11 +53,14 @@ fn kill_at_every_write(points: &Points, builder: Builder) {
         .collect();
     let mut gantry = gantry;
     let (mut old, mut new, mut acknowledged) = (0, 0, 0);
-    for kill in 0..kills {
-        let number = kill % acts.len();
+    // Killed at a point behind the last write, the act is done.
+    let counts: Vec<usize> = writes.iter().map(|writes| writes + 1).collect();
+    let plan = plan(&counts);
+    let kills = plan.len();
+    for (number, visit) in plan {
         let act = acts.get(number);
         // A step that has no divisor in common with the count visits every point.
-        let (points_of_act, visit) = (writes[number] + 1, kill / writes.len());
+        let points_of_act = counts[number];
         let point = 1 + (visit * step(points_of_act)) % points_of_act;
         gantry.wait_state("a", "ready", LONG);
         let is_acknowledged = points.kill_at(&gantry, point, || act.run(&gantry));
@@ -55,6 +72,9 @@ fn kill_at_every_write(points: &Points, builder: Builder) {
         *if is_new { &mut new } else { &mut old } += 1;
         acknowledged += usize::from(is_acknowledged);
     }
+    let verified = gantry.cli(&["audit", "verify"]);
+    let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(verified.status.success(), "{said}");
     let per_act: Vec<String> = (0..acts.len())
         .map(|number| format!("{} {}", acts.get(number).name(), writes[number]))
         .collect();
