@@ -261,16 +261,16 @@ fn no_answer_crosses_into_another_project_under_load() {
     let tenants = served.tenants(&keys);
     let each: usize = gantry_testkit::proof::count(50_000, 150);
     thread::scope(|scope| {
-        for tenant in tenants.iter().cycle().take(8) {
+        for (client, tenant) in tenants.iter().cycle().take(8).enumerate() {
             scope.spawn(move || {
                 let (key, mut connection) = (&tenant.keys.agent, tenant.connect());
                 for number in 0..each {
-                    let canary = format!("{}-{number}", tenant.name);
+                    let canary = format!("{}-{client}-{number}.", tenant.name);
                     let params = json!({"name": format!("{SERVER}__echo"),
                         "arguments": {"text": canary}});
                     let answer = modern(&mut connection, key, "/mcp", "tools/call", params);
                     let text = answer.text();
-                    assert!(text.contains(&canary), "{canary}: {text}");
+                    assert!(text.contains(&format!("\"{canary}\"")), "{canary}: {text}");
                 }
             });
         }

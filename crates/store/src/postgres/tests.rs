@@ -12,11 +12,39 @@ use crate::database::query::query;
 use crate::sql;
 use crate::store::calls;
 
-async fn opened(database: &PgDatabase) -> PostgresStore {
+fn url(database: &PgDatabase) -> PostgresUrl {
     let StoreConfig::Postgres(url) = database.url().parse().unwrap() else {
         unreachable!("it is the URL of a server");
     };
-    PostgresStore::open(&url).await.unwrap()
+    url
+}
+
+async fn opened(database: &PgDatabase) -> PostgresStore {
+    PostgresStore::open(&url(database)).await.unwrap()
+}
+
+// fault D5: of two steps the second fails.
+#[tokio::test]
+async fn a_migration_that_fails_half_way_leaves_the_old_schema() {
+    let database = PgDatabase::new();
+    opened(&database).await.close().await;
+    let last = migrate::MIGRATIONS.last().unwrap().0;
+    let brought_to = async |second: &'static str| {
+        let mut steps = migrate::MIGRATIONS.to_vec();
+        steps.push((last + 1, "one", "CREATE TABLE kb.one (id BIGINT)"));
+        steps.push((last + 2, "two", second));
+        let connector = Connector::new(&url(&database)).unwrap();
+        let mut connection = connector.connect().await.unwrap();
+        migrate::prepare(&mut connection, "it", &steps).await
+    };
+    let failed = brought_to("INSERT INTO kb.absent VALUES (1)").await;
+    assert!(failed.is_err());
+    // It is as old as before, so that this version opens it.
+    opened(&database).await.close().await;
+    brought_to("CREATE TABLE kb.two (id BIGINT)").await.unwrap();
+    let found = PostgresStore::open(&url(&database)).await.err();
+    let is_newer = |error: &StoreError| matches!(error, StoreError::Newer { .. });
+    assert!(found.as_ref().is_some_and(is_newer), "{found:?}");
 }
 
 #[tokio::test]

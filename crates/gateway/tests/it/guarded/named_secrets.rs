@@ -155,6 +155,19 @@ fn a_secret_reaches_the_servers_that_it_is_bound_to_and_nobody_sees_it() {
             answer.text()
         );
     }
+    // In its own project only: there is none of this name in another one.
+    let acme = json!({"name": "acme"});
+    does(&gantry, "POST", "/api/v1/projects", &acme, 201);
+    let d = offering();
+    let (theirs, env) = ("/api/v1/projects/acme", json!({"TOKEN": "${API_TOKEN}"}));
+    let path = format!("{theirs}/mcp/servers");
+    let made = does(&gantry, "POST", &path, &d.body("a", &env), 201);
+    assert_eq!(made["state"], "misconfigured", "{made:#}");
+    let why = made["reason"].as_str().unwrap();
+    assert!(why.contains("the project does not have"), "{why}");
+    assert_eq!(d.token(), None, "it never ran");
+    let path = format!("{theirs}/secrets/API_TOKEN");
+    assert_eq!(gantry.rest("GET", &path, None).status, 404);
     let one = gantry.rest("GET", &secret("API_TOKEN"), None).json();
     assert_eq!(
         (&one["version"], &one["last_used_by"], &one["redacted"]),
