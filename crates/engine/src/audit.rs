@@ -17,7 +17,7 @@ use gantry_model::diagnose::chain;
 use gantry_model::id::CallId;
 use gantry_model::secret::Redactor;
 use gantry_model::trace::TraceParent;
-use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, Store};
+use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, ClockRecord, Store};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -262,7 +262,7 @@ impl Audit {
         let now_ms = unix_ms();
         self.shared
             .store
-            .put_clock(now_ms, 0)
+            .put_clock(ClockRecord::at(now_ms))
             .await
             .map_err(AuditError::Store)?;
         self.shared.retention.lock().believe(now_ms, Instant::now());

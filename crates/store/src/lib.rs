@@ -36,7 +36,7 @@ pub use chain::{
     AuditKey, Block, BlockKind, BlockKindError, ChainHead, ENTRY_BYTES, Entries, Entry, Hash,
     Place, Removed, RowOrigin, Salt, SignedBlock, act_digest, row_digest,
 };
-pub use clock::unix_ms;
+pub use clock::{ClockRecord, unix_ms};
 pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
 pub use copy::CopiedTable;
 pub use error::StoreError;

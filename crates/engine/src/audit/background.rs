@@ -12,7 +12,7 @@ use parking_lot::MutexGuard;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use gantry_store::{DamageKind, JournalDamage, StoreError};
+use gantry_store::{ClockRecord, DamageKind, JournalDamage, StoreError};
 
 use super::chain::{Finding, SegmentCalls};
 use super::error::AuditError;
@@ -307,11 +307,11 @@ impl Audit {
                 Some(believed) => believed,
                 None => {
                     let newest_ms = store.call_usage().await?.newest_ms;
-                    let believed = newest_ms.unwrap_or_else(unix_ms);
+                    let believed = ClockRecord::at(newest_ms.unwrap_or_else(unix_ms));
                     // Stored immediately: rows of a clock that jumped may be the newest at the next
                     // start.
-                    store.put_clock(believed, 0).await?;
-                    (believed, 0)
+                    store.put_clock(believed).await?;
+                    believed
                 }
             };
             self.retention().start(believed, now);
@@ -319,11 +319,11 @@ impl Audit {
         }
         // A gateway whose clock is ahead of the database's drops no more than the others would.
         let clock_ms = unix_ms().min(store.shared_clock_ms().await?);
-        let Some((reached, doubted_ms)) = self.retention().advance(clock_ms, now) else {
+        let Some(reached) = self.retention().advance(clock_ms, now) else {
             return Ok(false);
         };
-        store.put_clock(reached, doubted_ms).await?;
-        let until_ms = reached.min(clock_ms);
+        store.put_clock(reached).await?;
+        let until_ms = reached.believed_ms.min(clock_ms);
         let step = self.drop_step(until_ms, DROPPED_AT_ONCE).await?;
         let may_go_on = self.retention().count(step.dropped);
         Ok(may_go_on && step.has_more)

@@ -6,13 +6,14 @@ use gantry_model::id::CallId;
 use super::Store;
 use crate::call::{CallDetails, CallFilter, CallRow, CallStatus, CallUsage, ErrorKind, Phases};
 use crate::chain::RowOrigin;
+use crate::clock::ClockRecord;
 use crate::database::query::{Query, query};
 use crate::database::row::{
     Row, column, narrow_option, parsed, parsed_option, unsigned, unsigned_option,
 };
 use crate::database::{Database, Durability};
 use crate::error::StoreError;
-use crate::sql::{calls as sql, clock};
+use crate::sql::{calls as sql, clock as clock_sql};
 
 /// How far the time in an id may differ from the call's own, so that a search by time can use the
 /// primary key.
@@ -160,13 +161,16 @@ impl Store {
         usage.await
     }
 
-    /// Returns up to when the clock was trusted, if recorded, and for how long, in milliseconds, it
-    /// has been doubted since then.
-    pub async fn clock(&self) -> Result<Option<(u64, u64)>, StoreError> {
+    /// Returns what is recorded of the clock.
+    pub async fn clock(&self) -> Result<Option<ClockRecord>, StoreError> {
         const WHAT: &str = "read up to when the clock was believed";
         let at = self.database();
-        at.optional(WHAT, query(clock::AT), |row| {
-            Ok((unsigned(row, 0)?, unsigned(row, 1)?))
+        at.optional(WHAT, query(clock_sql::AT), |row| {
+            Ok(ClockRecord {
+                believed_ms: unsigned(row, 0)?,
+                doubted_ms: unsigned(row, 1)?,
+                seen_ms: unsigned(row, 2)?,
+            })
         })
         .await
     }
@@ -180,10 +184,13 @@ impl Store {
         Ok(u64::try_from(now).unwrap_or(0))
     }
 
-    /// Records up to when the clock was trusted, and for how long it has been doubted.
-    pub async fn put_clock(&self, at_ms: u64, doubted_ms: u64) -> Result<(), StoreError> {
+    /// Records up to when the clock was trusted.
+    pub async fn put_clock(&self, clock: ClockRecord) -> Result<(), StoreError> {
         const WHAT: &str = "remember up to when the clock was believed";
-        let put = query(clock::PUT).bind(at_ms).bind(doubted_ms);
+        let put = query(clock_sql::PUT)
+            .bind(clock.believed_ms)
+            .bind(clock.doubted_ms)
+            .bind(clock.seen_ms);
         let put = self.database().execute(WHAT, Durability::Process, put);
         put.await.map(drop)
     }

@@ -8,8 +8,8 @@ use gantry_model::event::{EventKind, ServerEvent};
 use gantry_model::grant::{Effect, Principal};
 use gantry_model::id::{GrantId, KeyId};
 use gantry_store::{
-    ActRow, AgentRow, AgentTools, CallStatus, CatalogRow, DamageKind, GrantRow, GroupRow,
-    JournalDamage, KeyRow, SealedRow, Store, StoreConfig, StoreError, VolumeRow,
+    ActRow, AgentRow, AgentTools, CallStatus, CatalogRow, ClockRecord, DamageKind, GrantRow,
+    GroupRow, JournalDamage, KeyRow, SealedRow, Store, StoreConfig, StoreError, VolumeRow,
 };
 use gantry_testkit::postgres::PgDatabase;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ async fn fill(store: &Store) {
     };
     store.put_events(&[(local(), event)]).await.unwrap();
     store.put_act(&ActRow::default()).await.unwrap();
-    store.put_clock(NOON, 0).await.unwrap();
+    store.put_clock(ClockRecord::at(NOON)).await.unwrap();
     let damage = JournalDamage {
         at_ms: NOON,
         segment: 1,

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use gantry_model::caller::UserTrust;
 use gantry_model::diagnose::Diagnose;
 use gantry_store::{
-    ActFilter, ActOutcome, CallDetails, CallFilter, CallRow, CallStatus, Gateway, SealedRow, Store,
-    StoreConfig, StoreError,
+    ActFilter, ActOutcome, CallDetails, CallFilter, CallRow, CallStatus, ClockRecord, Gateway,
+    SealedRow, Store, StoreConfig, StoreError,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
@@ -499,8 +499,13 @@ async fn the_audit_knows_its_size() {
     assert!(usage.database_bytes > 100_000, "{usage:?}");
     assert_eq!(store.clock().await.unwrap(), None);
     for at_ms in [7, 5] {
-        store.put_clock(at_ms, 0).await.unwrap();
-        assert_eq!(store.clock().await.unwrap(), Some((at_ms, 0)));
+        let clock = ClockRecord {
+            believed_ms: at_ms,
+            doubted_ms: at_ms + 1,
+            seen_ms: at_ms + 2,
+        };
+        store.put_clock(clock).await.unwrap();
+        assert_eq!(store.clock().await.unwrap(), Some(clock));
     }
     store.close().await.unwrap();
 }
