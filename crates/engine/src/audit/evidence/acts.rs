@@ -16,7 +16,7 @@ use gantry_store::{
     StoreError, act_digest,
 };
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::ChainWriter;
 use crate::audit::AuditError;
@@ -41,13 +41,16 @@ const PRUNED_AT_ONCE: u32 = 256;
 const WAIT: Duration = Duration::from_millis(250);
 /// How often it waits so: in all long enough for a slow disk.
 const MOST_WAITS: usize = 20;
+/// After this time a failure says nothing about the next act, which the chain may keep waiting for
+/// another reason, such as an import.
+const RECENT: Duration = Duration::from_secs(5);
 
 /// Writes administrative acts, each with the block that covers it; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct ActLog {
     chain: Arc<Mutex<ChainWriter>>,
-    /// Why the last new act could not be written, if it could not.
-    failure: Arc<parking_lot::Mutex<Option<Failure>>>,
+    /// Why the last new act that was tried could not be written, and when, if it could not.
+    failure: Arc<parking_lot::Mutex<Option<(Instant, Failure)>>>,
 }
 
 /// Why an act could not be written.
@@ -100,11 +103,10 @@ impl ActLog {
 
     /// Writes an act, begun or complete.
     pub(crate) async fn put(&self, row: ActRow) -> Result<RecordedAct, StoreError> {
-        let written = match self.turn().await {
-            Ok(mut chain) => chain.put_act(row).await,
-            Err(error) => Err(error),
-        };
-        *self.failure.lock() = written.as_ref().err().map(Failure::of);
+        let mut chain = self.turn().await?;
+        let written = chain.put_act(row).await;
+        let failure = written.as_ref().err().map(Failure::of);
+        *self.failure.lock() = failure.map(|failure| (Instant::now(), failure));
         written
     }
 
@@ -117,7 +119,7 @@ impl ActLog {
                 return Ok(chain);
             }
             let failure = self.failure.lock().clone();
-            if let Some(failure) = failure {
+            if let Some((_, failure)) = failure.filter(|(at, _)| at.elapsed() < RECENT) {
                 return Err(failure.into_error());
             }
         }
@@ -265,4 +267,33 @@ impl ChainWriter {
 /// Returns the id of an act in an entry.
 fn entry_id(act: u64) -> CallId {
     CallId::from_bits(u128::from(act))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A failure of long ago does not refuse what only waits for an import, and a refusal is none.
+    #[tokio::test]
+    async fn a_former_failure_refuses_nothing_once_it_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = crate::folder::store_in(folder.path()).await;
+        let log = ActLog::open(folder.path(), store.clone()).unwrap();
+        let fail = |before: Duration| {
+            let at = Instant::now().checked_sub(before).unwrap();
+            *log.failure.lock() = Some((at, Failure::Other));
+            at
+        };
+        let importing = log.chain.lock().await;
+        let at = fail(Duration::ZERO);
+        let refused = log.put(ActRow::default()).await;
+        assert!(matches!(refused, Err(StoreError::Busy { .. })));
+        assert_eq!(log.failure.lock().as_ref().map(|(at, _)| *at), Some(at));
+        fail(RECENT);
+        let mut put = pin!(log.put(ActRow::default()));
+        assert!(timeout(2 * WAIT, put.as_mut()).await.is_err());
+        drop(importing);
+        put.await.unwrap();
+        store.close().await.unwrap();
+    }
 }
