@@ -11,7 +11,7 @@ use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{Client, text};
+use super::{Client, let_go, text};
 use crate::cli::{settings, told};
 use crate::harness::{LONG, PROGRAM};
 
@@ -236,6 +236,7 @@ fn a_call_in_flight_when_it_dies_is_told_that_nobody_knows() {
     let hint = cut["error"]["data"]["hint"].as_str().unwrap();
     assert!(hint.contains("not known whether"), "{cut:#}");
     another(&data, gateway);
+    let_go(&authority);
     let params = json!({"name": "a__echo", "arguments": {"text": "hi"}});
     assert_eq!(text(&client.ask(json!(2), "tools/call", params)), "hi");
     assert!(client.close().success());
