@@ -144,10 +144,10 @@ mod tests {
     "a": {"command": "x", "args": ["--token", "s3", "--api-key=s4", "-y", "plain"],
           "env": {"A": "s1", "B": "s2"}, "headers": {"Authorization": "Bearer s5"}, },
   },
-  "url": "https://x/mcp?k=s7", "primaryApiKey": "s6", "theme": "dark"
+  "url": "https://x/mcp?k=s7", "proxy": "http://me:s8@p:1", "primaryApiKey": "s6", "theme": "dark"
 }"#;
         let shown = json(text);
-        for secret in ["s1", "s2", "s3", "s4", "s5", "s6", "s7"] {
+        for secret in ["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"] {
             assert!(!shown.contains(secret), "{secret} in {shown}");
         }
         for kept in [
