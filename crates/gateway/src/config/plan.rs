@@ -506,13 +506,16 @@ fn content_of(
         own: own.into_iter().map(|entry| entry.name).collect(),
     };
     if source.trust == Trust::Nobody {
-        let named = content.entries.iter();
-        let named = named.flat_map(|entry| entry::files(entry, given.values()));
-        content.files = named.map(|path| (path.clone(), digest_of(&path))).collect();
         let gateway = match source.root {
             Root::Own => content.read.document.root.find("gateway"),
             Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => None,
         };
+        let path = given.folder.join(&source.path);
+        let settings = gateway.map(|gateway| settings::files(gateway, &path));
+        let named = content.entries.iter();
+        let named = named.flat_map(|entry| entry::files(entry, given.values()));
+        let named = named.chain(settings.into_iter().flatten());
+        content.files = named.map(|path| (path.clone(), digest_of(&path))).collect();
         content.review = Review::of(
             given,
             &source.path,

@@ -6,7 +6,7 @@ mod definitions;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::http::{NoOrigin, Origin};
 use crate::mcp::Instructions;
 
 use super::diagnostic::{Diagnostic, Kind};
-use super::document::Document;
+use super::document::{Document, Node};
 use super::entry::diagnostics::Diagnostics;
 use super::entry::fields::Fields;
 use super::entry::{Fill, Owner};
@@ -181,6 +181,30 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
     }
 }
 
+/// Settings that name a file which says whom the gateway trusts.
+const TRUSTING: [&str; 3] = ["issuers", "siem_ca", "tls_client_ca"];
+/// Settings that can name a variable.
+const READING: [&str; 3] = ["master_key", "otlp_headers", "siem_headers"];
+
+/// Returns the files whose content is part of the approval of `[gateway]` in this file.
+///
+/// Certificates, keys and headers of the gateway itself are not: they are renewed, and trust nobody.
+pub fn files(gateway: &Node, file: &Path) -> Vec<PathBuf> {
+    let folder = file.parent().unwrap_or(file);
+    let named = TRUSTING.into_iter().filter_map(|key| gateway.find(key));
+    let named = named.filter_map(Node::as_text);
+    named.map(|path| folder.join(path)).collect()
+}
+
+/// Returns the variables that `[gateway]` reads, each after its setting.
+pub fn variables(gateway: &Node) -> impl Iterator<Item = (&'static str, &str)> {
+    READING.into_iter().filter_map(|key| {
+        let text = gateway.find(key).and_then(Node::as_text)?;
+        let name = text.strip_prefix("env:")?.trim();
+        (!name.is_empty()).then_some((key, name))
+    })
+}
+
 /// Reads where the store is.
 fn store(gateway: &mut Fields<'_, '_>) -> Option<StoreConfig> {
     let text = gateway.plain("store")?;
@@ -268,7 +292,7 @@ fn siem(gateway: &mut Fields<'_, '_>) -> SiemChoice {
 
 /// Reads where headers come from.
 fn headers(gateway: &mut Fields<'_, '_>, key: &str) -> Option<HeaderSource> {
-    let source: HeaderSource = parsed(gateway, key, "no source of headers")?;
+    let source: HeaderSource = parsed(gateway, key, "unknown source of headers")?;
     let folder = gateway.diagnostics.document.path.parent();
     Some(folder.map_or_else(|| source.clone(), |folder| source.clone().beside(folder)))
 }

@@ -18,6 +18,7 @@ use crate::config::document::{Node, Value};
 use crate::config::entry::remote::URLS;
 use crate::config::entry::{self, texts};
 use crate::config::expand::{Reference, Values, references};
+use crate::config::settings;
 
 /// The prompt for a part of a file.
 #[derive(Debug, Default)]
@@ -65,8 +66,8 @@ pub(super) fn of_entry(
     }
 }
 
-/// Returns the prompt for `[gateway]`.
-pub(super) fn of_gateway(gateway: &Node) -> Asked {
+/// Returns the prompt for `[gateway]`, with the files that it names.
+pub(super) fn of_gateway(gateway: &Node, files: &BTreeMap<PathBuf, Option<Digest>>) -> Asked {
     let lines = |node: &Node| {
         let mut settings = Vec::new();
         leaves("", node, &mut settings);
@@ -75,10 +76,23 @@ pub(super) fn of_gateway(gateway: &Node) -> Asked {
         let settings = settings.map(|(key, value)| format!("[gateway] {} = {value}", shown(&key)));
         settings.collect()
     };
-    Asked {
-        lines: paired(lines(gateway), lines(&hidden::hide(gateway))),
-        variables: BTreeSet::new(),
-    }
+    let mut lines = paired(lines(gateway), lines(&hidden::hide(gateway)));
+    let mut variables = BTreeSet::new();
+    let read = settings::variables(gateway).map(|(key, name)| {
+        variables.insert(name.to_owned());
+        let name = shown(name);
+        format!("reads from your environment: {name} → used in `{key}`")
+    });
+    let named = files
+        .iter()
+        .map(|(path, digest)| content(path, Some(digest)));
+    let details: Vec<String> = named.chain(read).collect();
+    lines.extend(details.into_iter().map(|detail| {
+        let shown = format!("[gateway] {detail}");
+        let kept = shown.clone();
+        Line { shown, kept }
+    }));
+    Asked { lines, variables }
 }
 
 /// Formats a stored line for display.
@@ -270,17 +284,58 @@ fn word(word: &str) -> String {
 }
 
 /// Escapes everything but visible characters and plain blanks: control characters, direction marks,
-/// other blanks and invisible letters.
+/// other blanks, invisible letters, and letters that pass for those of ASCII.
 fn shown(text: &str) -> String {
+    let is_url = text.contains("://");
     let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if is_invisible(letter) {
-            shown.extend(letter.escape_unicode());
-        } else {
-            shown.extend(letter.escape_debug());
+    for word in text.split_inclusive(|letter: char| !letter.is_alphanumeric()) {
+        let is_ascii_word = word.contains(|letter: char| letter.is_ascii_alphabetic());
+        for letter in word.chars() {
+            let is_disguised = match resemblance(letter) {
+                Resemblance::Always => true,
+                Resemblance::AmongAscii => is_ascii_word || is_url,
+                Resemblance::Never => is_url && !letter.is_ascii(),
+            };
+            if is_invisible(letter) || is_disguised {
+                shown.extend(letter.escape_unicode());
+            } else {
+                shown.extend(letter.escape_debug());
+            }
         }
     }
     shown
+}
+
+/// When a letter is taken for a letter of ASCII.
+enum Resemblance {
+    /// It is another form of one.
+    Always,
+    /// In a word with letters of ASCII.
+    AmongAscii,
+    Never,
+}
+
+fn resemblance(letter: char) -> Resemblance {
+    match letter {
+        // Letterlike, enclosed, full-width and mathematical forms.
+        '\u{2100}'..='\u{214f}'
+        | '\u{2460}'..='\u{24ff}'
+        | '\u{ff10}'..='\u{ff19}'
+        | '\u{ff21}'..='\u{ff3a}'
+        | '\u{ff41}'..='\u{ff5a}'
+        | '\u{1d400}'..='\u{1d7ff}' => Resemblance::Always,
+        // Phonetic letters, Greek, Cyrillic, Armenian, Cherokee, Coptic, Lisu.
+        '\u{250}'..='\u{2af}'
+        | '\u{370}'..='\u{58f}'
+        | '\u{13a0}'..='\u{13ff}'
+        | '\u{1c80}'..='\u{1c8f}'
+        | '\u{1f00}'..='\u{1fff}'
+        | '\u{2c80}'..='\u{2cff}'
+        | '\u{a4d0}'..='\u{a4ff}'
+        | '\u{a640}'..='\u{a69f}'
+        | '\u{ab70}'..='\u{abbf}' => Resemblance::AmongAscii,
+        _ => Resemblance::Never,
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::asks::{self, Asked, Line};
 use super::{Entry, Given};
 use crate::config::approval::{ApprovedPart, ApprovedParts, Digest, FileApproval};
 use crate::config::document::{Node, Value};
-use crate::config::entry;
+use crate::config::{entry, settings};
 
 /// How an unapproved part differs from the approved version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,11 +111,12 @@ impl Review {
             report.parts.servers.insert(entry.name.clone(), part);
         }
         if let Some(gateway) = gateway {
-            let asked = asks::of_gateway(gateway);
+            let named = with_digests(settings::files(gateway, &absolute), files);
+            let asked = asks::of_gateway(gateway, &named);
             if !asked.lines.is_empty() {
                 let mut bytes = b"gateway\0".to_vec();
                 canonical(gateway, &mut bytes);
-                let part = part(&asked, Digest::of(&bytes));
+                let part = part(&asked, Digest::of(&bytes).with_files(&named));
                 let known = known.and_then(|known| known.gateway.as_ref());
                 report.gateway = report.compare(known, &part, asked);
                 report.parts.gateway = Some(part);
@@ -276,12 +277,20 @@ fn entry_digest(
     let mut bytes = b"server\0".to_vec();
     sized(entry.name.as_bytes(), &mut bytes);
     canonical(&entry.node, &mut bytes);
-    let named: BTreeSet<PathBuf> = entry::files(entry, given.values()).into_iter().collect();
+    let named = with_digests(entry::files(entry, given.values()), files);
+    Digest::of(&bytes).with_files(&named)
+}
+
+/// Returns files with their hashes, as they were read for the whole file.
+fn with_digests(
+    named: Vec<PathBuf>,
+    files: &BTreeMap<PathBuf, Option<Digest>>,
+) -> BTreeMap<PathBuf, Option<Digest>> {
     let named = named.into_iter().map(|path| {
         let digest = files.get(&path).cloned().flatten();
         (path, digest)
     });
-    Digest::of(&bytes).with_files(&named.collect())
+    named.collect()
 }
 
 /// Writes a value canonically: only order and layout are ignored.

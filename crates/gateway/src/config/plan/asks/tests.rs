@@ -29,7 +29,11 @@ fn asked_of(text: &str, syntax: Syntax) -> Vec<String> {
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let entries = entries.iter();
     let asked = entries.map(|entry| of_entry(entry, &BTreeMap::new(), values));
-    let asked = asked.chain(document.root.find("gateway").map(of_gateway));
+    let asked = asked.chain(document.root.find("gateway").map(|gateway| {
+        let named = settings::files(gateway, Path::new("/srv/shop/gantry.toml"));
+        let named = named.into_iter().map(|path| (path, None));
+        of_gateway(gateway, &named.collect())
+    }));
     asked
         .flat_map(|asked| asked.lines)
         .map(|line| line.shown)
@@ -158,5 +162,43 @@ fn nothing_that_is_shown_steers_a_terminal_or_hides() {
     for line in asked_of(&file, Syntax::Json) {
         let harmless = |letter: char| letter == '→' || (' '..='~').contains(&letter);
         assert!(line.chars().all(harmless), "{line:?}");
+    }
+}
+
+// fault G5: who is trusted, and what is read, is a part of what is approved.
+#[test]
+fn what_the_settings_of_the_gateway_read_is_shown() {
+    let file = r#"[gateway]
+issuers = "issuers.json"
+otlp = "https://traces.example"
+otlp_headers = "env:GITHUB_TOKEN"
+"#;
+    insta::assert_snapshot!(asked_of(file, Syntax::Toml).join("\n"), @r#"
+    [gateway] issuers = "issuers.json"
+    [gateway] otlp = "https://traces.example"
+    [gateway] otlp_headers = "env:GITHUB_TOKEN"
+    [gateway] names the file /srv/shop/issuers.json, which cannot be read now
+    [gateway] reads from your environment: GITHUB_TOKEN → used in `otlp_headers`
+    "#);
+}
+
+// fault G5: issue 10, security 2
+#[test]
+fn letters_that_pass_for_others_are_escaped() {
+    for (text, expected) in [
+        (
+            "https://g\u{456}thub.com/\u{430}",
+            r"https://g\u{456}thub.com/\u{430}",
+        ),
+        ("https://\u{430}\u{440}.com", r"https://\u{430}\u{440}.com"),
+        ("n\u{440}x", r"n\u{440}x"),
+        ("/\u{ff4e}\u{ff50}x", r"/\u{ff4e}\u{ff50}x"),
+        ("\u{1d427}", r"\u{1d427}"),
+        (
+            "/home/j\u{f6}rg/\u{43c}\u{438}\u{440}/a\u{6587}",
+            "/home/j\u{f6}rg/\u{43c}\u{438}\u{440}/a\u{6587}",
+        ),
+    ] {
+        assert_eq!(shown(text), expected);
     }
 }

@@ -194,6 +194,27 @@ fn settings_of_the_gateway_wait_by_themselves() {
     assert!(folder.plan().settings.expose.is_some());
 }
 
+// issue 10, security 2
+#[test]
+fn whom_the_gateway_trusts_is_approved_with_its_settings() {
+    let folder = Folder::new();
+    folder.write("gantry.toml", "[gateway]\nissuers = \"issuers.json\"\n");
+    folder.write("issuers.json", "one");
+    folder.approve();
+    assert_eq!(folder.state().0, "");
+    let named: Vec<_> = folder.plan().named_files.into_iter().collect();
+    assert_eq!(named, [folder.place.path().join("issuers.json")]);
+    folder.write("issuers.json", "two");
+    assert_eq!(folder.state().0, "[gateway] (changed)");
+    assert!(folder.plan().settings.issuers.is_none());
+    let hash = |text: &[u8]| Digest::of(text).as_str().to_owned();
+    let asks = folder.plan().unapproved[0].asks.join("\n");
+    assert!(
+        asks.contains(&hash(b"one")) && asks.contains(&hash(b"two")),
+        "{asks}"
+    );
+}
+
 #[test]
 fn what_was_approved_as_a_whole_file_is_remembered_by_parts() {
     let folder = Folder::new();
