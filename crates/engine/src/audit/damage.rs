@@ -88,7 +88,7 @@ impl DamageLog {
                 None => None,
                 Some(held) => {
                     let first = Position::first_sequence(finding.held.first);
-                    let end = Position::first_sequence(finding.held.last + 1);
+                    let end = Position::first_sequence(finding.held.last.saturating_add(1));
                     let rows = store.count_rows_between(first, end).await?;
                     Some(held.saturating_sub(rows))
                 }

@@ -364,14 +364,18 @@ impl Journal {
         self.state.lock().gone_error()
     }
 
-    /// Checks whether the current segment was removed or truncated; then switches to another one.
+    /// Checks whether the current segment was removed or truncated; then switches to another one. A mark
+    /// that was removed is written again.
     pub(super) fn inspect_current(&self) -> Option<(u64, DamageKind)> {
         let current = Arc::clone(&self.state.lock().current);
         if current.is_nowhere() {
             return None;
         }
+        if self.gone().is_none() {
+            self.mark.restore();
+        }
         let kind = current.file.metadata().ok().and_then(|found| {
-            let gone = std::os::unix::fs::MetadataExt::nlink(&found) == 0;
+            let gone = !self.directory.holds(current.id, &found);
             let short = found.len() < current.size;
             match (gone, short) {
                 (true, _) => Some(DamageKind::Missing),

@@ -6,9 +6,9 @@
 //! load once for several records, so that it costs a call next to nothing. It may be a few records
 //! behind and is never ahead. Entry points: `read` and `MarkFile::write`.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ struct MarkWritten {
     file: Option<File>,
     /// The number of the newest mark in the file.
     newest: u64,
+    /// That mark.
+    last: Option<Mark>,
     failing: bool,
 }
 
@@ -108,6 +110,7 @@ impl MarkFile {
         match self.put(&mut written, mark) {
             Ok(()) => {
                 written.newest = number;
+                written.last = Some(*mark);
                 written.failing = false;
             }
             Err(error) if !written.failing => {
@@ -117,6 +120,33 @@ impl MarkFile {
             Err(_) => {}
         }
         written.newest > 0
+    }
+
+    /// Writes the mark of this process again if its file was removed or replaced.
+    pub(super) fn restore(&self) {
+        let mut written = self.written.lock();
+        let (Some(file), Some(last)) = (&written.file, written.last) else {
+            return;
+        };
+        let place = |found: Metadata| (found.dev(), found.ino());
+        let named = match std::fs::symlink_metadata(&self.path) {
+            Ok(found) => Some(place(found)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // It may still be there.
+            Err(_) => return,
+        };
+        if file
+            .metadata()
+            .is_ok_and(|found| named == Some(place(found)))
+        {
+            return;
+        }
+        written.file = None;
+        let path = self.path.display();
+        match self.put(&mut written, &last) {
+            Ok(()) => tracing::warn!(%path, "the journal's mark was removed and is written again"),
+            Err(error) => tracing::warn!(%path, %error, "the journal's mark was removed"),
+        }
     }
 
     /// Tells whether the file has a mark of this process.
@@ -238,6 +268,20 @@ mod tests {
         for left in [SegmentsLeft::Unknown, SegmentsLeft::None] {
             let mark = Mark { left, ..mark };
             assert_eq!(Mark::parse(&mark.bytes()), Some(mark));
+        }
+        let latest = Mark { calls: 251, ..mark };
+        assert!(file.write(3, &latest));
+        for harm in [
+            |path: &Path| std::fs::remove_dir_all(path.parent().unwrap()),
+            |path: &Path| {
+                std::fs::remove_file(path)?;
+                std::fs::write(path, [0; BYTES])
+            },
+        ] {
+            harm(&path).unwrap();
+            assert_eq!(read(&path).unwrap(), None);
+            file.restore();
+            assert_eq!(read(&path).unwrap(), Some(latest));
         }
         std::fs::write(&path, [0; BYTES]).unwrap();
         assert_eq!(read(&path).unwrap(), None);

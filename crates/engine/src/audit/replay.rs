@@ -112,6 +112,9 @@ pub(super) async fn open(
     Ok(audit)
 }
 
+/// No journal gets this far: a file with a higher number is none of its segments.
+const LAST_ID: u64 = 1 << 62;
+
 /// The state of the journal's folder.
 struct FolderScan {
     identity: u32,
@@ -137,6 +140,10 @@ impl FolderScan {
         for &id in &ids {
             if id < imported_before {
                 directory.remove(id)?;
+                continue;
+            }
+            if id > LAST_ID {
+                damaged.push((DamageKind::Foreign, id, Some(directory.set_aside(id)?)));
                 continue;
             }
             match Segment::open(directory, id)? {
@@ -182,7 +189,8 @@ impl FolderScan {
                 (limit, chain::held(state, mark, &present, segment.id)),
             )
         });
-        let newest = ids.last().copied().unwrap_or(0);
+        let newest = ids.iter().copied().filter(|id| *id <= LAST_ID).max();
+        let newest = newest.unwrap_or(0);
         Ok(Self {
             identity,
             newest: newest.max(mark.map_or(0, |mark| mark.current)),

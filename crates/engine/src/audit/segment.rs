@@ -5,13 +5,14 @@
 //! damaged. Does not interpret records. Entry points: `Directory`, `Segment::create`,
 //! `Segment::open`.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::ids::random_bits;
 use super::record::Salt;
@@ -150,10 +151,25 @@ impl Directory {
     /// Returns whether a segment's file is blank.
     pub(super) fn is_blank(&self, id: u64) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, name_of(id), flags, Mode::empty())?;
+        let fd = match rustix::fs::openat(&self.fd, name_of(id), flags, Mode::empty()) {
+            Err(Errno::LOOP | Errno::NXIO) => return Ok(false),
+            opened => opened?,
+        };
+        let mut file = File::from(fd);
+        if !file.metadata()?.is_file() {
+            return Ok(false);
+        }
         let mut bytes = Vec::new();
-        File::from(fd).read_to_end(&mut bytes)?;
+        file.read_to_end(&mut bytes)?;
         Ok(bytes.iter().all(|byte| *byte == 0))
+    }
+
+    /// Returns whether this file is still there as a segment; also where that cannot be found out.
+    pub(super) fn holds(&self, id: u64, file: &Metadata) -> bool {
+        match rustix::fs::statat(&self.fd, name_of(id), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => (found.st_dev, found.st_ino) == (file.dev(), file.ino()),
+            Err(error) => error != Errno::NOENT,
+        }
     }
 
     /// Renames a damaged segment, for inspection; returns its new name.
@@ -253,7 +269,11 @@ impl Segment {
     pub(super) fn open(directory: &Directory, id: u64) -> io::Result<Opened> {
         // For writing, too: its file may be used again.
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&directory.fd, name_of(id), flags, Mode::empty())?;
+        let fd = match rustix::fs::openat(&directory.fd, name_of(id), flags, Mode::empty()) {
+            // A folder, a link, or a socket in its place.
+            Err(Errno::ISDIR | Errno::LOOP | Errno::NXIO) => return Ok(Opened::Unreadable),
+            opened => opened?,
+        };
         let file = File::from(fd);
         let length = file.metadata()?.len();
         for at in [0, length.saturating_sub(HEADER)] {

@@ -147,6 +147,42 @@ fn a_segment_that_is_cut_off_or_emptied_is_told_and_kept() {
     }
 }
 
+// fault D3: issue 10, reliability 3
+#[test]
+fn what_stands_in_the_place_of_a_segment_is_told_and_kept() {
+    let link = |segment: &Path| {
+        let moved = segment.with_extension("moved");
+        fs::rename(segment, &moved).unwrap();
+        std::os::unix::fs::symlink(moved, segment).unwrap();
+    };
+    let folder = |segment: &Path| {
+        fs::remove_file(segment).unwrap();
+        fs::create_dir(segment).unwrap();
+    };
+    // A file of the last possible number leaves room for no other.
+    let last = |segment: &Path| {
+        let copy = segment.with_file_name("journal-ffffffffffffffff.seg");
+        fs::copy(segment, copy).unwrap();
+        folder(segment);
+    };
+    let mut gantry = Gantry::start(&["a"]);
+    for harm in [&link as &dyn Fn(&Path), &last] {
+        gantry = harmed(gantry, |_, segment| harm(segment));
+        gantry.wait_state("a", "ready", LONG);
+        let told = wait_health(&gantry, "degraded");
+        let damage = told["audit"]["damage"].as_array().unwrap();
+        let unreadable = damage.iter().find(|one| one["kind"] == "unreadable");
+        let file = unreadable.and_then(|one| one["file"].as_str());
+        let kept = file.unwrap_or_else(|| panic!("{told:#}"));
+        let kept = gantry.data().join("journal").join(kept);
+        let is_file = fs::symlink_metadata(kept).unwrap().is_file();
+        assert!(!is_file, "it is kept as it was");
+        gantry.rest("POST", "/api/v1/health/acknowledge", None);
+    }
+    gantry.wait_state("a", "ready", LONG);
+    echoes(&gantry, 1);
+}
+
 // fault D3
 #[test]
 fn a_journal_that_is_removed_as_a_whole_is_told() {

@@ -109,3 +109,30 @@ fn a_removed_log_of_the_database_is_noticed_and_nothing_is_lost() {
     let kept = gantry.rest("GET", "/api/v1/agents/name-that-is-kept", None);
     assert_eq!(kept.status, 200, "{}", kept.text());
 }
+
+// fault F4: issue 10, reliability 3 and 8
+#[test]
+fn a_mark_or_segment_that_is_taken_away_while_the_gateway_runs_is_noticed() {
+    let mut gantry = Gantry::start(&["a"]);
+    echoes(&gantry, 1);
+    let mark = gantry.data().join("marks/journal.mark");
+    fs::remove_file(&mark).unwrap();
+    assert!(
+        eventually(LONG, || mark.exists()).is_some(),
+        "it is written again"
+    );
+    gantry.kill();
+    let gantry = gantry.again();
+    assert_eq!(wait_health(&gantry, "ok")["audit"]["damage"], json!([]));
+    gantry.wait_state("a", "ready", LONG);
+    echoes(&gantry, 1);
+    let journal = gantry.data().join("journal");
+    let segments = fs::read_dir(&journal).unwrap().flatten();
+    for segment in segments {
+        let elsewhere = gantry.data().join(segment.file_name());
+        fs::rename(segment.path(), elsewhere).unwrap();
+    }
+    let told = wait_health(&gantry, "degraded");
+    assert_eq!(told["audit"]["damage"][0]["kind"], "missing", "{told:#}");
+    echoes(&gantry, 3);
+}
