@@ -1,8 +1,9 @@
 //! The log of administrative acts: each is written before its effect and completed after it, so that
 //! one that was interrupted shows as unfinished. Values are JSON with a fingerprint in place of every
 //! secret (`values`). Refused attempts are counted, so that a flood of them stays a few rows
-//! (`refused`). Entry points: [`Acts::begin`] and [`Acts::refused`].
+//! (`refused`); an end that the database cannot take is tried again (`ending`). Entry points: [`Acts::begin`] and [`Acts::refused`].
 
+mod ending;
 mod refused;
 pub(crate) mod values;
 
@@ -12,12 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gantry_model::caller::{Caller, KeyKind, Role};
-use gantry_model::diagnose::{Diagnose, Fault, chain};
+use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::settings::Sensitive;
 use gantry_store::{ActFilter, ActOutcome, ActRow, Store};
 use serde_json::Value;
 
+use self::ending::Endings;
 use self::refused::Refused;
 pub(crate) use self::values::Values;
 use crate::audit::{ActLog, RecordedAct};
@@ -255,12 +257,13 @@ pub(crate) struct Acts {
     /// Converts values for the log.
     pub(crate) values: Values,
     refused: Refused,
+    endings: Endings,
 }
 
 /// A running act; without an end it stays unfinished.
 #[must_use]
 pub(crate) struct OpenAct {
-    log: ActLog,
+    endings: Endings,
     /// What is written, or the row to write if there is none yet.
     record: Result<Box<RecordedAct>, Box<ActRow>>,
 }
@@ -269,6 +272,7 @@ impl Acts {
     pub(crate) fn new((store, log): (Store, ActLog), project: ProjectName, values: Values) -> Self {
         Self {
             refused: Refused::new(log.clone()),
+            endings: Endings::new(log.clone()),
             log,
             store,
             project,
@@ -281,7 +285,7 @@ impl Acts {
         let act = self.log.put(draft.row(&self.project, by)).await?;
         by.recorded.store(true, Ordering::Release);
         Ok(OpenAct {
-            log: self.log.clone(),
+            endings: self.endings.clone(),
             record: Ok(Box::new(act)),
         })
     }
@@ -322,7 +326,7 @@ impl Acts {
             }
         };
         OpenAct {
-            log: self.log.clone(),
+            endings: self.endings.clone(),
             record,
         }
     }
@@ -345,9 +349,10 @@ impl Acts {
         Ok(self.store.acts(&filter).await?)
     }
 
-    /// Writes the counts of refused attempts before the store is closed.
+    /// Writes the counts of refused attempts, and ends that wait, before the store is closed.
     pub(crate) async fn settle(&self) {
         self.refused.settle().await;
+        self.endings.settle().await;
     }
 }
 
@@ -382,24 +387,15 @@ impl OpenAct {
             after: after.as_ref().map(bounded).or(row.after),
             ..row
         };
-        let written = async {
-            let written = match self.record {
-                Ok(act) => self.log.change(&act, ended(act.row.clone()), false).await,
-                Err(row) => self.log.put(ended(*row)).await,
-            };
-            written.map(drop)
+        let (act, row) = match self.record {
+            Ok(act) => {
+                let row = ended(act.row.clone());
+                (Some(act), row)
+            }
+            Err(row) => (None, ended(*row)),
         };
         // The effect is done; the caller does not wait for an unavailable database.
-        match tokio::time::timeout(PATIENCE, written).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(
-                error = chain(&error),
-                "how an administrative act ended could not be recorded"
-            ),
-            Err(_) => tracing::error!(
-                "how an administrative act ended could not be recorded within {PATIENCE:?}"
-            ),
-        }
+        self.endings.write(act, row).await;
     }
 }
 

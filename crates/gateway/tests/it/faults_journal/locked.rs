@@ -91,5 +91,13 @@ fn a_locked_database_degrades_the_health_and_stops_neither_calls_nor_restarts() 
     let stored = eventually(LONG, || health(&gantry)["audit"]["unfolded_records"] == 0);
     assert!(stored.is_some());
     assert_eq!(gantry.audit_rows("server=a&status=ok").len(), 21);
+    // What could not be recorded before its effect is recorded after it. issue 10, security 12
+    let acts = || {
+        gantry
+            .rest("GET", "/api/v1/acts?act=server.restart", None)
+            .json()
+    };
+    let recorded = eventually(LONG, || acts()["items"][0]["outcome"] == "done");
+    assert!(recorded.is_some(), "{:#}", acts());
     assert_eq!(gantry.rest("POST", "/api/v1/keys", Some(&key)).status, 201);
 }
