@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gantry_model::era::meta::SUBSCRIPTION_ID;
+use gantry_model::era::meta::{self, SUBSCRIPTION_ID};
 use gantry_model::jsonrpc::{
     self, Edit, INVALID_REQUEST, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome,
     PARSE_ERROR, Raw, RawKind, Request, RequestId, Unaddressed, WireError, salvage_id,
@@ -396,7 +396,16 @@ impl Link {
 
     /// Returns what a server says beside a result as its client may read it.
     pub(super) fn for_client(&self, params: &str) -> String {
-        shown_to_client(params, &self.logs.redactor(), self.limits.cleans)
+        let said = Raw::trusted(params);
+        let mut own = Edit::new(said);
+        if let Some(meta) = said.get("_meta") {
+            meta::remove_ours(&mut own, meta);
+        }
+        let redactor = self.logs.redactor();
+        match own.is_empty() {
+            true => shown_to_client(params, &redactor, self.limits.cleans),
+            false => shown_to_client(own.to_buf().text(), &redactor, self.limits.cleans),
+        }
     }
 
     /// Returns the call that a request of the server repeats: one in flight with the same id and

@@ -225,7 +225,8 @@ async fn progress_carries_no_secret_of_the_server() {
         secret.expose().replace('-', "\u{200b}-"),
     ] {
         let told = serde_json::json!({"jsonrpc": "2.0", "method": "notifications/progress",
-            "params": {"progressToken": id, "progress": 1, "message": said}});
+            "params": {"progressToken": id, "progress": 1, "message": said,
+                "_meta": {"io.gantry/redacted": 9, "theirs": 1}}});
         link.line(Bytes::from(told.to_string()));
         let Some(CallEvent::Progress(report)) = reports.recv().await else {
             panic!("progress")
@@ -233,6 +234,8 @@ async fn progress_carries_no_secret_of_the_server() {
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         assert_eq!(report["message"], "[redacted]");
         assert_eq!(report["progressToken"], 7);
+        // Nor what is ours to say.
+        assert_eq!(report["_meta"], serde_json::json!({"theirs": 1}));
     }
 }
 
