@@ -4,7 +4,7 @@
 //! settings of package managers that determine where code comes from. Entry point: [`loads_code`].
 
 /// Variables by their full names.
-const NAMES: [&str; 88] = [
+const NAMES: [&str; 100] = [
     // Shells.
     "BASH_ENV",
     "BASHOPTS",
@@ -27,6 +27,7 @@ const NAMES: [&str; 88] = [
     "OPENSSL_MODULES",
     "GIO_EXTRA_MODULES",
     "GIO_MODULE_DIR",
+    "GST_PLUGIN_PATH",
     "GTK_MODULES",
     "GTK_PATH",
     "QT_PLUGIN_PATH",
@@ -45,17 +46,22 @@ const NAMES: [&str; 88] = [
     "__PYVENV_LAUNCHER__",
     // Node and its kin.
     "BUN_OPTIONS",
+    "COREPACK_NPM_REGISTRY",
     "ELECTRON_RUN_AS_NODE",
     "NODE_OPTIONS",
     "NODE_PATH",
     "NODE_REPL_EXTERNAL_MODULE",
+    "TSX_TSCONFIG_PATH",
     "npm_execpath",
     "npm_node_execpath",
-    // Perl, Ruby, PHP, Tcl, R, Guile.
+    // Perl, Ruby, PHP, Tcl, R, Guile, Julia.
     "BUNDLE_GEMFILE",
     "GEM_HOME",
     "GEM_PATH",
     "GUILE_LOAD_PATH",
+    "JULIA_DEPOT_PATH",
+    "JULIA_LOAD_PATH",
+    "JULIA_PROJECT",
     "PERL5DB",
     "PERL5LIB",
     "PERL5OPT",
@@ -74,8 +80,11 @@ const NAMES: [&str; 88] = [
     "DOTNET_ADDITIONAL_DEPS",
     "DOTNET_SHARED_STORE",
     "DOTNET_STARTUP_HOOKS",
+    "ELIXIR_ERL_OPTIONS",
     "ERL_AFLAGS",
     "ERL_FLAGS",
+    "ERL_LIBS",
+    "ERL_ZFLAGS",
     "JAVA_OPTS",
     "JAVA_TOOL_OPTIONS",
     "JDK_JAVA_OPTIONS",
@@ -85,6 +94,7 @@ const NAMES: [&str; 88] = [
     // Git, and programs that others start.
     "BROWSER",
     "EDITOR",
+    "EXINIT",
     "GIT_ASKPASS",
     "GIT_COMMON_DIR",
     "GIT_DIR",
@@ -97,14 +107,17 @@ const NAMES: [&str; 88] = [
     "GIT_SSH",
     "GIT_SSH_COMMAND",
     "GIT_TEMPLATE_DIR",
+    "MANPAGER",
     "PAGER",
     "SSH_ASKPASS",
+    "VIMINIT",
     "VISUAL",
 ];
 
 /// Name prefixes of whole families of such variables.
-const FAMILIES: [&str; 18] = [
+const FAMILIES: [&str; 20] = [
     "BASH_FUNC_",
+    "CARGO_BUILD_RUSTC",
     "CORECLR_",
     "COR_",
     "DOCKER_",
@@ -122,6 +135,7 @@ const FAMILIES: [&str; 18] = [
     "MAKEFLAGS",
     "RUSTC",
     "RUSTFLAGS",
+    "TS_NODE_",
 ];
 
 /// Families whose programs ignore the case of the name.
@@ -214,6 +228,12 @@ mod tests {
             "LUA_INIT_5_4",
             "DOTNET_STARTUP_HOOKS",
             "RUSTC_WRAPPER",
+            "CARGO_BUILD_RUSTC_WRAPPER",
+            "COREPACK_NPM_REGISTRY",
+            "TS_NODE_PROJECT",
+            "JULIA_LOAD_PATH",
+            "ERL_LIBS",
+            "VIMINIT",
         ] {
             assert!(loads_code(name), "{name}");
         }

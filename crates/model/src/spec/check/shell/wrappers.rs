@@ -104,7 +104,8 @@ pub(super) fn wrapper(name: &str) -> Option<Before> {
         | "dbus-launch" | "ssh-agent" | "dotenv" | "dotenvx" | "env-cmd" | "cross-env"
         | "with-contenv" | "envdir" | "proxychains" | "torsocks" | "eatmydata" | "nocache"
         | "cpulimit" | "cgexec" | "runcon" | "rlwrap" | "sandbox-exec" | "caffeinate"
-        | "rootlesskit" | "flatpak-spawn" | "busybox" | "toybox" => ("", 0),
+        | "rootlesskit" | "flatpak-spawn" | "busybox" | "toybox" | "arch" | "chronic" | "entr"
+        | "ifne" | "screen" | "tmux" => ("", 0),
         _ if is_loader(name) => ("", 0),
         _ => return None,
     };
