@@ -1,9 +1,9 @@
 //! Signals of a serving process: the first asks it to stop, the second forces it.
 //!
 //! SIGINT, SIGTERM, SIGQUIT and SIGHUP stop it; under a service manager SIGHUP reloads the
-//! configuration files. SIGHUP and SIGQUIT stay ignored if they were ignored at the start
-//! (`nohup`). Signals are received on their own thread, which kills the process if it does not end
-//! in time. Entry point: [`Signals::listen`].
+//! configuration files. SIGUSR1 and SIGUSR2 do nothing. SIGHUP and SIGQUIT stay ignored if they were
+//! ignored at the start (`nohup`). Signals are received on their own thread, which kills the process
+//! if it does not end in time. Entry point: [`Signals::listen`].
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -123,6 +123,8 @@ struct Heard {
     hangup: Option<Signal>,
     quit: Option<Signal>,
     on_hangup: SignalRequest,
+    /// Signals without a meaning here, which would end the process if nobody listened.
+    _unused: [Signal; 2],
 }
 
 impl Heard {
@@ -145,6 +147,10 @@ impl Heard {
             },
             quit: unless_ignored(SignalKind::quit())?,
             on_hangup,
+            _unused: [
+                signal(SignalKind::user_defined1())?,
+                signal(SignalKind::user_defined2())?,
+            ],
         })
     }
 

@@ -49,6 +49,9 @@ fn a_hangup_under_a_service_manager_reads_the_files_again() {
             let read = eventually(LONG, || gantry.stderr().matches(told).count() == count);
             assert!(read.is_some(), "{}", gantry.stderr());
         }
+        for unused in [Signal::USR1, Signal::USR2] {
+            gantry.signal(unused);
+        }
         echoes(&gantry, "good");
         assert_eq!(gantry.status("good")["pid"], pid, "unchanged, untouched");
         // A file that changed counts as ever.
