@@ -21,13 +21,19 @@ use tokio::time::{Instant, timeout};
 use super::ChainWriter;
 use crate::audit::AuditError;
 
-/// The acts that a full disk does not keep anybody from.
-const URGENT: [&str; 5] = [
+/// The acts that a full disk does not keep anybody from: they end what somebody may do, or free space.
+const URGENT: [&str; 11] = [
     "key.revoke",
+    "grant.remove",
     "agent.remove",
     "suspend",
     "server.remove",
     "project.unload",
+    "project.delete",
+    "image.remove",
+    "image.prune",
+    "volume.remove",
+    "volume.prune",
 ];
 /// How many refused attempts of a project are kept, and how many other acts.
 const KEPT: (u32, u32) = (10_000, 100_000);

@@ -1,6 +1,6 @@
 //! Space on the disk that is kept for what must be possible when the disk is full: revoking keys,
-//! suspending and stopping. It is a file, given up when the database has no space for such an act,
-//! and taken again once there is space. Entry points: [`Reserve::give_up`] and [`Reserve::take`].
+//! suspending, stopping and freeing space. It is a file, given up when the database has no space for
+//! such an act, and taken again once there is space. Entry points: [`Reserve::give_up`] and [`Reserve::take`].
 
 use std::fs::{self, File};
 use std::io;

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::process::Command;
 
 use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_store::{ActRow, StoreError};
 
 use super::*;
-use crate::audit::evidence::ChainWriter;
+use crate::audit::evidence::{ActLog, ChainWriter};
 use crate::audit::journal::tests::{make_current_read_only, make_current_writable};
 
 /// A small file system in memory, taken down with the test.
@@ -197,6 +198,40 @@ async fn a_gateway_starts_on_a_full_disk_and_accepts_calls_when_there_is_space()
     disk.free();
     accepted_again(&rig).await;
     assert_eq!(rig.rows().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_frees_space_is_recorded_on_a_full_disk() {
+    // fault F1
+    for act in [
+        "image.prune",
+        "volume.remove",
+        "project.delete",
+        "grant.remove",
+    ] {
+        let Some(disk) = SmallDisk::mount(12_000) else {
+            return;
+        };
+        let store = crate::folder::store_in(disk.folder.path()).await;
+        let log = ActLog::open(disk.folder.path(), store.clone()).unwrap();
+        let put = |act: &str| {
+            let row = ActRow {
+                act: act.to_owned(),
+                ..ActRow::default()
+            };
+            log.put(row)
+        };
+        put("agent.change").await.unwrap();
+        disk.fill();
+        let refused = loop {
+            if let Err(error) = put("agent.change").await {
+                break error;
+            }
+        };
+        assert!(matches!(refused, StoreError::Full { .. }), "{refused:?}");
+        put(act).await.unwrap();
+        store.close().await.ok();
+    }
 }
 
 #[tokio::test]
