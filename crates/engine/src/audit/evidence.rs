@@ -55,6 +55,8 @@ pub(super) struct ChainWriter {
     unsure: bool,
     /// The rows of imports that were interrupted: the store may have them.
     doubtful: HashSet<CallId>,
+    /// The rows of the last import, until it is known that they were written.
+    attempted: Vec<CallId>,
     salts: Salts,
     buffer: Vec<u8>,
 }
@@ -119,6 +121,7 @@ impl ChainWriter {
             head: (0, [0; 32]),
             unsure: true,
             doubtful: HashSet::new(),
+            attempted: Vec::new(),
             salts: Salts { drawn: Vec::new() },
             buffer: Vec::new(),
         })
@@ -141,57 +144,62 @@ impl ChainWriter {
             return Ok(Vec::new());
         }
         let ids = || batch.rows.iter().map(|row| row.id);
-        let is_doubtful = ids().any(|id| self.doubtful.contains(&id));
+        self.doubtful.extend(self.attempted.drain(..));
+        let is_doubtful = !self.doubtful.is_empty() && ids().any(|id| self.doubtful.contains(&id));
         let may_repeat = batch.may_repeat || self.unsure || is_doubtful;
         self.ensure().await?;
         let known = match may_repeat {
             true => self.known(batch.rows).await?,
             false => HashMap::new(),
         };
-        let merged: Vec<Merged> = batch
-            .rows
-            .iter()
-            .map(|row| Merged::of(row, known.get(&row.id)))
-            .collect();
-        let mut places = vec![None; batch.rows.len()];
+        let mut places = Vec::with_capacity(batch.rows.len());
         let mut removed: Removed = batch.replaced.into_iter().collect();
         let mut entries = Entries::default();
-        let mut rows = Vec::with_capacity(batch.rows.len());
-        let number = self.head.0 + 1;
-        for (at, (row, merged)) in batch.rows.iter().zip(&merged).enumerate() {
-            let (row, origin) = match merged {
-                Merged::AsItIs => (*row, self.origin),
-                Merged::Into(whole, origin) => (whole.borrowed(), *origin),
-                Merged::Known => {
-                    places[at] = known.get(&row.id).and_then(|(_, place)| *place);
-                    continue;
-                }
-            };
-            if let Some((_, Some(place))) = known.get(&row.id) {
-                removed.insert(*place);
+        let merged: Vec<Merged>;
+        let mut changed = Vec::new();
+        // New rows, as nearly all are, are not copied.
+        let rows = if known.is_empty() {
+            let origin = self.origin;
+            let pushed = batch.rows.iter();
+            places.extend(pushed.map(|row| Some(self.push(&mut entries, origin, row))));
+            batch.rows
+        } else {
+            let each = batch.rows.iter();
+            merged = each
+                .map(|row| Merged::of(row, known.get(&row.id)))
+                .collect();
+            for (row, merged) in batch.rows.iter().zip(&merged) {
+                let place = known.get(&row.id).and_then(|(_, place)| *place);
+                let (row, origin) = match merged {
+                    Merged::AsItIs => (*row, self.origin),
+                    Merged::Into(whole, origin) => (whole.borrowed(), *origin),
+                    Merged::Known => {
+                        places.push(place);
+                        continue;
+                    }
+                };
+                place.into_iter().for_each(|place| removed.insert(place));
+                places.push(Some(self.push(&mut entries, origin, &row)));
+                changed.push(row);
             }
-            let entry = self.push(&mut entries, origin, &row);
-            places[at] = Some(Place {
-                gateway: self.origin.gateway,
-                block: number,
-                entry,
-            });
-            rows.push(row);
-        }
+            &changed[..]
+        };
         if rows.is_empty() {
             self.store.import_calls::<&str>(&[], position).await?;
         } else {
             let (block, head) = self.seal(BlockKind::Import, String::new(), (entries, removed));
             self.unsure = true;
-            // Until it is known that they were written, even if the end of the chain is read meanwhile.
-            self.doubtful.extend(ids());
+            self.attempted.extend(ids());
             self.store
-                .import_chained(&rows, position, (&block, &head))
+                .import_chained(rows, position, (&block, &head))
                 .await?;
             self.appended(&head);
         }
-        for id in ids() {
-            self.doubtful.remove(&id);
+        self.attempted.clear();
+        if !self.doubtful.is_empty() {
+            for id in ids() {
+                self.doubtful.remove(&id);
+            }
         }
         Ok(places)
     }
@@ -325,14 +333,20 @@ impl ChainWriter {
         (signed, head)
     }
 
-    fn push(&mut self, entries: &mut Entries, origin: RowOrigin, row: &CallRow<&str>) -> u32 {
+    /// Adds a row to the next block, and returns its place there.
+    fn push(&mut self, entries: &mut Entries, origin: RowOrigin, row: &CallRow<&str>) -> Place {
         let salt = self.salts.next();
         let digest = row_digest(&mut self.buffer, origin, &salt, row);
-        entries.push(&Entry {
+        let entry = entries.push(&Entry {
             id: row.id,
             digest,
             salt,
-        })
+        });
+        Place {
+            gateway: self.origin.gateway,
+            block: self.head.0 + 1,
+            entry,
+        }
     }
 
     /// Returns which of the rows the store has, and their places in a chain.
