@@ -12,9 +12,10 @@ use super::record::{self, ALIGNMENT, Entry, Found, Kind};
 use super::segment::Segment;
 
 /// How many bytes are read at once; far more than the largest record.
-const CHUNK_BYTES: u64 = 1 << 20;
-/// About as many records as make one batch of rows.
-const CHUNK_RECORDS: usize = 4000;
+const CHUNK_BYTES: u64 = 2 << 20;
+/// About as many records as make one batch of rows: all that wait when the import is woken, and some
+/// that came since, so that it does not make a second small batch of these.
+const CHUNK_RECORDS: usize = 5000;
 
 /// A piece of the journal and the positions of its records.
 #[derive(Debug)]
