@@ -98,6 +98,7 @@ impl Events {
             changes: feed.changes.subscribe(),
             calls: feed.calls.ring.subscribe(),
             at: FeedPosition::default(),
+            wants_calls: true,
             feed,
         };
         listener.at = listener.newest();
@@ -239,6 +240,8 @@ pub struct Listener {
     changes: watch::Receiver<u64>,
     calls: watch::Receiver<u64>,
     at: FeedPosition,
+    /// Whether calls are kept for a while after it left, in case that it comes back.
+    wants_calls: bool,
 }
 
 impl Listener {
@@ -297,17 +300,21 @@ impl Listener {
     /// Skips everything up to now, for a listener that only needs notifications.
     pub fn skip(&mut self) {
         self.at = self.newest();
+        self.wants_calls = false;
     }
 
     /// Skips the calls up to now, for a listener that does not need them.
     pub fn skip_calls(&mut self) {
         self.at.calls = self.feed.calls.ring.end();
+        self.wants_calls = false;
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.feed.calls.leave();
+        if self.wants_calls {
+            self.feed.calls.leave();
+        }
     }
 }
 
@@ -425,6 +432,26 @@ mod tests {
             ("local", &None)
         );
         assert_eq!(events.call_totals().calls, 1);
+    }
+
+    #[test]
+    fn calls_are_kept_for_a_listener_that_left_only_if_it_wanted_any() {
+        let (events, _queue) = Events::new(ProjectName::local());
+        let kept = || {
+            let mut from = events.feed.calls.ring.end();
+            let row = CallRow {
+                project: "local",
+                ..CallRow::of_id(CallId::new(0, 1))
+            };
+            events.calls_stored(&[row]);
+            events.feed.calls.ring.read(&mut from, 9).items.len()
+        };
+        let mut watcher = events.listen();
+        watcher.skip();
+        drop(watcher);
+        assert_eq!(kept(), 0);
+        drop(events.listen());
+        assert_eq!(kept(), 1);
     }
 
     #[test]

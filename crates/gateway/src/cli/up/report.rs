@@ -101,6 +101,7 @@ impl StartupReport<'_> {
         let mut late = false;
         // Before the first check, so that no event in between is missed.
         let mut feed = engine.default_project().listen();
+        feed.skip();
         loop {
             let (mut lines, waiting) = self.servers(engine, &mut told);
             let is_time = waiting.is_empty() || self.began.elapsed() >= patience;
