@@ -97,7 +97,7 @@ impl Supervisor {
         Self { suspended, ..self }
     }
 
-    /// Has the lists made of what the servers offer now.
+    /// Rebuilds the lists from what the servers offer now.
     pub(crate) fn publish(&self) {
         refresh(
             &self.catalog,

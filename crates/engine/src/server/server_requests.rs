@@ -37,7 +37,7 @@ use crate::request::{
     ServerRequests,
 };
 
-/// The most requests of a server at once.
+/// The maximum number of requests of a server at once.
 const MOST_AT_ONCE: usize = 16;
 /// How often a server of the handshake era may send requests during one call.
 const ROUNDS: usize = 32;

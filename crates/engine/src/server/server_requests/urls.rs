@@ -25,7 +25,7 @@ use crate::server::handle::ServerHandle;
 use crate::server::handshake::trusted;
 use crate::server::link::Link;
 
-/// The most elicitations that are remembered.
+/// The maximum number of elicitations that are remembered.
 const MOST: usize = 256;
 /// The longest id that is remembered.
 const LONGEST_ID: usize = 256;
