@@ -238,10 +238,6 @@ impl Reply {
 }
 
 /// Redacts a server's secrets, and Gantry's own keys, in a failure.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the other errors have only texts of the caller and of the gateway"
-)]
 pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
     let clean = |text: &mut String| {
         if let Some((clean, _)) = hidden::clean(text) {
@@ -280,7 +276,40 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
                 clean(found);
             }
         }
-        _ => {}
+        // Only texts of the caller and of the gateway. Each is named, so that a new error is looked at.
+        CallError::UnknownTool { .. }
+        | CallError::UnknownItem { .. }
+        | CallError::UnknownServer { .. }
+        | CallError::UnknownMethod { .. }
+        | CallError::NotGranted { .. }
+        | CallError::Forbidden { .. }
+        | CallError::Suspended { .. }
+        | CallError::Quarantined { .. }
+        | CallError::HookRefused { .. }
+        | CallError::HookFailed { .. }
+        | CallError::ApprovalRefused { .. }
+        | CallError::ApprovalExpired { .. }
+        | CallError::ApprovalStale { .. }
+        | CallError::TooManyApprovals { .. }
+        | CallError::Arguments { .. }
+        | CallError::BadParams { .. }
+        | CallError::Busy { .. }
+        | CallError::Limited(_)
+        | CallError::Timeout { .. }
+        | CallError::Unanswered { .. }
+        | CallError::Declined { .. }
+        | CallError::TooManyHeld { .. }
+        | CallError::TooMuchHeld { .. }
+        | CallError::TooManySubscriptions { .. }
+        | CallError::Cancelled
+        | CallError::KeyEnded { .. }
+        | CallError::NotReading { .. }
+        | CallError::ResponseTooLarge { .. }
+        | CallError::ResultTooLong { .. }
+        | CallError::Undelivered { .. }
+        | CallError::Audit(_)
+        | CallError::Stopping
+        | CallError::Panicked => {}
     }
     error
 }
