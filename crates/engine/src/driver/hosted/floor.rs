@@ -193,6 +193,9 @@ mod tests {
         assert!(choose(Provider::Auto, floor, &rungs(true, true)).is_ok());
         let asked = choose(Provider::Namespaces, floor, &rungs(true, true)).unwrap_err();
         let asked = asked.to_string();
-        assert!(asked.ends_with("`provider` asks for `namespaces`"), "{asked}");
+        assert!(
+            asked.ends_with("`provider` asks for `namespaces`"),
+            "{asked}"
+        );
     }
 }
