@@ -313,7 +313,7 @@ fn hostile_packages_are_refused_by_name() {
         (json!({"transport": {"type": "exec"}}), "`exec`"),
         (
             json!({"transport": {"type": "sse", "url": "http://localhost:1/"}}),
-            "over its pipes",
+            "over stdin and stdout",
         ),
         (json!({"fileSha256": "00"}), "cannot be checked"),
         (argument("`id`"), "for shells"),

@@ -60,7 +60,8 @@ fn says_everything(flags: &[&str]) {
     all.sort_unstable();
     assert_eq!(all, every);
     let server = slow["phases"]["server_us"].as_u64().unwrap();
-    assert!(server >= 30_000, "{slow:#}");
+    // The server may have begun before the gateway noticed that the line was written.
+    assert!(server >= 20_000, "{slow:#}");
     let phases = slow["phases"].as_object().unwrap().values();
     let sum: u64 = phases.filter_map(Value::as_u64).sum();
     let whole = slow["duration_us"].as_u64().unwrap() + slow["phases"]["auth_us"].as_u64().unwrap();
