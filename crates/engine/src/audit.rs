@@ -285,6 +285,7 @@ impl Audit {
             trusted: TrustedKeys::AtLeast(vec![known]),
             marks: mark.into_iter().collect(),
             most,
+            tables: false,
         };
         let snapshot = self.shared.store.audit_snapshot().await;
         let mut snapshot = snapshot.map_err(AuditError::Store)?;

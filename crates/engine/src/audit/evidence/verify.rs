@@ -72,7 +72,11 @@ pub async fn verify(
     checker.rows(audit).await?;
     checker.acts(audit).await?;
     checker.missing(audit).await?;
-    for detail in audit.damaged_tables().await? {
+    let damaged = match options.tables {
+        true => audit.damaged_tables().await?,
+        false => Vec::new(),
+    };
+    for detail in damaged {
         checker.add(Finding {
             detail: Some(detail),
             ..Finding::of(FindingKind::TableDamaged, 0, None)

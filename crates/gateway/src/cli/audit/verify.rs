@@ -110,6 +110,7 @@ async fn of_store(
         trusted,
         marks,
         most: MOST,
+        tables: true,
     };
     let failed = |error: gantry_engine::StoreError| Failure::of(Exit::Failed, &error);
     let file = AuditFile::open(store).await.map_err(failed)?;

@@ -12,6 +12,9 @@ pub struct VerifyOptions {
     pub marks: Vec<HeadMark>,
     /// The maximum number of returned findings; all are counted.
     pub most: usize,
+    /// Whether SQLite's tables and their indexes are compared: one long statement, which would hold
+    /// up a gateway that runs.
+    pub tables: bool,
 }
 
 /// The keys that are trusted to sign blocks.
