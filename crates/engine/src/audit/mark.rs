@@ -79,7 +79,7 @@ pub(super) fn path_of(journal: &Path) -> PathBuf {
 
 /// Reads the mark of an earlier process; `None` if it is missing or unreadable.
 pub(super) fn read(path: &Path) -> io::Result<Option<Mark>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(rustix::io::Errno::NOENT) => return Ok(None),
         opened => File::from(opened?),

@@ -139,7 +139,13 @@ impl FolderScan {
         let (mut present, mut damaged) = (Vec::new(), Vec::new());
         for &id in &ids {
             if id < imported_before {
-                directory.remove(id)?;
+                match directory.remove(id) {
+                    // No segment, but a folder in its place.
+                    Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                        directory.set_aside(id)?;
+                    }
+                    removed => removed?,
+                }
                 continue;
             }
             if id > LAST_ID {

@@ -123,7 +123,11 @@ impl Directory {
             let name = entry?.file_name();
             let unfinished = name.to_str().and_then(|name| name.strip_suffix(UNFINISHED));
             if unfinished.is_some_and(|name| id_of(name).is_some()) {
-                rustix::fs::unlinkat(&self.fd, &name, AtFlags::empty())?;
+                match rustix::fs::unlinkat(&self.fd, &name, AtFlags::empty()) {
+                    // A folder is none of ours, and in nobody's way.
+                    Err(Errno::ISDIR) => {}
+                    removed => removed?,
+                }
             }
         }
         Ok(())
@@ -150,7 +154,8 @@ impl Directory {
 
     /// Returns whether a segment's file is blank.
     pub(super) fn is_blank(&self, id: u64) -> io::Result<bool> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not waiting for who writes to it, if it is a pipe.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = match rustix::fs::openat(&self.fd, name_of(id), flags, Mode::empty()) {
             Err(Errno::LOOP | Errno::NXIO) => return Ok(false),
             opened => opened?,

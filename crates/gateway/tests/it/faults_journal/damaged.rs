@@ -181,6 +181,14 @@ fn what_stands_in_the_place_of_a_segment_is_told_and_kept() {
     }
     gantry.wait_state("a", "ready", LONG);
     echoes(&gantry, 1);
+    // Nor is a folder in the way that has the number of a segment that is imported already.
+    assert_eq!(gantry.stop(), Some(0));
+    let imported = gantry.data().join("journal/journal-0000000000000000.seg");
+    fs::create_dir(&imported).unwrap();
+    let gantry = gantry.again();
+    gantry.wait_state("a", "ready", LONG);
+    echoes(&gantry, 1);
+    assert!(!imported.exists());
 }
 
 // fault D3
