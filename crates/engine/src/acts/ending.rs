@@ -75,6 +75,8 @@ impl Endings {
         for left in (0..TRIES).rev() {
             let is_last = left == 0 || self.last.is_cancelled();
             let written = self.put(act.as_deref(), &row).await;
+            // It is written already, by a try whose answer was lost, or the act is gone.
+            let is_last = is_last || matches!(written, Err(StoreError::NotFound { .. }));
             let is_first = tried.take().is_some_and(|tried| tried.send(()).is_ok());
             match written {
                 Ok(()) => return,
