@@ -37,6 +37,17 @@ pub(super) fn append<W: Write>(
         return archive.append_data(header, path, content);
     }
     let mut parts = parts(&file, size)?;
+    let whole = Part {
+        offset: 0,
+        length: size,
+    };
+    if parts == [whole] {
+        // It has no holes; its file system compresses.
+        seek(&file, SeekFrom::Start(0))?;
+        header.set_size(size);
+        let content = file.chain(io::repeat(0)).take(size);
+        return archive.append_data(header, path, content);
+    }
     header.set_entry_type(tar::EntryType::GNUSparse);
     header.set_size(parts.iter().map(|part| part.length).sum());
     // The end of the file, if it ends with a hole.
