@@ -187,7 +187,7 @@ impl Gate {
             }
             None => Err(self.refuse(parts, surface).unwrap_or_else(|| {
                 Problem::new("auth.wrong_key")
-                    .with_detail("this key is not known, or was revoked")
+                    .with_detail("this key is not known, has expired, or was revoked")
                     .with_challenge(CHALLENGE_WRONG)
             })),
         }

@@ -271,13 +271,13 @@ fn a_wrong_key_exits_with_1() {
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &["status", "--key-file", wrong.to_str().unwrap()]), @"
         --- stderr
-        error: this key is not known, or was revoked
+        error: this key is not known, has expired, or was revoked
           because: code `auth.wrong_key`
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &["open", "--key-file", wrong.to_str().unwrap()]), @"
         --- stderr
-        error: this key is not known, or was revoked
+        error: this key is not known, has expired, or was revoked
           because: code `auth.wrong_key`
         --- exit 1
         ");

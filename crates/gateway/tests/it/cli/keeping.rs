@@ -283,7 +283,7 @@ fn keys_are_made_listed_and_revoked() {
         ");
         assert_snapshot!(run(&gantry, &with_key), @"
         --- stderr
-        error: this key is not known, or was revoked
+        error: this key is not known, has expired, or was revoked
           because: code `auth.wrong_key`
         --- exit 1
         ");

@@ -110,7 +110,7 @@ fn a_wrong_key_is_an_answer_and_a_missing_gateway_an_exit_code() {
     fs::write(&wrong, "gantry_agent_wrong\n").unwrap();
     let mut client = Client::start(&gantry.data(), &["--key-file", wrong.to_str().unwrap()]);
     let refused = client.stateless(json!("x"), "tools/list", json!({}));
-    assert_snapshot!(refused, @r#"{"jsonrpc":"2.0","id":"x","error":{"code":-31401,"message":"this key is not known, or was revoked","data":{"code":"auth.wrong_key"}}}"#);
+    assert_snapshot!(refused, @r#"{"jsonrpc":"2.0","id":"x","error":{"code":-31401,"message":"this key is not known, has expired, or was revoked","data":{"code":"auth.wrong_key"}}}"#);
     assert!(client.close().success());
     fs::write(&wrong, "two\nlines\n").unwrap();
     settings().bind(|| {
