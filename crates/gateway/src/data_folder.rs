@@ -313,6 +313,13 @@ impl DataFolder {
         write(&self.approvals(), text)
     }
 
+    /// Keeps a private copy of an approved file, under a name that stands for its content.
+    pub fn keep_approved(&self, name: &str, content: &[u8]) -> Result<PathBuf, DataError> {
+        let path = self.approvals_folder().join(name);
+        write(&path, content)?;
+        Ok(path)
+    }
+
     /// Publishes the gateway's address for the other verbs.
     pub fn announce(&self, running: &Running) -> Result<(), DataError> {
         let text = serde_json::to_vec_pretty(running)

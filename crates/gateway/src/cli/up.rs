@@ -3,6 +3,7 @@
 //! Merges flags, files and the data folder into the configuration of `app` and the engine, reports
 //! progress, and stops on the first signal, at once on the second. Entry point: [`run`].
 
+mod approved;
 mod inputs;
 mod keys;
 mod live;
@@ -72,7 +73,9 @@ pub(super) fn run(options: Options, context: &CliContext) -> Result<ExitCode, Fa
         setup.hide(&name);
         plan = setup.plan(&context.screen)?;
     }
-    let settings = &plan.settings;
+    let mut settings = plan.settings.clone();
+    options.replace(&mut settings);
+    let settings = &approved::copied(settings, &plan.approved_files, &folder)?;
     let place = ListenAddress {
         address: options.address(settings),
         port: options.port(settings),

@@ -88,6 +88,9 @@ impl<'a> Given<'a> {
 /// The approved files of the folder, as last read.
 pub type LastGood = BTreeMap<PathBuf, Arc<Read>>;
 
+/// Files with the content that was approved, by setting; without a hash, none was.
+pub type ApprovedFiles = BTreeMap<&'static str, (PathBuf, Option<Digest>)>;
+
 /// The plan of all files.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -101,6 +104,8 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// The settings of the gateway.
     pub settings: Settings,
+    /// The files of an approved `[gateway]` that say whom to trust; none for a trusted file.
+    pub approved_files: ApprovedFiles,
     /// Files that need approval.
     pub unapproved: Vec<Unapproved>,
     /// Files approved as a whole, whose parts are not recorded yet.
@@ -247,15 +252,19 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Diagnostic>> {
         let SourceContent {
             read,
             entries,
-            settings,
+            mut settings,
             files,
             review,
             own,
         } = content;
-        plan.named_files.extend(files.into_keys());
         if source.root == Root::Own && !review.gateway_waits {
+            plan.approved_files = match source.trust {
+                Trust::Nobody => approved(&mut settings, given.folder, &files),
+                Trust::Person => ApprovedFiles::new(),
+            };
             plan.settings = settings;
         }
+        plan.named_files.extend(files.into_keys());
         if source.trust == Trust::Nobody && review.has_approved {
             plan.good.insert(source.path.clone(), Arc::clone(&read));
         }
@@ -526,6 +535,21 @@ fn content_of(
         );
     }
     Ok(content)
+}
+
+/// Returns the files that say whom to trust, with their hashes.
+fn approved(
+    settings: &mut Settings,
+    folder: &Path,
+    files: &BTreeMap<PathBuf, Option<Digest>>,
+) -> ApprovedFiles {
+    let named = settings.trusting().into_iter();
+    let named = named.filter_map(|(setting, file)| {
+        let path = folder.join(file.as_ref()?);
+        let digest = files.get(&path).cloned().flatten();
+        Some((setting, (path, digest)))
+    });
+    named.collect()
 }
 
 /// Returns why an entry needs approval, and what to do; `None` if it does not.

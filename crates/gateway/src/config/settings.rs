@@ -96,6 +96,16 @@ impl Settings {
         };
         alone(self) == alone(other)
     }
+
+    /// Returns the files that say whom the gateway trusts, each after its setting.
+    pub fn trusting(&mut self) -> [(&'static str, &mut Option<PathBuf>); 3] {
+        let [issuers, siem_ca, tls_client_ca] = TRUSTING;
+        [
+            (issuers, &mut self.issuers),
+            (siem_ca, &mut self.siem.ca),
+            (tls_client_ca, &mut self.tls_client_ca),
+        ]
+    }
 }
 
 /// Reads `[gateway]`; all errors are reported at once.

@@ -19,7 +19,7 @@ use crate::cli::files::{Setup, waits as waits_for};
 use crate::cli::screen::Screen;
 use crate::config::approval::Approvals;
 use crate::config::diagnostic::Diagnostic;
-use crate::config::plan::Plan;
+use crate::config::plan::{ApprovedFiles, Plan};
 use crate::config::settings::Settings;
 use crate::config::watch::{FileState, Watch};
 use crate::data_folder::DataFolder;
@@ -31,6 +31,7 @@ pub(in crate::cli) const NOTICE: &str = "configuration: ";
 pub(super) struct Live {
     setup: Setup,
     settings: Settings,
+    approved_files: ApprovedFiles,
     wants_example: bool,
     /// The files that the folder's files name.
     named_files: BTreeSet<PathBuf>,
@@ -49,6 +50,7 @@ impl Live {
             waiting: waiting(plan),
             screen,
             settings: plan.settings.clone(),
+            approved_files: plan.approved_files.clone(),
             wants_example,
             named_files: plan.named_files.clone(),
             seen: (Vec::new(), Approvals::default()),
@@ -118,7 +120,9 @@ impl Live {
         self.named_files.clone_from(&plan.named_files);
         let mut told = Vec::new();
         let gateway_waits = plan.unapproved.iter().any(|file| file.gateway.is_some());
-        if !gateway_waits && !plan.settings.says_the_same(&self.settings) {
+        let is_the_same = plan.settings.says_the_same(&self.settings)
+            && plan.approved_files == self.approved_files;
+        if !gateway_waits && !is_the_same {
             told.push(format!(
                 "{NOTICE}`[gateway]` has changed, and takes effect at the next start"
             ));

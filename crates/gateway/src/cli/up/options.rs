@@ -398,6 +398,21 @@ impl Options {
         Ok(variable.or_else(|| settings.store.clone()))
     }
 
+    /// Removes the files that flags replace.
+    pub(super) fn replace(&self, settings: &mut Settings) {
+        let flags = &self.flags;
+        for (setting, file) in settings.trusting() {
+            let flag = match setting {
+                "issuers" => &flags.issuers,
+                "siem_ca" => &flags.siem_ca,
+                _ => &flags.tls_client_ca,
+            };
+            if flag.is_some() {
+                *file = None;
+            }
+        }
+    }
+
     /// Reads the token issuers, if there are any.
     pub(super) fn issuers(&self, settings: &Settings) -> Result<Vec<IssuerConfig>, Failure> {
         let file = self.flags.issuers.as_ref().or(settings.issuers.as_ref());

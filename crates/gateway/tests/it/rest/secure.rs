@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::config::Folder;
 use crate::harness::{Gantry, LONG, PROGRAM, held_port};
 use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
@@ -160,6 +161,103 @@ fn clients_without_a_certificate_of_the_authority_are_refused() {
     assert_eq!(ask(&url, &ca, &with_key).0.as_deref(), Some("200"));
     // A certificate does not replace the key.
     assert_eq!(ask(&url, &ca, &shown).0.as_deref(), Some("401"));
+}
+
+// fault G5
+#[test]
+fn authorities_that_a_folder_names_are_in_force_only_as_approved() {
+    let made = Certificates::new();
+    made.install("one");
+    for words in [
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout others.key -out \
+         others.pem -days 30 -subj /CN=others",
+        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout other.key -out other.csr \
+         -subj /CN=other -addext subjectAltName=IP:127.0.0.1",
+        "x509 -req -in other.csr -CA others.pem -CAkey others.key -CAcreateserial -out other.pem \
+         -days 30 -copy_extensions copy",
+    ] {
+        made.openssl(words);
+    }
+    let mut folder = Folder::new();
+    let at = held_port();
+    let [cert, key] = ["live.pem", "live.key"].map(|name| made.path(name));
+    folder.write(
+        "gantry.toml",
+        &format!(
+            "[gateway]\ntls_listen = \"{at}\"\ntls_cert = {cert:?}\ntls_key = {key:?}\n\
+             tls_client_ca = \"clients.pem\"\n"
+        ),
+    );
+    let [ours, theirs] = ["ca.pem", "others.pem"].map(|name| made.path(name));
+    let (ours_text, theirs_text) = (
+        fs::read_to_string(&ours).unwrap(),
+        fs::read_to_string(&theirs).unwrap(),
+    );
+    let up = |folder: &Folder, flags: &[&str]| {
+        let output = folder.run(&[&["up", "--port", "0", "--trust"], flags].concat());
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    // Neither a missing file nor one that is too long to be approved is ever trusted.
+    for text in [None, Some(ours_text.clone() + &"#\n".repeat(2 << 20))] {
+        if let Some(text) = text {
+            folder.write("clients.pem", &text);
+        }
+        let said = up(&folder, &[]);
+        assert!(said.contains("clients.pem` cannot be used"), "{said}");
+    }
+
+    folder.write("clients.pem", &ours_text);
+    folder.up(&["--trust", "--no-example"]);
+    let url = format!("https://{at}/healthz");
+    let status = |client: &str| {
+        let [cert, key] = ["pem", "key"].map(|kind| made.path(&format!("{client}.{kind}")));
+        let shown = [
+            "--cert",
+            cert.to_str().unwrap(),
+            "--key",
+            key.to_str().unwrap(),
+        ];
+        ask(&url, &ours, &shown).0
+    };
+    assert_eq!(status("client").as_deref(), Some("200"));
+    assert_eq!(status("other"), None);
+    folder.write("clients.pem", &(ours_text + &theirs_text));
+    // All files of the listener are read again.
+    made.install("two");
+    let renewed = eventually(LONG, || {
+        let client = ["client.pem", "client.key"].map(|name| made.path(name));
+        let [cert, key] = client.each_ref().map(|path| path.to_str().unwrap());
+        let said = ask(&url, &ours, &["--cert", cert, "--key", key]).1;
+        said.contains("CN=two")
+    });
+    assert!(renewed.is_some());
+    assert_eq!(status("other"), None);
+    let told = |what: &str| {
+        let health = folder.rest("GET", "/api/v1/health", None).1;
+        health["warnings"].to_string().contains(what)
+    };
+    assert!(eventually(LONG, || told("[gateway] (changed)")).is_some());
+    // Approved, it is used from the next start on.
+    folder.told(&["approve", "--yes"]);
+    assert!(eventually(LONG, || told("takes effect at the next start")).is_some());
+    assert_eq!(status("other"), None);
+    folder.down();
+    folder.up(&["--no-example"]);
+    assert_eq!(status("client").as_deref(), Some("200"));
+    assert_eq!(status("other").as_deref(), Some("200"));
+    folder.down();
+
+    // A file that a flag names is the person's own.
+    fs::remove_file(folder.home().join("shop/clients.pem")).unwrap();
+    folder.up(&[
+        "--trust",
+        "--no-example",
+        "--tls-client-ca",
+        ours.to_str().unwrap(),
+    ]);
+    assert_eq!(status("client").as_deref(), Some("200"));
+    assert_eq!(status("other"), None);
 }
 
 // fault F5

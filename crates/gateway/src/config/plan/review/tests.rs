@@ -215,6 +215,25 @@ fn whom_the_gateway_trusts_is_approved_with_its_settings() {
     );
 }
 
+// fault G5: what was approved while it could not be read is asked about once it can.
+#[test]
+fn a_file_that_was_missing_is_asked_about_once_it_is_there() {
+    let folder = Folder::new();
+    folder.write("gantry.toml", "[gateway]\nsiem_ca = \"ca.pem\"\n");
+    folder.approve();
+    let path = folder.place.path().join("ca.pem");
+    let plan = folder.plan();
+    assert!(plan.unapproved.is_empty());
+    assert_eq!(plan.approved_files["siem_ca"], (path.clone(), None));
+    folder.write("ca.pem", "one");
+    let plan = folder.plan();
+    assert_eq!(plan.unapproved[0].to_string(), "[gateway] (changed)");
+    assert!(plan.approved_files.is_empty() && plan.settings.siem.ca.is_none());
+    folder.approve();
+    let approved = Some(Digest::of(b"one"));
+    assert_eq!(folder.plan().approved_files["siem_ca"], (path, approved));
+}
+
 #[test]
 fn what_was_approved_as_a_whole_file_is_remembered_by_parts() {
     let folder = Folder::new();
