@@ -87,6 +87,8 @@ fn more_than_three_crashes_in_a_minute_climb_the_ladder() {
     let reason = status["reason"].as_str().unwrap();
     let wanted = format!("backing off {step}s: {crashes} failures within 60s");
     assert!(reason.starts_with(&wanted), "{reason}");
+    // Events are stored in order, a moment later: the warning follows the failure.
+    gantry.events("a", "health_warning", 1);
     let events = gantry.rest("GET", "/api/v1/mcp/servers/a/events?limit=1000", None);
     let events = events.json()["items"].take();
     let first = events.as_array().unwrap().iter().filter(|event| {
@@ -103,7 +105,6 @@ fn more_than_three_crashes_in_a_minute_climb_the_ladder() {
             .unwrap()
             .starts_with("server `a` keeps crashing")
     }));
-    gantry.events("a", "health_warning", 1);
     let restart = &status["spec"]["restart"];
     let wanted = json!({
         "at_once": 3, "window": "1m", "backoff": ["5s", "15s", "45s", "2m", "5m"], "reset_after": "10m",
