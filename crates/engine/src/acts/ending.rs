@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 use super::PATIENCE;
 use crate::audit::{ActLog, RecordedAct};
 
-/// How often an end is tried to be recorded, and the first wait; each is twice as long as the one
-/// before. Nine minutes in all.
+/// The number of tries to record an end, and the wait after the first; each wait is twice as long as
+/// the one before, nine minutes in all.
 const TRIES: u32 = 11;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The most ends that wait for the database.
@@ -52,7 +52,7 @@ impl Endings {
             .spawn(async move { ended.keep_trying(act, row, tried).await });
         if timeout(PATIENCE, first).await.is_err() {
             tracing::error!(
-                "how an administrative act ended could not be recorded within {PATIENCE:?}; it is tried on"
+                "how an administrative act ended could not be recorded within {PATIENCE:?}; it is tried again"
             );
         }
     }

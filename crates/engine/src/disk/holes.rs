@@ -31,18 +31,16 @@ pub(super) fn append<W: Write>(
     file: File,
     (size, on_disk): (u64, u64),
 ) -> io::Result<()> {
-    if on_disk >= size {
-        header.set_size(size);
-        let content = file.chain(io::repeat(0)).take(size);
-        return archive.append_data(header, path, content);
-    }
-    let mut parts = parts(&file, size)?;
     let whole = Part {
         offset: 0,
         length: size,
     };
+    // Less on disk than its length are holes, or a file system that compresses.
+    let mut parts = match on_disk < size {
+        true => parts(&file, size)?,
+        false => vec![whole],
+    };
     if parts == [whole] {
-        // It has no holes; its file system compresses.
         seek(&file, SeekFrom::Start(0))?;
         header.set_size(size);
         let content = file.chain(io::repeat(0)).take(size);

@@ -14,7 +14,6 @@ use crate::data_folder::DataFolder;
 use super::{Exit, Failure};
 
 /// Returns the settings with copies of the approved files; fails if one is not as it was approved.
-/// fault G5
 pub(super) fn copied(
     mut settings: Settings,
     approved: &ApprovedFiles,
